@@ -1,0 +1,37 @@
+# Everything needs only Python 3.11+, pip and make; the environment is made in .venv.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+# One thread per process: on a shared machine two OpenMP threads can be slower than one.
+export OMP_NUM_THREADS ?= 1
+export PYTHONHASHSEED ?= 0
+
+.PHONY: install demo test lint types unit clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,tensorboard]'
+	touch $@
+
+demo: install
+	$(BIN)/smoothheads demo --out demo
+
+test: lint types unit
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+
+types: install
+	$(BIN)/mypy
+
+unit: install
+	$(BIN)/pytest -n 2
+
+clean:
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache

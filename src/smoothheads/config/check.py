@@ -1,0 +1,23 @@
+"""Range checks that every configuration uses: expected, got, what to do."""
+
+from __future__ import annotations
+
+import math
+
+from smoothheads.errors import ConfigError
+
+
+def at_least(name: str, value: float, least: float) -> None:
+    if not (math.isfinite(value) and value >= least):
+        raise ConfigError(f"{name} >= {least:g}", f"{value:g}", f"set {name} to {least:g} or more")
+
+
+def positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise ConfigError(f"{name} > 0", f"{value:g}", f"set {name} to a positive number")
+
+
+def between(name: str, value: float, low: float, high: float) -> None:
+    """Strictly between."""
+    if not low < value < high:
+        raise ConfigError(f"{low:g} < {name} < {high:g}", f"{value:g}", f"choose {name} inside that range")

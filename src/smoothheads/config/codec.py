@@ -1,0 +1,120 @@
+"""Configurations to and from JSON: unknown or mistyped keys are errors, and equal settings have equal hashes."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from pathlib import Path
+from typing import Any, TypeVar
+
+from smoothheads.errors import ConfigError, suggest
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+
+def to_dict(config: Any) -> Json:
+    """Nested plain dict; a choice between dataclasses is tagged with its `name`."""
+    if not dataclasses.is_dataclass(config):
+        raise TypeError(f"expected a configuration, got {type(config).__name__}")
+    out: Json = {"name": _tag(config)} if _tag(config) else {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        out[field.name] = _plain(value)
+    return out
+
+
+def from_dict(kind: type[T], data: Any, where: str = "config") -> T:
+    """The configuration of type `kind` in `data`; raises ConfigError naming the offending key."""
+    if not isinstance(data, dict):
+        raise ConfigError(f"an object at {where}", type(data).__name__, "see `smoothheads info --recipe NAME`")
+    hints = typing.get_type_hints(kind)
+    known = {f.name: hints[f.name] for f in dataclasses.fields(typing.cast(Any, kind))}
+    values = {key: value for key, value in data.items() if not (key == "name" and _tag(kind))}
+    for key in values:
+        if key not in known:
+            raise ConfigError(f"a field of {kind.__name__} at {where}", repr(key), suggest(key, known))
+    try:
+        return kind(**{key: _parse(known[key], value, f"{where}.{key}") for key, value in values.items()})
+    except TypeError as error:  # a required field that is missing
+        raise ConfigError(f"every field of {kind.__name__} at {where}", str(error), "add the field") from error
+
+
+def digest(config: Any) -> str:
+    """sha256 of the canonical JSON; two runs with the same digest were told the same."""
+    return hashlib.sha256(json.dumps(_plain(config), sort_keys=True).encode()).hexdigest()
+
+
+def load_json(path: Path) -> Json:
+    """The JSON object in a file; a missing or damaged file is a ConfigError."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"a file {path}", "none", "check the path") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ConfigError(f"JSON in {path}", str(error), "repair or recreate the file") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"a JSON object in {path}", type(data).__name__, "repair or recreate the file")
+    return data
+
+
+def _tag(config: Any) -> str | None:
+    """The fixed `name` that tells the members of a union apart (ClassVar of a method's dataclass)."""
+    fields = {f.name for f in dataclasses.fields(config)}
+    name = getattr(config, "name", None)
+    return name if isinstance(name, str) and "name" not in fields else None
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return to_dict(value)
+    if isinstance(value, (tuple, list)):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return value
+
+
+def _parse(hint: Any, value: Any, where: str) -> Any:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _parse(args[0], value, where)
+    if origin in (typing.Union, types.UnionType):
+        return _parse_union(args, value, where)
+    if origin is typing.Literal:
+        if value not in args:
+            known = [str(a) for a in args]
+            raise ConfigError(f"a known value of {where}", repr(value), suggest(str(value), known))
+        return value
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise ConfigError(f"a list at {where}", repr(value), "write it as [a, b, ...]")
+        return tuple(_parse(args[0], v, where) for v in value)
+    if dataclasses.is_dataclass(hint):
+        return from_dict(typing.cast(Any, hint), value, where)
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is not hint:
+        raise ConfigError(f"{getattr(hint, '__name__', hint)} at {where}", repr(value), "correct the value")
+    return value
+
+
+def _parse_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in args:
+        return None
+    members = [a for a in args if a is not type(None)]
+    if all(dataclasses.is_dataclass(a) for a in members) and len(members) > 1:
+        tags = {str(_tag(a)): a for a in members}
+        name = value.get("name") if isinstance(value, dict) else value
+        if name not in tags:
+            raise ConfigError(f"a known name at {where}", repr(name), suggest(str(name), tags))
+        return from_dict(tags[name], value, where)
+    for member in members[:-1]:
+        try:
+            return _parse(member, value, where)
+        except ConfigError:
+            continue
+    return _parse(members[-1], value, where)

@@ -1,0 +1,182 @@
+"""One frozen dataclass per stage of the pipeline; a RunConfig is everything a training run was told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from smoothheads.config.check import at_least, between, positive
+from smoothheads.config.methods import Gaussian, Method
+from smoothheads.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SubsetConfig:
+    """Which images of a split are used; applied in the order indices, every, first."""
+
+    every: int = 1
+    """Keep every k-th image (the field certifies every 20th of CIFAR-10)."""
+    first: int | None = None
+    """Then keep at most this many."""
+    indices: tuple[int, ...] | None = None
+    """Explicit positions in the split."""
+
+    def __post_init__(self) -> None:
+        at_least("every", self.every, 1)
+        if self.first is not None:
+            at_least("first", self.first, 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataConfig:
+    name: Literal["digits", "cifar10", "cifar100", "mnist", "fashion-mnist", "folder", "npz"] = "digits"
+    root: str | None = None
+    """Folder or archive that holds the data set (digits are built in)."""
+    downscale: int = 1
+    """Average square groups of this many pixels a side, e.g. 2 makes CIFAR-10 16x16."""
+    augment: Literal["auto", "none", "crop-flip"] = "auto"
+    """Random crop (padding an eighth of the side) and flip; auto: for CIFAR and folders, not for digits."""
+    validation: float = 0.1
+    """Share of the training split that is held out to watch training; the test split chooses nothing."""
+    subset: SubsetConfig = field(default_factory=SubsetConfig)
+    """Which training images are used, before the validation images are cut off."""
+
+    def __post_init__(self) -> None:
+        at_least("downscale", self.downscale, 1)
+        if not 0 <= self.validation < 1:
+            raise ConfigError("0 <= validation < 1", f"{self.validation:g}", "0.1 holds out a tenth")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    arch: str = "resnet8"
+    heads: int = 1
+    """L: 1 is a single network; SOME uses 5."""
+    cut: str = "stage2"
+    """Where the shared trunk ends; `input` makes the heads separate networks."""
+
+    def __post_init__(self) -> None:
+        at_least("heads", self.heads, 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TeachingConfig:
+    """Circular teaching: which samples a head calls easy, and which head its weights train."""
+
+    preset: Literal["paper", "official"] = "paper"
+    """Where the paper and its authors' code differ; fields left at none follow the preset."""
+    weights: Literal["soft", "hard", "high", "uniform"] = "soft"
+    shift: Literal["circular", "self", "reverse", "random"] = "circular"
+    hard_weight_source: Literal["teacher", "student"] | None = None
+    """Whose smoothed loss sets the weight of a hard sample."""
+    tie: Literal["easy", "zero"] | None = None
+    """Weight of a sample whose smoothed loss equals lambda: 1, or 0 as the authors' code has it."""
+    pace: Literal["log10", "linear", "fixed"] = "log10"
+    lambda_first: float | None = None
+    """Lambda of the first epoch; none: ln(classes)."""
+    lambda_last: float = 1.2
+    """Lambda of the last epoch, and of every epoch when the pace is fixed."""
+
+    def __post_init__(self) -> None:
+        positive("lambda_last", self.lambda_last)
+        if self.lambda_first is not None:
+            positive("lambda_first", self.lambda_first)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DiversityConfig:
+    """Cosine constraint that keeps the heads apart."""
+
+    weight: float = 1.0
+    """Coefficient of the sum of squared cosines; 0 switches it off."""
+    parameters: Literal["all", "weights"] = "all"
+    """All head parameters, or only the weight tensors of convolutions and linear layers."""
+
+    def __post_init__(self) -> None:
+        at_least("diversity weight", self.weight, 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ObjectiveConfig:
+    method: Method = field(default_factory=Gaussian)
+    teaching: TeachingConfig = field(default_factory=TeachingConfig)
+    diversity: DiversityConfig = field(default_factory=DiversityConfig)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    sigma: float = 0.25
+    """Standard deviation of the noise, in pixel units of [0, 1]."""
+    epochs: int = 150
+    batch: int = 256
+    """Size of one optimiser step, in `batch_unit`s."""
+    batch_unit: Literal["copies", "images"] = "copies"
+    """copies: batch / draws images a step, as the reference codes do; images: batch images, each drawn m times."""
+    accumulate: int = 1
+    """Split a step into this many backward passes to save memory; an image's draws stay together."""
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    nesterov: bool = False
+    schedule: Literal["step", "cosine"] = "step"
+    step_epochs: int = 50
+    step_factor: float = 0.1
+    head_lr_scale: float = 1.0
+    """Learning rate of the heads relative to the trunk; L undoes the mean over heads."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 autocast where the processor computes it natively."""
+    channels_last: bool = True
+    device: str = "cpu"
+    threads: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        positive("sigma", self.sigma)
+        positive("lr", self.lr)
+        positive("head_lr_scale", self.head_lr_scale)
+        at_least("momentum", self.momentum, 0)
+        at_least("weight_decay", self.weight_decay, 0)
+        for name in ("epochs", "batch", "accumulate", "step_epochs", "threads"):
+            at_least(name, getattr(self, name), 1)
+        at_least("seed", self.seed, 0)
+        if self.nesterov and self.momentum == 0:
+            raise ConfigError("momentum > 0 with nesterov", "momentum 0", "set momentum or drop nesterov")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunConfig:
+    """Everything a training run was told; saved beside every artefact."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CertifyConfig:
+    """What a certification run was told, the network and the data apart."""
+
+    sigma: float
+    n0: int = 100
+    """Noisy copies that choose the class; they never enter the bound."""
+    n: int = 100_000
+    """Fresh noisy copies that bound its probability."""
+    alpha: float = 0.001
+    """Probability that a certificate is wrong, per image."""
+    rule: str = "ensemble"
+    """The base classifier that is certified: ensemble, head-K, prefix-K or consensus-K."""
+    block: int = 100
+    """Noisy copies per forward pass; part of the noise key, so that results do not depend on anything else."""
+    seed: int = 0
+    noise: Literal["gaussian"] = "gaussian"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    device: str = "cpu"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        positive("sigma", self.sigma)
+        between("alpha", self.alpha, 0, 0.5)
+        for name in ("n0", "n", "block", "threads"):
+            at_least(name, getattr(self, name), 1)
+        at_least("seed", self.seed, 0)

@@ -1,0 +1,61 @@
+"""What every data set is: grid integers, labels, and the facts that travel with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothheads.types import Grid, Pixels
+
+
+@dataclass(frozen=True, slots=True)
+class DataInfo:
+    """Facts about a data set that the model and every artefact need."""
+
+    name: str
+    grid: Grid
+    shape: tuple[int, int, int]
+    """Channels, height, width of one image."""
+    class_names: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    """Per channel, of pixels in [0, 1]; they become the model's normalisation layer."""
+
+    @property
+    def classes(self) -> int:
+        return len(self.class_names)
+
+
+class Dataset(Protocol):
+    """One split. `image(i)` gives grid integers [C, H, W] without augmentation, always the same."""
+
+    @property
+    def info(self) -> DataInfo: ...
+
+    @property
+    def labels(self) -> NDArray[np.int64]: ...
+
+    @property
+    def indices(self) -> NDArray[np.int64]:
+        """Positions in the original split: what a ledger calls idx."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of content and selection: equal fingerprints mean equal images, labels and indices."""
+        ...
+
+    def image(self, position: int) -> Pixels: ...
+
+    def __len__(self) -> int: ...
+
+
+class Splits(NamedTuple):
+    """Training data, the part of it held out for watching, and the test split that chooses nothing."""
+
+    train: Dataset
+    validation: Dataset
+    test: Dataset

@@ -1,0 +1,59 @@
+"""Errors a user can act on: one message that says what was expected, what came and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SmoothheadsError(Exception):
+    """Base of every error that is the user's or the environment's to mend; the CLI prints it and exits with 2."""
+
+    def __init__(self, expected: str, got: str, remedy: str) -> None:
+        super().__init__(f"expected {expected}, got {got}; {remedy}")
+        self.expected, self.got, self.remedy = expected, got, remedy
+
+
+class ConfigError(SmoothheadsError):
+    """A setting that is unknown, of the wrong type, out of range or contradictory."""
+
+
+class DataError(SmoothheadsError):
+    """A data set that is missing, damaged or not of the announced form."""
+
+
+class CheckpointError(SmoothheadsError):
+    """A checkpoint or training state that is missing, damaged, foreign or of another run."""
+
+
+class LedgerError(SmoothheadsError):
+    """A certification ledger or log that is damaged, held by another process or of another run."""
+
+
+class SoundnessError(SmoothheadsError):
+    """Something that would make a certificate wrong; certification stops."""
+
+
+class TrainingError(SmoothheadsError):
+    """Training that cannot go on, such as a loss that is not finite."""
+
+
+class MissingExtra(SmoothheadsError):
+    """An optional dependency that is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"the optional package {package!r}", "none installed", f"run: pip install 'smoothheads[{extra}]'"
+        )
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The remedy for an unknown name: the nearest known one, else all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"choose from: {', '.join(names)}"
+
+
+def one_of(kind: str, name: str, known: Iterable[str]) -> ConfigError:
+    """An error for a `name` that is not a known `kind`."""
+    return ConfigError(f"a known {kind}", repr(name), suggest(name, known))
