@@ -30,7 +30,9 @@ def to_dict(config: Any) -> Json:
 def from_dict(kind: type[T], data: Any, where: str = "config") -> T:
     """The configuration of type `kind` in `data`; raises ConfigError naming the offending key."""
     if not isinstance(data, dict):
-        raise ConfigError(f"an object at {where}", type(data).__name__, "see `smoothheads info --recipe NAME`")
+        raise ConfigError(
+            f"an object at {where}", type(data).__name__, "see `smoothheads info --recipe NAME`"
+        )
     hints = typing.get_type_hints(kind)
     known = {f.name: hints[f.name] for f in dataclasses.fields(typing.cast(Any, kind))}
     values = {key: value for key, value in data.items() if not (key == "name" and _tag(kind))}
@@ -40,7 +42,9 @@ def from_dict(kind: type[T], data: Any, where: str = "config") -> T:
     try:
         return kind(**{key: _parse(known[key], value, f"{where}.{key}") for key, value in values.items()})
     except TypeError as error:  # a required field that is missing
-        raise ConfigError(f"every field of {kind.__name__} at {where}", str(error), "add the field") from error
+        raise ConfigError(
+            f"every field of {kind.__name__} at {where}", str(error), "add the field"
+        ) from error
 
 
 def digest(config: Any) -> str:

@@ -1,0 +1,1 @@
+"""Train, certify, compare and ship image classifiers with a proof attached."""

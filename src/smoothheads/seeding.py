@@ -1,0 +1,25 @@
+"""Every random decision of training has its own named stream, so that nothing depends on what was drawn before.
+
+A stream is a pure function of the run's seed and a path such as ("noise", step). Resuming needs no stored
+generator state: the step number says it all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def derive(seed: int, *path: str | int) -> int:
+    """A 63-bit seed for the stream `path`; different paths give independent streams."""
+    text = "/".join([str(seed), *(f"{type(part).__name__}:{part}" for part in path)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+
+
+def generator(seed: int, *path: str | int, device: str | torch.device = "cpu") -> torch.Generator:
+    import torch
+
+    return torch.Generator(device=device).manual_seed(derive(seed, *path))
