@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class SmoothheadsError(Exception):
-    """Base of every error that is the user's or the environment's to mend; the CLI prints it and exits with 2."""
+    """Base of every error that a user can act on; the command line prints it and exits with 2."""
 
     def __init__(self, expected: str, got: str, remedy: str) -> None:
         super().__init__(f"expected {expected}, got {got}; {remedy}")
@@ -34,11 +34,15 @@ class SoundnessError(SmoothheadsError):
     """Something that would make a certificate wrong; certification stops."""
 
 
+class StorageError(SmoothheadsError):
+    """A file that could not be written; what was there before is still whole."""
+
+
 class TrainingError(SmoothheadsError):
     """Training that cannot go on, such as a loss that is not finite."""
 
 
-class MissingExtra(SmoothheadsError):
+class MissingExtraError(SmoothheadsError):
     """An optional dependency that is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:

@@ -1,4 +1,4 @@
-"""Every random decision of training has its own named stream, so that nothing depends on what was drawn before.
+"""Every random decision of training has its own named stream; nothing depends on what was drawn before.
 
 A stream is a pure function of the run's seed and a path such as ("noise", step). Resuming needs no stored
 generator state: the step number says it all.

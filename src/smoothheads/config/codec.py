@@ -1,4 +1,4 @@
-"""Configurations to and from JSON: unknown or mistyped keys are errors, and equal settings have equal hashes."""
+"""Configurations to and from JSON: unknown or mistyped keys are errors; equal settings have equal hashes."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class TrainConfig:
     batch: int = 256
     """Size of one optimiser step, in `batch_unit`s."""
     batch_unit: Literal["copies", "images"] = "copies"
-    """copies: batch / draws images a step, as the reference codes do; images: batch images, each drawn m times."""
+    """copies: batch / draws images a step, as the reference codes do; images: batch images."""
     accumulate: int = 1
     """Split a step into this many backward passes to save memory; an image's draws stay together."""
     lr: float = 0.1
@@ -167,7 +167,7 @@ class CertifyConfig:
     rule: str = "ensemble"
     """The base classifier that is certified: ensemble, head-K, prefix-K or consensus-K."""
     block: int = 100
-    """Noisy copies per forward pass; part of the noise key, so that results do not depend on anything else."""
+    """Noisy copies per forward pass; part of the noise key, so that results depend on nothing else."""
     seed: int = 0
     noise: Literal["gaussian"] = "gaussian"
     precision: Literal["float32", "bfloat16"] = "float32"
