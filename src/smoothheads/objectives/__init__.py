@@ -1,0 +1,1 @@
+"""Training objectives: a base method's per-sample losses, teaching weights, and the cosine constraint."""
