@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ ABSTAIN: Final = -1
 ENSEMBLE: Final = "ensemble"
 
 
-class Grid(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Grid:
     """Images are integers 0..q and a pixel is m / q in [0, 1]; radii are in these pixel units."""
 
     q: int
@@ -41,6 +42,10 @@ class Votes:
 
     rules: tuple[str, ...]
     counts: NDArray[np.int64]
+
+    @classmethod
+    def none(cls, rules: tuple[str, ...], classes: int) -> Votes:
+        return cls(rules, np.zeros((len(rules), classes), dtype=np.int64))
 
     def of(self, rule: str = ENSEMBLE) -> Counts:
         row: Counts = self.counts[self.rules.index(rule)]

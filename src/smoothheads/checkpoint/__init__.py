@@ -1,0 +1,6 @@
+"""Checkpoints: safe, self-describing, whole or absent."""
+
+from smoothheads.checkpoint.state import load_state, save_state
+from smoothheads.checkpoint.weights import OWN, Checkpoint, load, save
+
+__all__ = ["OWN", "Checkpoint", "load", "load_state", "save", "save_state"]

@@ -1,0 +1,30 @@
+"""An engine samples one function: the votes of every rule on noisy copies of an image, block by block."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from smoothheads.noise import Noise
+from smoothheads.types import Phase, Pixels, Votes
+
+
+class Engine(Protocol):
+    """The certificate belongs to exactly the function that the engine computes, so it describes itself."""
+
+    @property
+    def rules(self) -> tuple[str, ...]: ...
+
+    @property
+    def classes(self) -> int: ...
+
+    @property
+    def noise(self) -> Noise: ...
+
+    def votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Votes:
+        """Votes on the first `count` copies of a block. The whole block is always computed in one pass, so
+        that they depend on the key alone. Raises SoundnessError when a logit is not finite."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """What the manifest records: engine, precision, device, threads."""
+        ...

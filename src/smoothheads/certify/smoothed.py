@@ -1,0 +1,167 @@
+"""The smoothed classifier: the object that a certificate is about."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from smoothheads import device as devices
+from smoothheads.certify import algorithm
+from smoothheads.certify.engines import Engine, TorchEngine
+from smoothheads.certify.soundness import fingerprint
+from smoothheads.config import CertifyConfig
+from smoothheads.data import DataInfo, Dataset
+from smoothheads.errors import DataError, SoundnessError, one_of
+from smoothheads.models.multihead import MultiHead
+from smoothheads.noise import make_noise
+from smoothheads.types import Certificate, Counts, Phase, Pixels, Votes
+
+OnVotes = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """One image's certificate and the votes that it rests on."""
+
+    index: int
+    label: int
+    certificate: Certificate
+    selection: Votes
+    votes: Votes
+    seconds: float
+
+
+class ImageSampler:
+    """Fresh votes of one rule on one image. Every call goes on where the last one of its phase stopped."""
+
+    def __init__(
+        self, engine: Engine, image: Pixels, index: int, rule: str, on_votes: OnVotes | None = None
+    ) -> None:
+        self.engine, self.image, self.index, self.rule = engine, image, index, rule
+        self._tables: dict[Phase, Votes] = {}
+        self._next_block: dict[Phase, int] = {}
+        self._on_votes = on_votes
+
+    def __call__(self, phase: Phase, count: int) -> Counts:
+        fresh = Votes.none(self.engine.rules, self.engine.classes)
+        while fresh.n < count:
+            block = self._next_block.get(phase, 0)
+            self._next_block[phase] = block + 1
+            wanted = min(self.engine.noise.block_size, count - fresh.n)
+            fresh += self.engine.votes(self.image, self.index, phase, block, wanted)
+            if self._on_votes:
+                self._on_votes(wanted)
+        self._tables[phase] = self.table(phase) + fresh
+        return fresh.of(self.rule)
+
+    def table(self, phase: Phase) -> Votes:
+        """All rules' votes of a phase so far."""
+        return self._tables.get(phase, Votes.none(self.engine.rules, self.engine.classes))
+
+
+class Smoothed:
+    """`G(x)`, the class that the base classifier gives most often under Gaussian noise of `sigma`.
+
+    `info` says what images the network takes; `config` may be given field by field: `Smoothed(model, info,
+    sigma=0.25, n=10_000)`.
+    """
+
+    def __init__(
+        self, model: MultiHead, info: DataInfo, config: CertifyConfig | None = None, **settings: Any
+    ) -> None:
+        self.model, self.info = model, info
+        self.config = config if config is not None else CertifyConfig(**settings)
+        noise = make_noise(
+            self.config.noise, self.config.sigma, info.grid, self.config.seed, self.config.block
+        )
+        self.engine: Engine = TorchEngine(
+            model,
+            noise,
+            classes=info.classes,
+            precision=self.config.precision,
+            device=devices.parse(self.config.device),
+        )
+        if self.config.rule not in self.engine.rules:
+            raise one_of("rule of this network", self.config.rule, self.engine.rules)
+        dimension = int(np.prod(info.shape))
+        self.correction = noise.correction(dimension)
+        algorithm.require_samples(self.config.n0, self.config.n, self.config.alpha, self.correction)
+
+    def certify(
+        self, dataset: Dataset, skip: set[int] | None = None, on_votes: OnVotes | None = None
+    ) -> Iterator[Certified]:
+        """Certifies every image of `dataset` in order, leaving out the indices in `skip`.
+
+        Raises SoundnessError when the network changed under way; what came before is then void too.
+        """
+        before = fingerprint(self.model)
+        for position, index in enumerate(dataset.indices.tolist()):
+            if skip and index in skip:
+                continue
+            started = time.monotonic()
+            with devices.threads(self.config.threads):
+                certificate, sampler = self.certify_image(dataset.image(position), index, on_votes)
+            if fingerprint(self.model) != before:
+                raise SoundnessError(
+                    "a network that stays as it is",
+                    "weights or buffers that changed during certification",
+                    "let the forward pass keep no state, and start a new ledger",
+                )
+            yield Certified(
+                index=index,
+                label=int(dataset.labels[position]),
+                certificate=certificate,
+                selection=sampler.table(Phase.SELECTION),
+                votes=sampler.table(Phase.ESTIMATION),
+                seconds=time.monotonic() - started,
+            )
+
+    def certify_image(
+        self, image: Pixels, index: int | None = None, on_votes: OnVotes | None = None
+    ) -> tuple[Certificate, ImageSampler]:
+        """CERTIFY one image; without an index its noise is keyed by its content."""
+        sampler = self._sampler(image, index, on_votes)
+        config = self.config
+        certificate = algorithm.certify(
+            sampler,
+            sigma=config.sigma,
+            n0=config.n0,
+            n=config.n,
+            alpha=config.alpha,
+            correction=self.correction,
+        )
+        return certificate, sampler
+
+    def predict(self, image: Pixels, index: int | None = None) -> algorithm.Prediction:
+        """PREDICT one image with n noisy copies: a class, or an abstention."""
+        sampler = self._sampler(image, index)
+        return algorithm.predict(
+            sampler, n=self.config.n, alpha=self.config.alpha, correction=self.correction
+        )
+
+    def _sampler(self, image: Pixels, index: int | None, on_votes: OnVotes | None = None) -> ImageSampler:
+        self._check(image)
+        key = content_key(image) if index is None else index
+        return ImageSampler(self.engine, image, key, self.config.rule, on_votes)
+
+    def _check(self, image: Pixels) -> None:
+        if image.shape != self.info.shape:
+            raise DataError(
+                f"an image of {_size(self.info.shape)}",
+                _size(image.shape),
+                "resize or crop it as in training",
+            )
+
+
+def content_key(image: Pixels) -> int:
+    """A noise key for an image that belongs to no data set: the same image always gets the same answer."""
+    return int.from_bytes(hashlib.sha256(image.tobytes()).digest()[:8], "little") >> 1
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return "x".join(str(side) for side in shape) + " (channels x height x width)"

@@ -1,0 +1,112 @@
+"""A checkpoint is a folder: model.safetensors, config.json, manifest.json. No pickle is ever executed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from smoothheads.config import ModelConfig, RunConfig, from_dict, load_json, to_dict
+from smoothheads.data import DataInfo
+from smoothheads.errors import CheckpointError, ConfigError
+from smoothheads.files import new_folder, sha256, write_json
+from smoothheads.models import build
+from smoothheads.models.multihead import MultiHead
+from smoothheads.provenance import versions
+
+FORMAT = "smoothheads-checkpoint/1"
+WEIGHTS, CONFIG, MANIFEST = "model.safetensors", "config.json", "manifest.json"
+OWN = "own"  # arch of a network that the registry does not know
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    model: MultiHead
+    config: RunConfig
+    info: DataInfo
+    weights_hash: str
+    """sha256 of model.safetensors: which function a certificate is about."""
+    manifest: dict[str, Any]
+
+
+def save(folder: Path, model: MultiHead, config: RunConfig, info: DataInfo, **facts: Any) -> None:
+    """Writes the whole folder or nothing; `facts` (such as the last metrics) go into the manifest."""
+    tensors: dict[str, Tensor] = {name: value.contiguous() for name, value in model.state_dict().items()}
+    with new_folder(folder) as partial:
+        safetensors.torch.save_file(tensors, partial / WEIGHTS)
+        write_json(partial / CONFIG, {"run": to_dict(config), "data": to_dict(info)})
+        manifest = {
+            "format": FORMAT,
+            "sha256": {name: sha256(partial / name) for name in (WEIGHTS, CONFIG)},
+            "sigma": config.train.sigma,
+            "preset": config.objective.teaching.preset,
+            "versions": versions(),
+        }
+        write_json(partial / MANIFEST, manifest | facts)
+
+
+def load(folder: Path, model: MultiHead | None = None) -> Checkpoint:
+    """Rebuilds the network and fills it; hashes are checked before anything is parsed.
+
+    `model` gives the structure of a network that the registry does not know.
+    """
+    manifest = _verified_manifest(folder)
+    data = load_json(folder / CONFIG)
+    try:
+        config, info = from_dict(RunConfig, data["run"]), from_dict(DataInfo, data["data"], "data")
+    except (ConfigError, KeyError) as error:
+        raise CheckpointError(
+            f"a readable {CONFIG} in {folder}", str(error), "use the version that wrote it"
+        ) from None
+    network = model if model is not None else _build(config.model, info, folder)
+    _fill(network, folder)
+    return Checkpoint(network.eval(), config, info, manifest["sha256"][WEIGHTS], manifest)
+
+
+def _build(config: ModelConfig, info: DataInfo, folder: Path) -> MultiHead:
+    if config.arch == OWN:
+        raise CheckpointError(
+            f"the structure of the network in {folder}",
+            "a checkpoint of somebody's own module",
+            "pass it: load(folder, model=...)",
+        )
+    return build(config, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
+
+
+def _fill(model: nn.Module, folder: Path) -> None:
+    try:
+        model.load_state_dict(safetensors.torch.load_file(folder / WEIGHTS))
+    except (SafetensorError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise CheckpointError(
+            f"weights of this network in {folder}", reason, "check config.json against it"
+        ) from None
+
+
+def _verified_manifest(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir() or not (folder / MANIFEST).is_file():
+        raise CheckpointError(
+            f"a checkpoint folder at {folder}", "none", "check the path; `train` writes one"
+        )
+    try:
+        manifest = load_json(folder / MANIFEST)
+        expected = dict(manifest["sha256"])
+    except (ConfigError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"a manifest in {folder}", str(error), "restore the checkpoint") from None
+    if manifest.get("format") != FORMAT:
+        raise CheckpointError(
+            f"format {FORMAT}", repr(manifest.get("format")), "use the version that wrote it"
+        )
+    for name in (WEIGHTS, CONFIG):
+        got = sha256(folder / name) if (folder / name).is_file() else "no file"
+        if got != expected.get(name):
+            raise CheckpointError(
+                f"{name} with sha256 {str(expected.get(name))[:12]}...",
+                f"{got[:12]}",
+                "restore the original checkpoint",
+            )
+    return manifest

@@ -1,0 +1,208 @@
+"""The one training loop: every method, every number of heads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from smoothheads import seeding
+from smoothheads.config import ObjectiveConfig, TrainConfig
+from smoothheads.data import Batch, Dataset, Loader
+from smoothheads.device import autocast, computes_bfloat16, parse
+from smoothheads.errors import TrainingError
+from smoothheads.models.multihead import MultiHead
+from smoothheads.objectives.base import Step
+from smoothheads.objectives.objective import Objective
+from smoothheads.training.meter import Meter
+from smoothheads.training.schedule import learning_rate
+from smoothheads.training.validate import head_cosines, noisy_accuracy
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    step: int
+    """Steps finished so far, over all epochs."""
+    steps: int
+    epoch: int
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class EpochDone:
+    epoch: int
+    epochs: int
+    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainState:
+    """Everything that decides how training goes on, given the data and the settings."""
+
+    tensors: dict[str, Tensor]
+    meta: dict[str, Any]
+
+
+def resolve(config: TrainConfig) -> TrainConfig:
+    """`auto` choices made for this machine, so that they can be recorded."""
+    if config.precision != "auto":
+        return config
+    native = computes_bfloat16(parse(config.device))
+    return replace(config, precision="bfloat16" if native else "float32")
+
+
+class Trainer:
+    """Trains `model` in place: iterate over `run()`; between two events `state()` can be taken."""
+
+    def __init__(
+        self,
+        model: MultiHead,
+        train: Dataset,
+        *,
+        config: TrainConfig,
+        objective: ObjectiveConfig,
+        validation: Dataset | None = None,
+        augment: bool = False,
+        workers: int = 0,
+    ) -> None:
+        self.config = resolve(config)
+        self.device = parse(config.device)
+        layout = torch.channels_last if config.channels_last else torch.contiguous_format
+        self.layout = layout
+        self.model = model.to(device=self.device, memory_format=layout)  # type: ignore[call-overload]
+        self.validation = validation
+        self.objective = Objective(objective, classes=train.info.classes, epochs=config.epochs)
+        draws = objective.method.draws
+        images = config.batch if config.batch_unit == "images" else max(1, config.batch // draws)
+        self.loader = Loader(train, images, config.seed, augment=augment, workers=workers)
+        heads = list(model.heads.parameters())
+        known = {id(p) for p in heads}
+        trunk = [p for p in model.parameters() if id(p) not in known]
+        self.optimizer = torch.optim.SGD(
+            [{"params": trunk, "scale": 1.0}, {"params": heads, "scale": config.head_lr_scale}],
+            lr=config.lr,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            nesterov=config.nesterov,
+        )
+        self.epoch, self.step_in_epoch = 1, 0
+        self.meter = Meter()
+
+    @property
+    def steps(self) -> int:
+        return self.config.epochs * self.loader.steps_per_epoch
+
+    @property
+    def step(self) -> int:
+        """Steps finished, over all epochs."""
+        return (self.epoch - 1) * self.loader.steps_per_epoch + self.step_in_epoch
+
+    def run(self) -> Iterator[StepDone | EpochDone]:
+        """From where the state stands to the last epoch."""
+        while self.epoch <= self.config.epochs:
+            started = time.monotonic()
+            self.model.train()
+            for batch in self.loader.epoch(self.epoch, start_step=self.step_in_epoch):
+                loss = self._train_step(batch)
+                self.step_in_epoch += 1
+                yield StepDone(self.step, self.steps, self.epoch, loss)
+            metrics = self._epoch_metrics() | {"seconds": round(time.monotonic() - started, 3)}
+            done = EpochDone(self.epoch, self.config.epochs, metrics)
+            self.epoch, self.step_in_epoch, self.meter = self.epoch + 1, 0, Meter()
+            yield done
+
+    def _train_step(self, batch: Batch) -> float:
+        lr = learning_rate(self.config, self.step, self.loader.steps_per_epoch)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr * group["scale"]
+        self.optimizer.zero_grad(set_to_none=True)
+        generator = seeding.generator(self.config.seed, "noise", self.step, device=self.device)
+        total = 0.0
+        parts = min(self.config.accumulate, len(batch.images))
+        for part, (images, labels) in enumerate(
+            zip(batch.images.tensor_split(parts), batch.labels.tensor_split(parts), strict=True)
+        ):
+            share = len(images) / len(batch.images)
+            total += self._backward(images, labels, generator, share, with_diversity=part == 0)
+        self.optimizer.step()
+        self.meter.add_loss(total, len(batch.images))
+        return total
+
+    def _backward(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        generator: torch.Generator,
+        share: float,
+        *,
+        with_diversity: bool,
+    ) -> float:
+        with autocast(self.device, self.config.precision):
+            terms = self.objective(
+                Step(
+                    model=self.model,
+                    images=images.to(self.device, memory_format=self.layout),
+                    labels=labels.to(self.device),
+                    sigma=self.config.sigma,
+                    generator=generator,
+                    epoch=self.epoch,
+                )
+            )
+        loss = terms.loss * share
+        diversity = self.objective.diversity(self.model) if with_diversity else None
+        if diversity is not None:
+            loss = loss + diversity
+        if not torch.isfinite(loss):
+            raise TrainingError(
+                "a finite loss",
+                f"{float(loss)} in epoch {self.epoch}, step {self.step + 1}",
+                "lower the learning rate, or train in float32; the last saved state is still good",
+            )
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.meter.add(terms, len(images))
+        return float(loss.detach())
+
+    def _epoch_metrics(self) -> dict[str, Any]:
+        lr = learning_rate(self.config, self.step - 1, self.loader.steps_per_epoch)
+        metrics: dict[str, Any] = (
+            {"epoch": self.epoch, "lr": lr} | self.meter.means() | head_cosines(self.model)
+        )
+        if self.validation is not None and len(self.validation):
+            metrics["validation"] = noisy_accuracy(
+                self.model,
+                self.validation,
+                sigma=self.config.sigma,
+                seed=self.config.seed,
+                device=self.device,
+            )
+        return metrics
+
+    def state(self) -> TrainState:
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for index, slots in self.optimizer.state_dict()["state"].items():
+            tensors |= {
+                f"optimizer.{index}.{key}": value for key, value in slots.items() if value is not None
+            }
+        meta = {
+            "epoch": self.epoch,
+            "step_in_epoch": self.step_in_epoch,
+            "meter": {"images": self.meter.images, "sums": self.meter.sums},
+        }
+        return TrainState({name: value.detach().clone() for name, value in tensors.items()}, meta)
+
+    def restore(self, state: TrainState) -> None:
+        """Goes on from `state`, which must be of the same model and settings."""
+        model = {k.removeprefix("model."): v for k, v in state.tensors.items() if k.startswith("model.")}
+        self.model.load_state_dict(model)
+        slots: dict[int, dict[str, Tensor]] = {}
+        for name, value in state.tensors.items():
+            if name.startswith("optimizer."):
+                _, index, key = name.split(".")
+                slots.setdefault(int(index), {})[key] = value
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": slots})
+        self.epoch, self.step_in_epoch = int(state.meta["epoch"]), int(state.meta["step_in_epoch"])
+        self.meter = Meter(**state.meta["meter"])

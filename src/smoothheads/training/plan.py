@@ -1,0 +1,63 @@
+"""What a run will cost, told before it starts."""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import dataclass
+
+import torch
+
+from smoothheads import seeding
+from smoothheads.device import autocast
+from smoothheads.models.cost import Cost, cost
+from smoothheads.objectives.base import Step
+from smoothheads.training.loop import Trainer
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    model: Cost
+    images_per_step: int
+    steps_per_epoch: int
+    steps: int
+    seconds: float
+    """Estimated from a short trial on this machine."""
+
+
+def make_plan(trainer: Trainer, trial_images: int = 8) -> Plan:
+    """Times a few small steps on copies of the model and the objective, so that nothing is disturbed."""
+    info = trainer.loader.dataset.info
+    images_per_step = min(trainer.loader.images_per_step, len(trainer.loader.dataset))
+    count = min(trial_images, images_per_step)
+    seconds = _seconds_per_step(trainer, count) / count * images_per_step
+    return Plan(
+        model=cost(trainer.model, info.shape),
+        images_per_step=images_per_step,
+        steps_per_epoch=trainer.loader.steps_per_epoch,
+        steps=trainer.steps,
+        seconds=seconds * (trainer.steps - trainer.step),
+    )
+
+
+def _seconds_per_step(trainer: Trainer, images: int, repeats: int = 3) -> float:
+    info = trainer.loader.dataset.info
+    model, objective = copy.deepcopy(trainer.model).train(), copy.deepcopy(trainer.objective)
+    generator = seeding.generator(0, "trial", device=trainer.device)
+    pixels = torch.rand(max(2, images), *info.shape, generator=generator, device=trainer.device)
+    step = Step(
+        model=model,
+        images=pixels.contiguous(memory_format=trainer.layout),
+        labels=torch.arange(len(pixels), device=trainer.device) % info.classes,
+        sigma=trainer.config.sigma,
+        generator=generator,
+        epoch=trainer.config.epochs,
+    )
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        with autocast(trainer.device, trainer.config.precision):
+            loss = objective(step).loss
+        loss.backward()  # type: ignore[no-untyped-call]
+        times.append(time.perf_counter() - started)
+    return min(times)

@@ -1,0 +1,49 @@
+"""What is watched during training: accuracy under noise on held-out images, and how alike the heads are."""
+
+from __future__ import annotations
+
+import torch
+
+from smoothheads import seeding
+from smoothheads.data import Dataset, plain_batches
+from smoothheads.models.aggregate import ensemble
+from smoothheads.models.multihead import MultiHead
+from smoothheads.objectives.base import noisy_copies
+from smoothheads.objectives.diversity import cosines
+
+
+@torch.no_grad()
+def noisy_accuracy(
+    model: MultiHead, dataset: Dataset, *, sigma: float, seed: int, device: torch.device, batch: int = 256
+) -> dict[str, float | list[float]]:
+    """Accuracy of the ensemble and of each head on one noisy copy per image, the same copies every time.
+
+    The model is left in the mode it came in.
+    """
+    training = model.training
+    model.eval()
+    right_L = torch.zeros(len(model.heads), dtype=torch.long)
+    right = 0
+    generator = seeding.generator(seed, "validation", device=device)
+    for images, labels, _ in plain_batches(dataset, batch):
+        copies = noisy_copies(images.to(device), sigma, 1, generator)
+        logits_LNC = model(copies).float()
+        target = labels.to(device)
+        right_L += (logits_LNC.argmax(2) == target).sum(1).cpu()
+        right += int((ensemble(logits_LNC).argmax(1) == target).sum())
+    model.train(training)
+    return {"accuracy": right / len(dataset), "head_accuracy": (right_L / len(dataset)).tolist()}
+
+
+@torch.no_grad()
+def head_cosines(model: MultiHead) -> dict[str, float]:
+    """Mean cosine over pairs of heads, of all parameters and of the weight tensors alone.
+
+    They differ by design: BatchNorm scales start equal in all heads and dominate the first.
+    """
+    if len(model.heads) == 1:
+        return {}
+    return {
+        "cosine_all": float(cosines(model.head_parameters()).mean()),
+        "cosine_weights": float(cosines(model.head_weights()).mean()),
+    }
