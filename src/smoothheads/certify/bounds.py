@@ -1,0 +1,75 @@
+"""Binomial confidence bounds, rounded outward: what is returned is never tighter than the exact bound."""
+
+from __future__ import annotations
+
+import math
+
+from scipy import special
+
+from smoothheads.errors import ConfigError
+
+_SLACK = 4e-15  # above the relative error of betaincinv; every result is verified as well
+
+
+def clopper_pearson_lower(k: int, n: int, alpha: float) -> float:
+    """p with P(Bin(n, p) >= k) <= alpha: one-sided, holds with probability at least 1 - alpha."""
+    return randomized_lower(k, n, alpha, 1.0)
+
+
+def clopper_pearson_upper(k: int, n: int, alpha: float) -> float:
+    """p with P(Bin(n, p) <= k) <= alpha: one-sided, holds with probability at least 1 - alpha."""
+    lower = clopper_pearson_lower(n - k, n, alpha)
+    return 1.0 if lower == 0.0 else math.nextafter(1.0 - lower, 2.0)
+
+
+def randomized_lower(k: int, n: int, alpha: float, w: float) -> float:
+    """Stevens' bound: p with P(Bin > k) + w P(Bin = k) <= alpha, for a w drawn uniformly before sampling.
+
+    w = 1 is Clopper-Pearson. With probability alpha an all-hits count gives 1, an infinite radius; cap it at
+    the Clopper-Pearson bound wherever radii are averaged.
+    """
+    _check(k, n, alpha)
+    if not 0 <= w <= 1:
+        raise ConfigError("0 <= w <= 1", f"{w:g}", "draw w uniformly, once per image")
+    if k == n:
+        return 1.0 if w <= alpha else _verified(math.exp(math.log(alpha / w) / n), k, n, alpha, w)
+    if k == 0 and w >= alpha:  # at p = 0 the left side is already w
+        return 0.0
+    return _verified(_solve(k, n, alpha, w), k, n, alpha, w)
+
+
+def _solve(k: int, n: int, alpha: float, w: float) -> float:
+    low = float(special.betaincinv(k, n - k + 1, alpha)) if k else 0.0
+    if w == 1.0:
+        return low
+    high = float(special.betaincinv(k + 1, n - k, alpha))
+    while high - low > _SLACK * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if _tail(middle, k, n, w) <= alpha else (low, middle)
+    return low
+
+
+def _verified(p: float, k: int, n: int, alpha: float, w: float) -> float:
+    """Steps down until the defining inequality holds in floating point with room to spare."""
+    slack = _SLACK
+    p *= 1 - slack
+    while _tail(p, k, n, w) > alpha:
+        slack *= 2
+        p *= 1 - slack
+    return p
+
+
+def _tail(p: float, k: int, n: int, w: float) -> float:
+    """P(Bin(n, p) > k) + w P(Bin(n, p) = k)."""
+    at_least = float(special.betainc(k, n - k + 1, p)) if k else 1.0
+    above = float(special.betainc(k + 1, n - k, p)) if k < n else 0.0
+    return at_least if w == 1.0 else (1 - w) * above + w * at_least
+
+
+def _check(k: int, n: int, alpha: float) -> None:
+    if not (n >= 1 and 0 <= k <= n):
+        raise ConfigError("0 <= k <= n with n >= 1", f"k = {k}, n = {n}", "pass votes of the same samples")
+    if not 0 < alpha < 0.5:
+        raise ConfigError("0 < alpha < 0.5", f"{alpha:g}", "0.001 is usual")

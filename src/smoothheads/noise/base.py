@@ -1,0 +1,78 @@
+"""What certification noise is: a pure function of (seed, image index, phase, block)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.random import Philox
+from numpy.typing import NDArray
+
+from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.types import Grid, Phase, Pixels
+
+_WORDS = 2**64
+
+
+class Noise(Protocol):
+    """Noisy copies of an image, made in whole blocks; the block size is part of the key.
+
+    The copies depend on nothing but the seed and the arguments, so that a result does not depend on batch
+    size, order, sharding, resume or which images are chosen.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def scope(self) -> str:
+        """One sentence to print with a certificate: what it covers."""
+        ...
+
+    @property
+    def block_size(self) -> int: ...
+
+    def noisy(self, image: Pixels, index: int, phase: Phase, block: int) -> NDArray[np.float32]:
+        """[block_size, channels, height, width] of x + noise in pixel units, not clipped."""
+        ...
+
+    def correction(self, dimension: int) -> float:
+        """Upper bound on how much more likely any event is under this sampler than under exact Gaussian
+        noise on `dimension` pixel values; it must be taken off p_lower."""
+        ...
+
+
+def keyed_bits(seed: int, index: int, phase: Phase, block: int) -> Philox:
+    """The bit stream of one block; streams of different keys never overlap (below 2^64 draws each)."""
+    for name, value in (("seed", seed), ("image index", index), ("block", block)):
+        if not 0 <= value < _WORDS:
+            raise ConfigError(f"0 <= {name} < 2^64", str(value), f"choose a {name} inside that range")
+    key = np.array([seed, index], dtype=np.uint64)
+    return Philox(key=key, counter=np.array([0, block, int(phase), 0], dtype=np.uint64))
+
+
+def keyed_uniform(seed: int, index: int) -> float:
+    """The W in (0, 1] of the randomised bound of one image, fixed before any noise is drawn."""
+    bits = keyed_bits(seed, index, Phase.RANDOMIZED_BOUND, 0)
+    return float(1.0 - np.random.Generator(bits).random())
+
+
+def check_settings(sigma: float, grid: Grid, block_size: int) -> None:
+    if not (np.isfinite(sigma) and sigma > 0):
+        raise ConfigError("sigma > 0", f"{sigma:g}", "set sigma to a positive number")
+    if not 1 <= grid.q <= 255:
+        raise ConfigError("a grid 0..q with 1 <= q <= 255", f"q = {grid.q}", "8-bit images have q = 255")
+    if block_size < 1:
+        raise ConfigError("block size >= 1", str(block_size), "100 is usual")
+
+
+def check_image(image: Pixels, grid: Grid) -> None:
+    """Refuses what is not an image of the grid: on another scale the radius would mean something else."""
+    if image.dtype != np.uint8 or image.ndim != 3 or image.size == 0:
+        raise SoundnessError(
+            "an image [channels, height, width] of uint8 grid integers",
+            f"shape {image.shape} of {image.dtype}",
+            "quantise to the grid first; the certificate is for the grid image",
+        )
+    if grid.q < 255 and int(image.max()) > grid.q:
+        raise SoundnessError(f"pixels 0..{grid.q}", f"{int(image.max())}", "pass the data set's own grid")
