@@ -52,7 +52,7 @@ def forward_heads(model: nn.Module, copies: Tensor, draws: int) -> Tensor:
     """Logits [L, M, N, C] of draw-major copies, in at least float32 whatever the autocast precision."""
     logits: Tensor = model(copies)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return logits.unflatten(1, (draws, -1))
+    return logits.reshape(len(logits), draws, -1, logits.shape[-1])
 
 
 def cross_entropy(logits_LMNC: Tensor, labels_N: Tensor) -> Tensor:

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from smoothheads.config import TeachingConfig
+from smoothheads.objectives.base import cross_entropy
+from smoothheads.objectives.teaching import logistic_weight, teaching_weights
+
+LAM = torch.full((3,), math.log(2), dtype=torch.float64)
+losses = st.floats(0, 30)
+lambdas = st.floats(0.01, 7)
+
+
+def table(*rows: str) -> Tensor:
+    return torch.tensor([[float(Fraction(v)) for v in row.split()] for row in rows], dtype=torch.float64)
+
+
+def weights(smoothed_LN: Tensor, **settings: Any) -> Tensor:
+    return teaching_weights(smoothed_LN, LAM, TeachingConfig(**settings), torch.Generator().manual_seed(0))
+
+
+OFFICIAL = {"hard_weight_source": "student", "tie": "zero"}
+WORKED = [
+    ({}, table("1/4 1/3", "1 1/2", "3/8 1"), 0.8957393080401633),
+    ({"shift": "self"}, table("1 1/2", "3/8 1", "1/4 1/3"), 0.5538848577001582),
+    ({"shift": "reverse"}, table("3/8 1", "1/4 1/3", "1 1/2"), None),
+    ({"weights": "hard"}, table("0 0", "1 0", "0 1"), 0.6229449363805614),
+    ({"weights": "hard", "shift": "self"}, table("1 0", "0 1", "0 0"), 0.12232819584670007),
+    ({"weights": "high"}, table("1 1", "15/26 1", "1 15/22"), 1.130552155849614),
+    ({"weights": "high", "shift": "self"}, table("15/26 1", "1 15/22", "1 1"), 1.317262655773218),
+    ({"weights": "uniform"}, table("1 1", "1 1", "1 1"), 1.3600863745795841),
+    (OFFICIAL, table("12/13 1/2", "1 9/11", "1/4 1"), 0.9383983287450205),
+]
+
+
+@pytest.mark.parametrize(("settings", "expected", "loss"), WORKED, ids=[str(case[0]) for case in WORKED])
+def test_the_worked_example(
+    settings: dict[str, str], expected: Tensor, loss: float | None, smoothed_LN: Tensor
+) -> None:
+    weights_LN = weights(smoothed_LN, **settings)
+    torch.testing.assert_close(weights_LN, expected, rtol=1e-12, atol=1e-12)
+    if loss is not None:
+        assert (weights_LN * smoothed_LN).mean().item() == pytest.approx(loss, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, (0.258942004101, 1.023586140556, 1.404689779464)),
+        (OFFICIAL, (0.449562921656, 1.104853853427, 1.260778211152)),
+    ],
+)
+def test_losses_per_head_of_the_worked_example(
+    settings: dict[str, str], expected: tuple[float, ...], smoothed_LN: Tensor
+) -> None:
+    per_head = (weights(smoothed_LN, **settings) * smoothed_LN).mean(1)
+    assert per_head.tolist() == pytest.approx(expected, abs=1e-11)
+
+
+@pytest.mark.parametrize("settings", [{}, OFFICIAL, {"weights": "high"}])
+def test_weights_are_constants_of_the_gradient(
+    settings: dict[str, str], logits_LMNC: Tensor, labels_N: Tensor
+) -> None:
+    logits = logits_LMNC.requires_grad_()
+    smoothed_LN = cross_entropy(logits, labels_N).mean(1)
+    weights_LN = weights(smoothed_LN, **settings)
+    (gradient,) = torch.autograd.grad((weights_LN * smoothed_LN).mean(), logits)
+    residual = logits.softmax(-1) - torch.nn.functional.one_hot(labels_N, 3)
+    torch.testing.assert_close(gradient, weights_LN[:, None, :, None] * residual / (2 * 2 * 3))
+
+
+@given(smoothed=losses, lam=lambdas)
+def test_the_sigmoid_form_is_the_printed_one(smoothed: float, lam: float) -> None:
+    s, threshold = torch.tensor(smoothed, dtype=torch.float64), torch.tensor(lam, dtype=torch.float64)
+    printed = (1 + math.exp(-lam)) / (1 + math.exp(smoothed - lam))
+    assert logistic_weight(s, threshold).item() == pytest.approx(printed, abs=1e-14)
+
+
+@given(a=losses, b=losses, lam=lambdas)
+def test_weights_lie_in_0_1_and_fall_with_the_loss(a: float, b: float, lam: float) -> None:
+    smoothed = torch.tensor([sorted((a, b))], dtype=torch.float64)
+    easy, hard = teaching_weights(
+        smoothed, torch.tensor([lam], dtype=torch.float64), TeachingConfig(shift="self")
+    )[0].tolist()
+    assert 0 < hard <= easy <= 1
+
+
+@given(smoothed=losses, a=lambdas, b=lambdas)
+def test_weights_grow_with_lambda(smoothed: float, a: float, b: float) -> None:
+    strict, lenient = (
+        teaching_weights(
+            torch.tensor([[smoothed]], dtype=torch.float64),
+            torch.tensor([lam], dtype=torch.float64),
+            TeachingConfig(shift="self"),
+        ).item()
+        for lam in sorted((a, b))
+    )
+    assert strict <= lenient + 1e-12
+
+
+@pytest.mark.parametrize(("lam", "jump"), [(0.8, 0.7247), (1.2, 0.6506), (1.6, 0.6009), (math.log(10), 0.55)])
+def test_the_weight_drops_where_the_loss_passes_lambda(lam: float, jump: float) -> None:
+    just_above = torch.tensor(lam + 1e-9, dtype=torch.float64)
+    assert logistic_weight(just_above, torch.tensor(lam)).item() == pytest.approx(jump, abs=5e-5)
+
+
+def test_extreme_losses_stay_finite_in_float32() -> None:
+    smoothed_LN = torch.tensor([[0.0, 1e4, 3e38], [1e-30, 500.0, 1.0]])
+    weights_LN = teaching_weights(smoothed_LN, torch.tensor([7.0, 0.1]), TeachingConfig())
+    assert weights_LN.isfinite().all()
+    assert weights_LN.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("tie", "weight"), [("easy", 1.0), ("zero", 0.0)])
+@pytest.mark.parametrize("kind", ["soft", "hard", "high"])
+def test_a_tie_counts_fully_or_not_at_all(tie: str, weight: float, kind: str) -> None:
+    settings = TeachingConfig(weights=kind, tie=tie)  # type: ignore[arg-type]
+    lam_L = torch.tensor([1.0, 1.0])
+    assert teaching_weights(torch.ones(2, 1), lam_L, settings).flatten().tolist() == [weight, weight]
+
+
+def test_each_teacher_judges_by_its_own_lambda() -> None:
+    smoothed_LN = torch.tensor([[1.0], [1.0]])
+    weights_LN = teaching_weights(smoothed_LN, torch.tensor([2.0, 0.5]), TeachingConfig(weights="hard"))
+    assert weights_LN.flatten().tolist() == [0.0, 1.0]
+
+
+def test_a_single_head_is_trained_plainly_unless_it_paces_itself() -> None:
+    smoothed_LN, lam_L = torch.tensor([[0.1, 5.0]]), torch.tensor([1.0])
+    for shift in ("circular", "reverse", "random"):
+        settings = TeachingConfig(shift=shift)
+        assert teaching_weights(smoothed_LN, lam_L, settings).tolist() == [[1.0, 1.0]]
+    easy, hard = teaching_weights(smoothed_LN, lam_L, TeachingConfig(shift="self"))[0].tolist()
+    assert easy == 1
+    assert hard < 0.1
+
+
+def test_a_random_shift_is_a_permutation_that_the_generator_decides(smoothed_LN: Tensor) -> None:
+    own = weights(smoothed_LN, shift="self")
+    generator = torch.Generator().manual_seed(0)
+    drawn = [teaching_weights(smoothed_LN, LAM, TeachingConfig(shift="random"), generator) for _ in range(20)]
+    for weights_LN in drawn:
+        assert sorted(weights_LN.tolist()) == sorted(own.tolist())
+    assert len({str(weights_LN.tolist()) for weights_LN in drawn}) > 3
+
+
+@given(p=st.lists(st.floats(0.001, 0.999), min_size=1, max_size=8), lam=lambdas)
+def test_an_easy_sample_has_a_mean_probability_of_at_least_exp_minus_lambda(
+    p: list[float], lam: float
+) -> None:
+    smoothed = sum(-math.log(q) for q in p) / len(p)
+    assert smoothed > lam or sum(p) / len(p) >= math.exp(-lam) - 1e-12
