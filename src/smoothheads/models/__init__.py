@@ -1,0 +1,21 @@
+"""Networks: trunk -> L heads -> logits [L, N, C], built by name or made out of any module."""
+
+from smoothheads.models.aggregate import decide, ensemble, rules
+from smoothheads.models.augment import augment
+from smoothheads.models.cost import Cost, cost
+from smoothheads.models.multihead import MultiHead
+from smoothheads.models.normalize import Normalize
+from smoothheads.models.registry import ARCHITECTURES, build
+
+__all__ = [
+    "ARCHITECTURES",
+    "Cost",
+    "MultiHead",
+    "Normalize",
+    "augment",
+    "build",
+    "cost",
+    "decide",
+    "ensemble",
+    "rules",
+]

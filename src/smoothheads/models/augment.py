@@ -1,0 +1,198 @@
+"""Any network becomes a multi-head network: shared up to a named cut, copied from there on."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from smoothheads.config.check import at_least
+from smoothheads.errors import ConfigError, one_of
+from smoothheads.models.fx_split import ADVICE, fx_split
+from smoothheads.models.mode import borrowed_mode
+from smoothheads.models.multihead import MultiHead
+from smoothheads.models.randomness import drawing
+
+Parts = tuple[nn.Module, nn.Module]
+
+
+@runtime_checkable
+class Splittable(Protocol):
+    """A network that knows where it can be cut: head(trunk(x)) is what it computes."""
+
+    def split(self, cut: str) -> Parts: ...
+
+
+def augment(
+    model: nn.Module,
+    cut: str | int | None,
+    heads: int,
+    *,
+    example: Tensor | None = None,
+    normalize: nn.Module | None = None,
+    reinit: bool | Callable[[nn.Module], None] = True,
+    head_factory: Callable[[], nn.Module] | None = None,
+    seed: int = 0,
+) -> MultiHead:
+    """A multi-head network made of a copy of `model`, which itself stays as it is.
+
+    The trunk ends after the submodule `cut` (or where the model's own `split` says); `input` shares nothing.
+    With a `head_factory` the model is the trunk, the cut is None and the heads are what the factory returns.
+    With an `example` (a batch of images) every head is checked to give the model's own logits, bit for bit,
+    before the heads are drawn anew from `seed`; `reinit=False` keeps them as exact copies, and a function
+    initialises a head in place of `reset_parameters`.
+    """
+    at_least("heads", heads, 1)
+    _refuse_batch_statistics(model)
+    if head_factory is not None:
+        return _from_factory(model, cut, [head_factory() for _ in range(heads)], example, normalize)
+    trunk, head = _split(copy.deepcopy(model), cut)
+    _refuse_ties(trunk, head)
+    network = _assemble(trunk, [copy.deepcopy(head) for _ in range(heads)], None)
+    if example is not None:
+        _check(network, [_logits(model, example)] * heads, example)
+    if reinit:
+        initialise = reset if reinit is True else reinit
+        for k, copied in enumerate(network.heads):
+            with drawing(seed, "init", k):
+                initialise(copied)
+    return MultiHead(trunk, list(network.heads), normalize)
+
+
+def reset(module: nn.Module) -> None:
+    """Draws every parameter anew with the layers' own `reset_parameters`."""
+    for child in module.children():
+        reset(child)
+    own = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
+    if own is not None:
+        own()
+        return
+    for name, _ in module.named_parameters(recurse=False):
+        raise ConfigError(
+            "layers with a reset_parameters method",
+            f"a parameter {name!r} of {type(module).__name__} without one",
+            "pass reinit=False, or a function that initialises a head",
+        )
+
+
+def _split(model: nn.Module, cut: str | int | None) -> Parts:
+    if cut is None:
+        raise ConfigError("the name of a cut", "None", "name a submodule, or pass a head_factory")
+    if isinstance(model, Splittable) and isinstance(cut, str):
+        return model.split(cut)
+    if cut == "input":
+        return nn.Identity(), model
+    children = [name for name, _ in model.named_children()]
+    sequential = type(model).forward is nn.Sequential.forward
+    if sequential and (str(cut) in children or isinstance(cut, int)):
+        return _slice(list(model.named_children()), cut)
+    if isinstance(cut, int) or cut not in dict(model.named_modules()):
+        raise one_of("submodule to cut after", str(cut), children)
+    return fx_split(model, cut)
+
+
+def _slice(children: list[tuple[str, nn.Module]], cut: str | int) -> Parts:
+    names = [name for name, _ in children]
+    end = (names.index(cut) if isinstance(cut, str) else cut) + 1
+    if not 0 < end <= len(names):
+        raise ConfigError(
+            f"an index from 0 to {len(names) - 1}", str(cut), "choose a child of the Sequential"
+        )
+    return nn.Sequential(OrderedDict(children[:end])), nn.Sequential(OrderedDict(children[end:]))
+
+
+def _from_factory(
+    trunk: nn.Module,
+    cut: str | int | None,
+    heads: list[nn.Module],
+    example: Tensor | None,
+    normalize: nn.Module | None,
+) -> MultiHead:
+    if cut is not None:
+        raise ConfigError("cut=None with a head_factory", repr(cut), "the model that you pass is the trunk")
+    for head in heads:
+        _refuse_batch_statistics(head)
+    network = _assemble(copy.deepcopy(trunk), heads, normalize)
+    if example is not None:
+        alone = [nn.Sequential(network.normalize, network.trunk, head) for head in heads]
+        _check(network, [_logits(model, example) for model in alone], example)
+    return network
+
+
+def _assemble(trunk: nn.Module, heads: list[nn.Module], normalize: nn.Module | None) -> MultiHead:
+    for head in heads:
+        for module in head.modules():
+            if hasattr(module, "inplace"):
+                module.inplace = False  # a head must not overwrite what the next head reads
+    return MultiHead(trunk, heads, normalize)
+
+
+def _refuse_batch_statistics(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        batch_norm = isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm))
+        if batch_norm and module.running_mean is None:
+            raise ConfigError(
+                "BatchNorm with running statistics",
+                f"{name!r} without, whose answer for an image depends on the rest of the batch",
+                "set track_running_stats=True, or use another normalisation",
+            )
+
+
+def _refuse_ties(trunk: nn.Module, head: nn.Module) -> None:
+    if not any(True for _ in head.parameters()):
+        raise ConfigError("a head with parameters", "none behind the cut", "cut earlier in the network")
+    in_trunk = {id(p) for p in trunk.parameters()} | {id(m) for m in trunk.modules() if _has_buffers(m)}
+    tied = [name for name, p in head.named_parameters() if id(p) in in_trunk]
+    tied += [name for name, m in head.named_modules() if id(m) in in_trunk]
+    if tied:
+        raise ConfigError(
+            "no weights that both sides of the cut use", f"the tied {tied[0]!r}", "choose another cut"
+        )
+
+
+def _has_buffers(module: nn.Module) -> bool:
+    return any(True for _ in module.buffers(recurse=False))
+
+
+def _check(network: MultiHead, expected: list[Tensor], example: Tensor) -> None:
+    """Each head's logits are bit for bit the expected ones, and those of an image do not hang on its batch."""
+    logits_LNC = _run(network, example)
+    for k, (got, want) in enumerate(zip(logits_LNC, expected, strict=True)):
+        if not torch.equal(got, want):
+            raise ConfigError(
+                "the model's own logits behind the cut",
+                f"a difference of {(got - want).abs().max():.3g} in head {k + 1}",
+                f"its forward changes values in place or at random; {ADVICE}",
+            )
+    _warn_if_batch_matters(network, logits_LNC, example)
+
+
+def _logits(model: nn.Module, example: Tensor) -> Tensor:
+    out = _run(model, example)
+    if not (isinstance(out, Tensor) and out.ndim == 2 and len(out) == len(example)):
+        got = f"a tensor {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        raise ConfigError("logits [N, C]", got, "wrap the model in a module that returns only the logits")
+    return out
+
+
+def _run(model: nn.Module, x: Tensor) -> Tensor:
+    with borrowed_mode(model, training=False), torch.no_grad():
+        out: Tensor = model(x)
+    return out
+
+
+def _warn_if_batch_matters(network: MultiHead, alone_LNC: Tensor, example: Tensor) -> None:
+    strangers = torch.rand(example.shape, generator=torch.Generator().manual_seed(0)).to(example)
+    together_LNC = _run(network, torch.cat([example, strangers]))[:, : len(example)]
+    # up to rounding, since kernels may differ with the batch size
+    if not torch.allclose(alone_LNC, together_LNC, rtol=1e-2, atol=1e-3 * float(alone_LNC.abs().max())):
+        warnings.warn(
+            "the network's answer for an image depends on the rest of the batch, so its votes are not "
+            "independent and a certificate would be wrong; look for layers that mix samples",
+            stacklevel=4,
+        )

@@ -1,0 +1,75 @@
+"""What a forward pass of one image costs, in the two currencies that are in use."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from smoothheads.models.mode import borrowed_mode
+
+CONVOLUTIONS: Final = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+BATCH_NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+POOLS: Final = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
+COUNTED: Final = (*CONVOLUTIONS, *BATCH_NORMS, *POOLS, nn.Linear, nn.ReLU)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Parameters of the network, and arithmetic for one image."""
+
+    params: int
+    macs: int
+    """Multiply-accumulates of convolutions and linear layers."""
+    macs_paper: int
+    """What ptflops counts and the SOME paper prints as FLOPs: `macs` and biases, two per BatchNorm element,
+    one per element that passes a ReLU or a pooling layer."""
+    flops: int
+    """Two per multiply-accumulate, as torch.utils.flop_counter counts."""
+
+
+def cost(model: nn.Module, shape: tuple[int, int, int]) -> Cost:
+    """Counts the layers that are modules in one forward pass, which leaves mode and buffers as they are."""
+    macs = extra = 0
+
+    def count(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        nonlocal macs, extra
+        macs += _macs(module, output)
+        extra += _extra(module, inputs[0], output)
+
+    hooks = [module.register_forward_hook(count) for module in model.modules() if isinstance(module, COUNTED)]
+    try:
+        with borrowed_mode(model, training=False), torch.no_grad():
+            model(_blank_image(model, shape))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    params = sum(p.numel() for p in model.parameters())
+    return Cost(params=params, macs=macs, macs_paper=macs + extra, flops=2 * macs)
+
+
+def _blank_image(model: nn.Module, shape: tuple[int, int, int]) -> Tensor:
+    state = itertools.chain(model.parameters(), (b for b in model.buffers() if b.is_floating_point()))
+    like = next(state, torch.empty(0))
+    return torch.zeros(1, *shape, device=like.device, dtype=like.dtype)
+
+
+def _macs(module: nn.Module, output: Tensor) -> int:
+    if isinstance(module, CONVOLUTIONS):
+        return output.numel() * module.weight[0].numel()
+    if isinstance(module, nn.Linear):
+        return output.numel() * module.in_features
+    return 0
+
+
+def _extra(module: nn.Module, x: Tensor, output: Tensor) -> int:
+    if isinstance(module, (*CONVOLUTIONS, nn.Linear)):
+        return output.numel() if module.bias is not None else 0
+    if isinstance(module, BATCH_NORMS):
+        return x.numel() * (2 if module.affine else 1)
+    if isinstance(module, nn.ReLU):
+        return output.numel()
+    return x.numel() if isinstance(module, POOLS) else 0

@@ -1,0 +1,54 @@
+"""The architectures by name, and the one way to build them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from torch import nn
+
+from smoothheads.config import ModelConfig
+from smoothheads.errors import ConfigError, one_of
+from smoothheads.models import resnet_cifar, resnet_imagenet
+from smoothheads.models.chain import Chain
+from smoothheads.models.lenet import lenet
+from smoothheads.models.multihead import MultiHead
+from smoothheads.models.normalize import Normalize
+from smoothheads.models.randomness import drawing
+
+Shape = tuple[int, int, int]
+Builder = Callable[[Shape, int], Chain]
+
+ARCHITECTURES: Final[Mapping[str, Builder]] = {
+    **{f"resnet{d}": partial(resnet_cifar.resnet_cifar, d) for d in resnet_cifar.DEPTHS},
+    **{f"resnet{d}": partial(resnet_imagenet.resnet_imagenet, d) for d in resnet_imagenet.STAGES},
+    "lenet": lenet,
+}
+
+
+def build(
+    config: ModelConfig,
+    *,
+    shape: Shape,
+    classes: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    seed: int,
+) -> MultiHead:
+    """A network with fresh weights, a pure function of the arguments; no other random number is disturbed.
+
+    Head k is that of a network drawn from the seed's k-th stream, and the trunk is the first network's: the
+    same seed gives the same head whatever the number of heads and the cut.
+    """
+    if config.arch not in ARCHITECTURES:
+        raise one_of("architecture", config.arch, ARCHITECTURES)
+    if len(mean) != shape[0]:
+        raise ConfigError(f"{shape[0]} channel means", str(len(mean)), "give one mean and std per channel")
+    parts = [_draw(config, shape, classes, seed, k) for k in range(config.heads)]
+    return MultiHead(parts[0][0], [head for _, head in parts], Normalize(mean, std))
+
+
+def _draw(config: ModelConfig, shape: Shape, classes: int, seed: int, k: int) -> tuple[nn.Module, nn.Module]:
+    with drawing(seed, "init", k):
+        return ARCHITECTURES[config.arch](shape, classes).split(config.cut)
