@@ -12,7 +12,7 @@ from smoothheads.noise import Noise, keyed_uniform, make_noise
 from smoothheads.noise.base import keyed_bits
 from smoothheads.types import Grid, Phase, Pixels
 
-NAMES = ["gaussian"]
+NAMES = ["gaussian", "grid"]
 
 
 @pytest.fixture(params=NAMES)

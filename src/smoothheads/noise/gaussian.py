@@ -36,7 +36,7 @@ class GaussianNoise:
         generator = np.random.Generator(keyed_bits(self.seed, index, phase, block))
         copies = generator.standard_normal((self.block_size, *image.shape), dtype=np.float32)
         copies *= np.float32(self.sigma)
-        copies += image / np.float32(self.grid.q)
+        copies += np.divide(image, self.grid.q, dtype=np.float32)
         return copies
 
     def correction(self, dimension: int) -> float:  # noqa: ARG002

@@ -1,0 +1,134 @@
+"""Exact Gaussian noise for grid images: integers only, until the noisy image is a whole number.
+
+The base classifier is h(round(q (x + e))). Rounding is a function of x + e, so the theorem holds for it
+unchanged; and for a grid image x = m / q the rounded value is m + K with a K whose law is known. K is drawn
+by integer arithmetic, so that no rounding error can carry a trace of m into the noisy image. Whatever follows
+(the division by q, the network) is part of h.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, Self
+
+import mpmath
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothheads.noise.base import check_image, check_settings, keyed_bits
+from smoothheads.types import Grid, Phase, Pixels
+
+_BITS, _CELL_BITS = 62, 46  # a uniform has 62 bits: 16 choose a cell of the lookup, 46 refine it
+_REACH = 9.3  # standard deviations covered; what lies beyond is in the total variation
+
+Steps = NDArray[np.int16] | NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GridTable:
+    """The law of K = round(q e): P(K = j) = (T[j] - T[j-1]) / 2^62, where
+    T[j] = floor(2^62 Phi((j + 1/2) / (q sigma)))."""
+
+    sigma: float
+    grid: Grid
+    thresholds: NDArray[np.uint64]
+    """T[j] for j = -reach .. reach - 1; K is -reach plus how many of them a 62-bit uniform has reached."""
+    lookup: Steps
+    """K for each value of the uniform's first 16 bits, or `undecided`."""
+    total_variation: float
+    """Between this K and the exact one, rounded up."""
+
+    @classmethod
+    def build(cls, sigma: float, grid: Grid) -> Self:
+        thresholds, total_variation = _thresholds(sigma, grid.q)
+        return cls(sigma, grid, thresholds, _lookup(thresholds, grid.q), total_variation)
+
+    @property
+    def reach(self) -> int:
+        return len(self.thresholds) // 2
+
+    @property
+    def undecided(self) -> int:
+        return int(np.iinfo(self.lookup.dtype).min)
+
+    @property
+    def digest(self) -> str:
+        """Ties a ledger to the very table, and so to the sigma, that made its noise."""
+        content = f"{self.sigma.hex()} {self.grid.q} ".encode() + self.thresholds.astype("<u8").tobytes()
+        return hashlib.sha256(content).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GridNoise:
+    """Sound noise: no floating-point operation before the integer m + K."""
+
+    table: GridTable
+    seed: int
+    block_size: int
+
+    name: ClassVar[str] = "grid"
+
+    def __post_init__(self) -> None:
+        check_settings(self.table.sigma, self.table.grid, self.block_size)
+
+    @property
+    def scope(self) -> str:
+        q = self.table.grid.q
+        return (
+            f"valid for images whose pixels are whole multiples of 1/{q}; other inputs must be quantised "
+            "first, and distances are measured after that"
+        )
+
+    def noisy(self, image: Pixels, index: int, phase: Phase, block: int) -> NDArray[np.float32]:
+        steps = self.integers(image, index, phase, block)
+        copies: NDArray[np.float32] = np.divide(steps, np.float32(self.table.grid.q), dtype=np.float32)
+        return copies
+
+    def integers(self, image: Pixels, index: int, phase: Phase, block: int) -> Steps:
+        """m + K, the noisy image before it becomes h's input."""
+        check_image(image, self.table.grid)
+        steps = self._draw(index, phase, block, self.block_size * image.size)
+        steps = steps.reshape(self.block_size, *image.shape)
+        steps += image
+        return steps
+
+    def correction(self, dimension: int) -> float:
+        return math.nextafter(dimension * self.table.total_variation, math.inf)
+
+    def _draw(self, index: int, phase: Phase, block: int, count: int) -> Steps:
+        bits = keyed_bits(self.seed, index, phase, block)
+        cells = bits.random_raw(-(-count // 4)).astype("<u8", copy=False).view("<u2")[:count]
+        steps: Steps = self.table.lookup.take(cells, mode="clip")  # clip: no bounds check, none is needed
+        open_ = np.flatnonzero(steps == self.table.undecided)
+        finer = bits.random_raw(len(open_)) >> np.uint64(64 - _CELL_BITS)
+        uniform = cells[open_].astype(np.uint64) << np.uint64(_CELL_BITS) | finer
+        steps[open_] = np.searchsorted(self.table.thresholds, uniform, side="right") - self.table.reach
+        return steps
+
+
+def _thresholds(sigma: float, q: int) -> tuple[NDArray[np.uint64], float]:
+    mp = mpmath.MPContext()  # a context of our own: mpmath's global precision stays untouched
+    mp.dps = 50
+    reach = math.ceil(_REACH * q * sigma) + 1
+    scale = q * mp.mpf(sigma) * mp.sqrt(2)
+    tails = [mp.erfc((j + mp.mpf(1) / 2) / scale) / 2 for j in range(reach + 1)]
+    exact = [*reversed(tails), *(1 - tail for tail in tails)]  # Phi at j + 1/2, j = -reach - 1 .. reach
+    whole = [int(mp.floor(mp.ldexp(p, _BITS))) for p in exact[1:-1]]
+    drawn = [0, 0, *whole, 2**_BITS, 2**_BITS]  # the same distribution function of what is drawn
+    steps_exact = [b - a for a, b in zip([mp.mpf(0), *exact], [*exact, mp.mpf(1)], strict=True)]
+    steps_drawn = [mp.ldexp(b - a, -_BITS) for a, b in pairwise(drawn)]
+    variation = mp.fsum(abs(a - b) for a, b in zip(steps_exact, steps_drawn, strict=True)) / 2
+    return np.array(whole, dtype=np.uint64), float(variation) * (1 + 1e-12)
+
+
+def _lookup(thresholds: NDArray[np.uint64], q: int) -> Steps:
+    first = np.arange(2 ** (_BITS - _CELL_BITS), dtype=np.uint64) << np.uint64(_CELL_BITS)
+    last = first + np.uint64(2**_CELL_BITS - 1)
+    low, high = (np.searchsorted(thresholds, end, side="right") for end in (first, last))
+    reach = len(thresholds) // 2
+    small = reach + q < np.iinfo(np.int16).max
+    steps = np.where(low == high, low - reach, np.iinfo(np.int16 if small else np.int32).min)
+    return steps.astype(np.int16) if small else steps.astype(np.int32)
