@@ -169,7 +169,8 @@ class CertifyConfig:
     block: int = 100
     """Noisy copies per forward pass; part of the noise key, so that results depend on nothing else."""
     seed: int = 0
-    noise: Literal["gaussian"] = "gaussian"
+    noise: Literal["grid", "gaussian"] = "grid"
+    """grid: exact integer noise, sound for grid images; gaussian: float32, as published codes have it."""
     precision: Literal["float32", "bfloat16"] = "float32"
     device: str = "cpu"
     threads: int = 1
