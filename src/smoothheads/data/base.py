@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.types import Grid, Pixels
+
+Split = Literal["train", "test"]  # what a data set comes in; validation is cut from train
 
 
 @dataclass(frozen=True, slots=True)

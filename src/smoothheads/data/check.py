@@ -1,0 +1,55 @@
+"""Checks and messages that every reader of data shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothheads.errors import DataError
+
+MISTAKEN_PATH = "check the path, or download the data set again"
+
+
+def existing(root: str | Path | None, name: str) -> Path:
+    """The data set's root, which must exist."""
+    if root is None:
+        raise DataError(
+            f"a root for the data set {name!r}", "none", "say where it lies, e.g. --data.root FOLDER"
+        )
+    path = Path(root).expanduser()
+    if not path.exists():
+        raise DataError(f"the data set {name!r} at {path}", "no such file or folder", MISTAKEN_PATH)
+    return path
+
+
+def damaged(path: Path | str, what: str, got: str | BaseException) -> DataError:
+    """An error for a file that is there but is not a whole `what`."""
+    return DataError(f"a whole {what} at {path}", str(got) or type(got).__name__, "fetch the file again")
+
+
+def labels_within(labels: NDArray[np.int64], classes: int, where: str) -> None:
+    outside = np.flatnonzero((labels < 0) | (labels >= classes))
+    if outside.size:
+        first = int(outside[0])
+        raise DataError(
+            f"labels 0..{classes - 1} in {where}",
+            f"{int(labels[first])} at position {first} ({outside.size} outside in all)",
+            "correct the labels or name all classes",
+        )
+
+
+def places(root: Path) -> list[Path]:
+    """The folders a data set may lie in: the root, then those one level below."""
+    return [root, *sorted(path for path in root.iterdir() if path.is_dir())] if root.is_dir() else []
+
+
+def only_place(root: Path, name: str, holds: Callable[[Path], bool]) -> Path | None:
+    """The folder that holds the data: the root itself, else the only one below it that does, else none."""
+    found = [place for place in places(root) if holds(place)]
+    if len(found) > 1 and found[0] != root:
+        folders = ", ".join(place.name for place in found)
+        raise DataError(f"one folder with {name!r} below {root}", folders, "name one of them as the root")
+    return found[0] if found else None
