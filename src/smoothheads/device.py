@@ -26,7 +26,7 @@ def parse(name: str) -> torch.device:
 def computes_bfloat16(device: torch.device) -> bool:
     """Whether bfloat16 is native there; emulated, it is slower than float32."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     features = torch.cpu.get_capabilities()
     return bool(features.get("avx512_bf16") or features.get("amx_bf16") or features.get("bf16"))
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from smoothheads.errors import StorageError
+
+LOCK = ".lock"
 
 
 @contextmanager
@@ -27,7 +31,7 @@ def storage(path: Path) -> Iterator[None]:
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
-    """After this the file holds `data`; a crash at any moment leaves the old content or the new, never a part."""
+    """After this the file holds `data`; a crash at any moment leaves the old content or the new."""
     with storage(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -61,6 +65,34 @@ def new_folder(path: Path) -> Iterator[Path]:
             _swap(partial, path)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """The folder belongs to this process alone; the system frees it if we are killed.
+
+    A second process gets a StorageError that names the holder.
+    """
+    path = folder / LOCK
+    with storage(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = path.read_text() or "another process"
+            raise StorageError(
+                f"{folder} for this process alone", f"a folder held by {holder}", "wait or use another folder"
+            ) from None
+        with storage(path):
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)
 
 
 def sha256(path: Path) -> str:

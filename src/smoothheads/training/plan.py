@@ -25,12 +25,17 @@ class Plan:
     """Estimated from a short trial on this machine."""
 
 
-def make_plan(trainer: Trainer, trial_images: int = 8) -> Plan:
-    """Times a few small steps on copies of the model and the objective, so that nothing is disturbed."""
+def make_plan(trainer: Trainer, patience: float = 2.0) -> Plan:
+    """Times a few steps on copies of the model and the objective, so that nothing is disturbed.
+
+    Small steps first; a whole one, which is truer, when it can be afforded within `patience` seconds.
+    """
     info = trainer.loader.dataset.info
     images_per_step = min(trainer.loader.images_per_step, len(trainer.loader.dataset))
-    count = min(trial_images, images_per_step)
+    count = min(8, images_per_step)
     seconds = _seconds_per_step(trainer, count) / count * images_per_step
+    if 3 * seconds < patience:
+        seconds = _seconds_per_step(trainer, images_per_step)
     return Plan(
         model=cost(trainer.model, info.shape),
         images_per_step=images_per_step,

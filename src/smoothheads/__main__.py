@@ -1,0 +1,5 @@
+import sys
+
+from smoothheads.cli import main
+
+sys.exit(main())

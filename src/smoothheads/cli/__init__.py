@@ -1,0 +1,75 @@
+"""The command line. Each command is a module that is imported only when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+from smoothheads.errors import SmoothheadsError, suggest
+
+COMMANDS = {
+    "demo": "train, certify and compare two small networks, and show what a certificate is",
+    "train": "train a classifier from a recipe",
+    "certify": "certify a checkpoint's predictions on test images",
+    "predict": "classify image files with a guarantee, or abstain",
+    "report": "tables, plots and a page from one or more ledgers or logs",
+    "info": "recipes, architectures and their cost, checkpoints",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0, 2 for what the user can mend, 130 for Ctrl-C."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except SmoothheadsError as error:
+        print(f"smoothheads: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(
+            "smoothheads: interrupted; run the same command again (train: add --resume) to go on",
+            file=sys.stderr,
+        )
+        return 130
+    except BrokenPipeError:  # the reader of our output went away, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"smoothheads: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
+        return 2
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_usage())
+        return 0
+    name, *rest = arguments
+    if name == "--version":
+        print(f"smoothheads {metadata.version('smoothheads')}")
+        return 0
+    if name not in COMMANDS:
+        raise SmoothheadsError("a command", repr(name), suggest(name, COMMANDS))
+    module = importlib.import_module(f"smoothheads.cli.{name}")
+    module.main(rest)
+    return 0
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [
+        "smoothheads: image classifiers with a proof attached",
+        "",
+        "usage: smoothheads COMMAND ... (smoothheads COMMAND --help tells more)",
+        "",
+        *(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()),
+        "",
+        "first steps:",
+        "  smoothheads demo                                     a minute or two, writes demo/report.html",
+        "  smoothheads train digits-some --out runs/some        train on the embedded digits",
+        "  smoothheads certify runs/some --n 10000              certify the test images",
+        "  smoothheads report runs/some/ledger                  certified accuracy, ACR, curves",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,86 @@
+"""smoothheads certify CHECKPOINT [...]"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from smoothheads.cli.common import first_argument, parse, say
+from smoothheads.cli.progress import Progress
+from smoothheads.config import CertifyConfig, DataConfig, RunConfig, SubsetConfig, from_dict, load_json
+from smoothheads.errors import CheckpointError
+
+DESCRIPTION = """Certify test images: for each one a class and a radius R, so that with probability at least
+1 - alpha no perturbation of l2 norm below R changes the answer of the smoothed classifier.
+
+CHECKPOINT comes first: a checkpoint folder or the folder of a training run. Finished images are in
+OUT/ledger.tsv at once; run the same command again after an interruption and it goes on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certify:
+    certify: Annotated[CertifyConfig, tyro.conf.arg(name="")]
+    subset: SubsetConfig = field(default_factory=SubsetConfig)
+    out: Path | None = None
+    """Folder of the ledger (default: ledger beside the checkpoint)."""
+    root: str | None = None
+    """Where the data set lies, if not where it lay in training."""
+    fresh: bool = False
+    """Throw away what the ledger holds and start again."""
+    json: bool = False
+    """Print the summary as JSON."""
+
+
+def main(arguments: list[str]) -> None:
+    name, rest = first_argument(arguments, "a checkpoint", "give the folder that `smoothheads train` wrote")
+    default = Certify(certify=CertifyConfig(sigma=trained_config(Path(name)).train.sigma if name else 0.25))
+    args = parse(
+        Certify, rest, default=default, prog=f"certify {name or 'CHECKPOINT'}", description=DESCRIPTION
+    )
+    folder = Path(name or "")
+
+    from smoothheads.results.row import Row
+    from smoothheads.runs.certify import certification_images, certify_run, open_checkpoint
+
+    ready = open_checkpoint(folder)
+    data: DataConfig = replace(ready.config.data, root=args.root or ready.config.data.root)
+    dataset = certification_images(ready, data, args.subset)
+    if args.certify.sigma != ready.config.train.sigma:
+        say(f"note: trained with sigma {ready.config.train.sigma:g}, certifying with {args.certify.sigma:g}")
+    out = args.out or folder / "ledger"
+    per_image = args.certify.n0 + args.certify.n
+    with Progress("certify", len(dataset) * per_image) as progress:
+
+        def on_row(row: Row, done: int, total: int) -> None:  # noqa: ARG001
+            progress.update(done * per_image, f"{done} of {total} images")
+
+        def on_start(done: int) -> None:
+            progress.start_at(done * per_image)
+
+        certify_run(
+            ready,
+            dataset,
+            args.certify,
+            out,
+            fresh=args.fresh,
+            on_start=on_start,
+            on_row=on_row,
+            on_votes=progress.add,
+        )
+    from smoothheads.cli.report import show
+
+    show([out], as_json=args.json)
+    if not args.json:
+        say(f"ledger: {out}")
+
+
+def trained_config(folder: Path) -> RunConfig:
+    """What the network was trained with, read without loading it."""
+    for path in (folder / "checkpoint" / "config.json", folder / "config.json"):
+        if path.is_file():
+            data = load_json(path)
+            return from_dict(RunConfig, data.get("run", data))
+    raise CheckpointError(f"a checkpoint folder at {folder}", "none", "check the path; `train` writes one")

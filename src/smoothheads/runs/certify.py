@@ -1,0 +1,91 @@
+"""A certification run in a folder: checkpoint and data in, ledger out. Run it again and it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from smoothheads import checkpoint
+from smoothheads.certify.smoothed import OnVotes, Smoothed
+from smoothheads.checkpoint import Checkpoint
+from smoothheads.config import CertifyConfig, DataConfig, SubsetConfig, to_dict
+from smoothheads.data import Dataset, load_test, select
+from smoothheads.device import threads
+from smoothheads.errors import ConfigError, DataError
+from smoothheads.provenance import versions
+from smoothheads.results.ledger import Ledger
+from smoothheads.results.manifest import Manifest, describe_indices
+from smoothheads.results.row import Row
+from smoothheads.runs.train import CHECKPOINT
+
+OnRow = Callable[[Row, int, int], None]
+"""Called with the row, how many images are done and how many there are."""
+
+FORMAT = "smoothheads-ledger/1"
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint in a folder, or the one inside a training run's folder."""
+    return checkpoint.load(path / CHECKPOINT if (path / CHECKPOINT).is_dir() else path)
+
+
+def certification_images(ready: Checkpoint, data: DataConfig, subset: SubsetConfig) -> Dataset:
+    """The chosen test images, which must be what the network was trained on."""
+    dataset = select(load_test(data), subset)
+    want, got = ready.info, dataset.info
+    for what, a, b in (
+        ("shape", want.shape, got.shape),
+        ("grid", want.grid.q, got.grid.q),
+        ("classes", want.classes, got.classes),
+    ):
+        if a != b:
+            raise DataError(f"images of {what} {a}, as in training", f"{b}", "point at the matching data set")
+    return dataset
+
+
+def certify_run(
+    ready: Checkpoint,
+    dataset: Dataset,
+    config: CertifyConfig,
+    out: Path,
+    *,
+    fresh: bool = False,
+    on_start: Callable[[int], None] | None = None,
+    on_row: OnRow | None = None,
+    on_votes: OnVotes | None = None,
+) -> Path:
+    """Certifies what the ledger in `out` does not hold yet; every finished image is safe on the disk."""
+    if not len(dataset):
+        raise ConfigError("at least one image to certify", "an empty selection", "widen the subset")
+    with threads(config.threads):
+        smoothed = Smoothed(ready.model, ready.info, config)
+        manifest = make_manifest(ready, dataset, smoothed)
+        with Ledger.open(out, manifest, fresh=fresh) as ledger:
+            if on_start:
+                on_start(len(ledger.rows))
+            for found in smoothed.certify(dataset, skip=ledger.done, on_votes=on_votes):
+                row = Row.of(found)
+                ledger.append(row)
+                if on_row:
+                    on_row(row, len(ledger.rows), len(dataset))
+    return out
+
+
+def make_manifest(ready: Checkpoint, dataset: Dataset, smoothed: Smoothed) -> Manifest:
+    """Everything needed to repeat this run or to refuse mixing it with another."""
+    return {
+        "format": FORMAT,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "certify": to_dict(smoothed.config),
+        "engine": smoothed.engine.describe(),
+        "scope": smoothed.engine.noise.scope,
+        "weights": ready.weights_hash,
+        "train_sigma": ready.config.train.sigma,
+        "data": {"name": dataset.info.name, "fingerprint": dataset.fingerprint},
+        "indices": describe_indices(dataset.indices.tolist()),
+        "classes": dataset.info.classes,
+        "class_names": list(dataset.info.class_names),
+        "rules": list(smoothed.engine.rules),
+        "versions": versions(),
+    }
