@@ -1,0 +1,146 @@
+"""Compares certification logs image by image: paired differences are sharper than two numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from smoothheads.errors import LedgerError
+from smoothheads.results import metrics
+from smoothheads.results.intervals import Interval, bootstrap, mean, paired_test
+from smoothheads.results.log import Log
+from smoothheads.results.summary import Summary, summarize
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Mean over images of (this - baseline)."""
+
+    value: float
+    standard_error: float
+    interval: Interval
+    """Bootstrap, 95 %."""
+    p_value: float | None = None
+    """Exact paired test of equal certified accuracy; None for a radius."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    name: str
+    baseline: str
+    acr: Paired
+    certified: tuple[Paired, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The first log is the baseline of every difference."""
+
+    logs: tuple[Log, ...]
+    radii: tuple[float, ...]
+    summaries: tuple[Summary, ...]
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+    """What a reader must know: images left out, settings that differ or are unknown."""
+
+
+def compare(
+    logs: Sequence[Log],
+    radii: Sequence[float] | None = None,
+    *,
+    align: bool = False,
+    seed: int = 0,
+    resamples: int = 2000,
+) -> Comparison:
+    """Refuses (LedgerError) logs that differ in images, alpha or n, unless `align`: then only the images
+    that all of them hold are compared, and every remaining difference is named in the notes."""
+    if not logs:
+        raise LedgerError("at least one log", "none", "name the logs to compare")
+    matched, notes = _align(logs) if align else (tuple(logs), ())
+    if not align:
+        _require_comparable(matched)
+    _require_equal_labels(matched)
+    top = max(float(log.radius.max()) for log in matched)
+    chosen = metrics.default_radii(top) if radii is None else tuple(radii)
+    generator = np.random.default_rng(seed)
+    baseline, *others = matched
+    return Comparison(
+        logs=matched,
+        radii=chosen,
+        summaries=tuple(summarize(log, chosen) for log in matched),
+        differences=tuple(_difference(baseline, log, chosen, generator, resamples) for log in others),
+        notes=(*notes, *_unknown(matched)),
+    )
+
+
+def _difference(
+    baseline: Log, log: Log, radii: tuple[float, ...], generator: np.random.Generator, resamples: int
+) -> Difference:
+    old, new = (metrics.certified(each.correct, each.radius, radii) for each in (baseline, log))
+    before, after = (metrics.certified_radii(each.correct, each.radius) for each in (baseline, log))
+    gains = np.column_stack([after - before, new.astype(np.float64) - old])
+    intervals = bootstrap(gains, generator, resamples=resamples)
+    p_values = [None, *(paired_test(new[:, i], old[:, i]) for i in range(len(radii)))]
+    acr, *certified = (
+        Paired(*mean(gains[:, i]), intervals[i], p_value) for i, p_value in enumerate(p_values)
+    )
+    return Difference(log.name, baseline.name, acr, tuple(certified))
+
+
+def _require_comparable(logs: Sequence[Log]) -> None:
+    baseline = logs[0]
+    for log in logs[1:]:
+        if not np.array_equal(log.index, baseline.index):
+            raise LedgerError(
+                f"the {len(baseline)} images of {baseline.name}",
+                f"{len(log)} others in {log.name}" if len(log) != len(baseline) else f"others in {log.name}",
+                "align them to the images that both hold",
+            )
+        for name in ("alpha", "n"):
+            ours, theirs = getattr(baseline, name), getattr(log, name)
+            if None not in (ours, theirs) and ours != theirs:
+                raise LedgerError(
+                    f"{name} = {ours:g} as in {baseline.name}",
+                    f"{theirs:g} in {log.name}",
+                    "certify with equal settings, or align and mind the notes",
+                )
+
+
+def _require_equal_labels(logs: Sequence[Log]) -> None:
+    for log in logs[1:]:
+        differ = np.flatnonzero(log.label != logs[0].label)
+        if len(differ):
+            i = int(differ[0])
+            raise LedgerError(
+                f"label {logs[0].label[i]} of image {logs[0].index[i]} as in {logs[0].name}",
+                f"{log.label[i]} in {log.name}",
+                "compare logs of the same data",
+            )
+
+
+def _align(logs: Sequence[Log]) -> tuple[tuple[Log, ...], tuple[str, ...]]:
+    common = reduce(np.intersect1d, [log.index for log in logs])
+    if not len(common):
+        raise LedgerError("images that all logs hold", "none", "compare logs of the same data")
+    matched, notes = [], []
+    for log in logs:
+        positions = {int(index): i for i, index in enumerate(log.index)}
+        matched.append(log.take(np.array([positions[int(index)] for index in common])))
+        if len(log) > len(common):
+            notes.append(f"{log.name}: {len(log) - len(common)} of {len(log)} images are in no other log")
+    for name in ("alpha", "n"):
+        known = {log.name: getattr(log, name) for log in logs if getattr(log, name) is not None}
+        if len(set(known.values())) > 1:
+            listed = ", ".join(f"{log} {value:g}" for log, value in known.items())
+            notes.append(f"radii are not comparable one to one: {name} differs ({listed})")
+    return tuple(matched), tuple(notes)
+
+
+def _unknown(logs: Sequence[Log]) -> tuple[str, ...]:
+    names = [log.name for log in logs if log.alpha is None or log.n is None]
+    if not names or len(logs) == 1:
+        return ()
+    return (f"alpha and n are not stated by {', '.join(names)}: audit them before comparing",)

@@ -1,0 +1,98 @@
+"""How sure a number over images is: standard errors, intervals, exact tests. Pure functions.
+
+Two uncertainties are kept apart: which images happened to be in the test set (standard error, bootstrap,
+binomial interval), and the failure probability alpha of each certificate (the lower bounds at the end).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from smoothheads.errors import ConfigError
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class Estimate(NamedTuple):
+    """A mean over images."""
+
+    value: float
+    standard_error: float
+
+
+class Interval(NamedTuple):
+    low: float
+    high: float
+
+
+def mean(values: Floats | Bools) -> Estimate:
+    """The standard error is that of the images as a random sample; nan for a single image."""
+    count = len(values)
+    spread = float(np.std(values, ddof=1)) / math.sqrt(count) if count > 1 else math.nan
+    return Estimate(float(np.mean(values)), spread)
+
+
+def bootstrap(
+    values: Floats, generator: np.random.Generator, *, resamples: int = 2000, level: float = 0.95
+) -> list[Interval]:
+    """Percentile interval of the mean of each column of [images, columns], images drawn with replacement.
+
+    All columns share the draws, so that intervals of one log fit together.
+    """
+    count = len(values)
+    means = np.empty((resamples, values.shape[1]))
+    for i in range(resamples):
+        weights = np.bincount(generator.integers(count, size=count), minlength=count)
+        means[i] = weights @ values / count
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return [Interval(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+
+
+def binomial_interval(successes: int, count: int, *, level: float = 0.95) -> Interval:
+    """Exact (Clopper-Pearson) two-sided interval of a share of images."""
+    interval = stats.binomtest(successes, count).proportion_ci(level, "exact")
+    return Interval(float(interval.low), float(interval.high))
+
+
+def paired_test(first: Bools, second: Bools) -> float:
+    """Exact McNemar test: two-sided p-value of as unequal a split of the images where only one succeeds."""
+    only_first = int(np.sum(first & ~second))
+    only_second = int(np.sum(second & ~first))
+    if only_first + only_second == 0:
+        return 1.0
+    return float(stats.binomtest(only_first, only_first + only_second, 0.5).pvalue)
+
+
+def false_certificates(images: int, alpha: float, rho: float = 0.001) -> int:
+    """With probability at least 1 - rho no more than this many of the certificates are wrong."""
+    _check(images, alpha, rho)
+    return int(stats.binom.ppf(1 - rho, images, alpha))
+
+
+def certified_lower(certified: float, images: int, alpha: float, rho: float = 0.001) -> float:
+    """Certified accuracy that holds on these images with probability >= 1 - rho, all together."""
+    return max(certified - false_certificates(images, alpha, rho) / images, 0.0)
+
+
+def certified_lower_cohen(certified: float, images: int, alpha: float, rho: float = 0.001) -> float:
+    """The formula of Cohen et al.'s scripts, for comparison with their tables only: it lacks Bernstein's
+    factor 2 under the root, and for many images it promises more than holds with probability 1 - rho."""
+    _check(images, alpha, rho)
+    log = math.log(1 / rho)
+    slack = alpha + math.sqrt(alpha * (1 - alpha) * log / images) + log / (3 * images)
+    return max(certified - slack, 0.0)
+
+
+def _check(images: int, alpha: float, rho: float) -> None:
+    if images < 1 or not (0 < alpha < 1 and 0 < rho < 1):
+        raise ConfigError(
+            "images >= 1 and alpha, rho strictly between 0 and 1",
+            f"images {images}, alpha {alpha}, rho {rho}",
+            "pass the settings of the run",
+        )

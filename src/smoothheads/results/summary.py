@@ -1,0 +1,81 @@
+"""What one log says: every number that a table prints, with its standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from smoothheads.certify import radius as radius_of
+from smoothheads.results import metrics
+from smoothheads.results.intervals import Estimate, certified_lower, mean
+from smoothheads.results.log import Log
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """None stands where the log does not tell (sigma, alpha, n, votes)."""
+
+    name: str
+    images: int
+    sigma: float | None
+    alpha: float | None
+    n: int | None
+    acr: Estimate
+    radii: tuple[float, ...]
+    certified: tuple[Estimate, ...]
+    """Certified accuracy at each of `radii`."""
+    certified_lower: tuple[float, ...] | None
+    """What of it holds on these images with probability 0.999, all certificates together."""
+    accuracy: float
+    """Right and not abstained: certified accuracy at radius 0."""
+    abstained: float
+    noisy_accuracy: Estimate | None
+    """Share of noisy copies that the base classifier gets right."""
+    hard_accuracy: float | None
+    """The same on the hardest half of the images."""
+    ceiling: float | None
+    """The largest radius that n, alpha and sigma allow."""
+    at_ceiling: float | None
+    """Share of the images whose radius is bounded by the samples, not by the network."""
+    samples: float | None
+    """Forward passes per image, selection included."""
+    seconds: float
+    """Per image."""
+
+
+def summarize(log: Log, radii: Sequence[float] | None = None) -> Summary:
+    chosen = metrics.default_radii(float(log.radius.max())) if radii is None else tuple(radii)
+    reached = metrics.certified(log.correct, log.radius, chosen)
+    certified = tuple(mean(reached[:, i]) for i in range(len(chosen)))
+    noisy = log.label_probability() if log.has_votes else None
+    ceiling = ceiling_of(log)
+    lower = None
+    if log.alpha is not None:
+        lower = tuple(certified_lower(e.value, len(log), log.alpha) for e in certified)
+    return Summary(
+        name=log.name,
+        images=len(log),
+        sigma=log.sigma,
+        alpha=log.alpha,
+        n=log.n,
+        acr=mean(metrics.certified_radii(log.correct, log.radius)),
+        radii=chosen,
+        certified=certified,
+        certified_lower=lower,
+        accuracy=float(log.correct.mean()),
+        abstained=float(log.abstained.mean()),
+        noisy_accuracy=None if noisy is None else mean(noisy),
+        hard_accuracy=None if noisy is None else float(noisy[metrics.hardest_half(noisy)].mean()),
+        ceiling=ceiling,
+        at_ceiling=None if ceiling is None else float(metrics.at_ceiling(log.radius, ceiling).mean()),
+        samples=None if log.samples is None else float(np.mean(log.samples)),
+        seconds=float(log.seconds.mean()),
+    )
+
+
+def ceiling_of(log: Log) -> float | None:
+    if log.n is None or log.alpha is None or log.sigma is None:
+        return None
+    return radius_of.ceiling(log.n, log.alpha, log.sigma)

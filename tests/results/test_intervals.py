@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from smoothheads.errors import ConfigError
+from smoothheads.results import intervals
+
+
+def test_standard_error_of_a_share() -> None:
+    estimate = intervals.mean(np.arange(500) < 300)
+    assert estimate.value == pytest.approx(0.6)
+    assert estimate.standard_error == pytest.approx(math.sqrt(0.6 * 0.4 / 499))
+    assert math.isnan(intervals.mean(np.array([1.0])).standard_error)
+
+
+def test_bootstrap_agrees_with_normal_theory_and_with_itself() -> None:
+    values = np.random.default_rng(0).normal(size=400)
+    columns = np.column_stack([values, values + 1])
+    (low, high), shifted = intervals.bootstrap(columns, np.random.default_rng(1))
+    again, _ = intervals.bootstrap(columns, np.random.default_rng(1))
+    estimate = intervals.mean(values)
+    assert (low, high) == again
+    assert shifted == pytest.approx((low + 1, high + 1))
+    assert low == pytest.approx(estimate.value - 1.96 * estimate.standard_error, abs=0.012)
+    assert high == pytest.approx(estimate.value + 1.96 * estimate.standard_error, abs=0.012)
+
+
+def test_bootstrap_covers() -> None:
+    """Of 300 intervals at 90 % about 270 hold the truth; 1e-6 says at least 242 of them."""
+    generator = np.random.default_rng(2)
+    hits = 0
+    for _ in range(300):
+        values = generator.exponential(size=(200, 1))
+        ((low, high),) = intervals.bootstrap(values, generator, resamples=200, level=0.9)
+        hits += low <= 1.0 <= high
+    assert stats.binom.ppf(1e-6, 300, 0.88) <= hits <= stats.binom.isf(1e-6, 300, 0.90)
+
+
+def test_binomial_interval_is_clopper_pearson() -> None:
+    low, high = intervals.binomial_interval(3, 10)
+    assert low == pytest.approx(stats.beta.ppf(0.025, 3, 8))
+    assert high == pytest.approx(stats.beta.ppf(0.975, 4, 7))
+    assert intervals.binomial_interval(0, 10).low == 0
+    assert intervals.binomial_interval(10, 10).high == 1
+
+
+def test_paired_test_counts_only_where_they_differ() -> None:
+    first = np.array([True] * 8 + [False] * 2 + [True] * 90)
+    second = np.array([False] * 8 + [True] * 2 + [True] * 90)
+    assert intervals.paired_test(first, second) == pytest.approx(2 * stats.binom.cdf(2, 10, 0.5))
+    assert intervals.paired_test(first, second) == intervals.paired_test(second, first)
+    assert intervals.paired_test(first, first) == 1.0
+
+
+def test_dataset_level_vectors() -> None:
+    assert intervals.certified_lower_cohen(0.6, 500, 0.001) == pytest.approx(0.590680, abs=5e-7)
+    assert intervals.false_certificates(500, 0.001) == 4
+    assert intervals.false_certificates(10_000, 0.001) == 21
+    assert intervals.certified_lower(0.6, 500, 0.001) == pytest.approx(0.592)
+    assert intervals.certified_lower(0.001, 500, 0.001) == 0
+
+
+@pytest.mark.parametrize("images", [100, 500, 10_000])
+@pytest.mark.parametrize("alpha", [0.001, 0.01, 0.05])
+def test_the_exact_bound_holds_and_is_the_smallest(images: int, alpha: float) -> None:
+    wrong = intervals.false_certificates(images, alpha)
+    assert stats.binom.sf(wrong, images, alpha) <= 0.001 < stats.binom.sf(wrong - 1, images, alpha)
+
+
+def test_the_published_formula_promises_too_much() -> None:
+    slack = 0.9 - intervals.certified_lower_cohen(0.9, 10_000, 0.001)
+    assert stats.binom.sf(np.floor(10_000 * slack), 10_000, 0.001) > 0.0015  # it says 0.001
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(ConfigError, match="images 0"):
+        intervals.certified_lower(0.5, 0, 0.001)
+    with pytest.raises(ConfigError, match="alpha 0"):
+        intervals.certified_lower_cohen(0.5, 10, 0)

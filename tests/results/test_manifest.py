@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smoothheads.errors import LedgerError
+from smoothheads.results.manifest import (
+    describe_indices,
+    differences,
+    expected_indices,
+    require_equal,
+    setting,
+)
+
+
+def test_settings_are_found_at_either_level() -> None:
+    manifest = {"certify": {"sigma": 0.5, "n": 10}, "n": 20}
+    assert setting(manifest, "sigma") == 0.5
+    assert setting(manifest, "n") == 20
+    assert setting(manifest, "alpha") is None
+    assert setting({}, "alpha") is None
+
+
+@given(st.lists(st.integers(0, 10**6)))
+def test_indices_survive(indices: list[int]) -> None:
+    assert expected_indices({"indices": describe_indices(indices)}) == tuple(indices)
+
+
+def test_a_progression_takes_three_numbers() -> None:
+    assert describe_indices(range(0, 10_000, 20)) == {"first": 0, "step": 20, "count": 500}
+    assert expected_indices({}) is None
+
+
+def test_differences_name_nested_keys_and_skip_the_date() -> None:
+    old = {"created": 1, "certify": {"sigma": 0.5, "n": 10}, "rules": ("a", "b")}
+    new = {"created": 2, "certify": {"sigma": 0.25, "n": 10}, "rules": ["a", "b"], "extra": None}
+    assert differences(old, new) == [("certify.sigma", "0.5", "0.25"), ("extra", "nothing", "null")]
+    with pytest.raises(LedgerError, match=r"certify.sigma 0.5.*got certify.sigma 0.25.*another folder"):
+        require_equal(old, new, "run")
+    require_equal(old, old, "run")

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smoothheads.certify.radius import ceiling
+from smoothheads.results.cohen import read_log
+from smoothheads.results.intervals import certified_lower
+from smoothheads.results.summary import summarize
+
+
+def test_a_ledger_tells_everything(run: Callable[..., Path]) -> None:
+    log = read_log(run())
+    summary = summarize(log)
+    shares = log.label_probability()
+    assert shares is not None
+    assert summary.images == 12
+    assert summary.acr.value == pytest.approx(np.mean(log.radius * log.correct))
+    assert summary.radii == (0.0, 0.25, 0.5, 0.75, 1.0)
+    assert [e.value for e in summary.certified] == [
+        np.mean(log.correct & (log.radius >= r)) for r in summary.radii
+    ]
+    assert summary.certified_lower == tuple(certified_lower(e.value, 12, 0.001) for e in summary.certified)
+    assert summary.accuracy == summary.certified[0].value
+    assert summary.noisy_accuracy is not None
+    assert summary.noisy_accuracy.value == pytest.approx(shares.mean())
+    assert summary.hard_accuracy == pytest.approx(np.sort(shares)[:6].mean())
+    assert summary.ceiling == ceiling(1000, 0.001, 0.5)
+    assert summary.at_ceiling == pytest.approx(1 / 12)  # only index 0 has every vote
+    assert summary.samples == 1020
+    assert summary.seconds == pytest.approx(np.mean(0.25 + np.arange(0, 60, 5)))
+
+
+def test_a_foreign_log_says_what_it_does_not_know(run: Callable[..., Path]) -> None:
+    bare = replace(read_log(run()), rows=(), n=None, alpha=None)
+    summary = summarize(bare, [0, 0.5])
+    unknown = (summary.noisy_accuracy, summary.hard_accuracy, summary.ceiling, summary.at_ceiling)
+    assert (*unknown, summary.samples, summary.certified_lower) == (None,) * 6
+    assert summary.radii == (0, 0.5)
