@@ -43,7 +43,7 @@ def save(folder: Path, model: MultiHead, config: RunConfig, info: DataInfo, **fa
             "format": FORMAT,
             "sha256": {name: sha256(partial / name) for name in (WEIGHTS, CONFIG)},
             "sigma": config.train.sigma,
-            "preset": config.objective.teaching.preset,
+            "preset": config.objective.preset,
             "versions": versions(),
         }
         write_json(partial / MANIFEST, manifest | facts)

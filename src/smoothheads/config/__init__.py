@@ -1,7 +1,19 @@
 """Typed settings of every stage. Nothing heavy is imported here."""
 
 from smoothheads.config.codec import digest, from_dict, load_json, to_dict
-from smoothheads.config.methods import Gaussian, Method
+from smoothheads.config.methods import (
+    AcrTargeted,
+    AttackTarget,
+    CatRs,
+    Consistency,
+    Drt,
+    Gaussian,
+    Macer,
+    Method,
+    SmoothAdv,
+    SmoothMix,
+    Stability,
+)
 from smoothheads.config.stages import (
     CertifyConfig,
     DataConfig,
@@ -15,14 +27,23 @@ from smoothheads.config.stages import (
 )
 
 __all__ = [
+    "AcrTargeted",
+    "AttackTarget",
+    "CatRs",
     "CertifyConfig",
+    "Consistency",
     "DataConfig",
     "DiversityConfig",
+    "Drt",
     "Gaussian",
+    "Macer",
     "Method",
     "ModelConfig",
     "ObjectiveConfig",
     "RunConfig",
+    "SmoothAdv",
+    "SmoothMix",
+    "Stability",
     "SubsetConfig",
     "TeachingConfig",
     "TrainConfig",

@@ -63,24 +63,42 @@ class ModelConfig:
 class TeachingConfig:
     """Circular teaching: which samples a head calls easy, and which head its weights train."""
 
-    preset: Literal["paper", "official"] = "paper"
-    """Where the paper and its authors' code differ; fields left at none follow the preset."""
     weights: Literal["soft", "hard", "high", "uniform"] = "soft"
+    """Hard samples count less (soft) or not (hard), easy samples count less (high), all count (uniform)."""
     shift: Literal["circular", "self", "reverse", "random"] = "circular"
+    """Whose judgement trains a head: the previous head's, its own, the next one's, one drawn per step."""
     hard_weight_source: Literal["teacher", "student"] | None = None
-    """Whose smoothed loss sets the weight of a hard sample."""
+    """Whose smoothed loss sets the weight of a hard sample; none: the preset decides."""
     tie: Literal["easy", "zero"] | None = None
-    """Weight of a sample whose smoothed loss equals lambda: 1, or 0 as the authors' code has it."""
-    pace: Literal["log10", "linear", "fixed"] = "log10"
+    """Weight of a sample whose smoothed loss equals lambda: 1 or 0; none: the preset decides."""
+    pace: Literal["log10", "linear", "fixed", "radius", "quantile", "budget"] = "log10"
+    """How lambda moves: a schedule (log10, linear, fixed), or without tuning (radius, quantile, budget)."""
     lambda_first: float | None = None
     """Lambda of the first epoch; none: ln(classes)."""
     lambda_last: float = 1.2
-    """Lambda of the last epoch, and of every epoch when the pace is fixed."""
+    """Lambda of the last epoch under log10 and linear, of every epoch under fixed."""
+    radius: float = 0.0
+    """Pace radius: the radius, in units of sigma, that an easy sample has at the end; 0 is lambda = ln 2."""
+    quantile_first: float = 0.5
+    """Pace quantile: share of samples that are easy in the first epoch."""
+    quantile_last: float = 0.9
+    """Pace quantile: share of samples that are easy in the last epoch."""
+    budget: float = 0.7
+    """Pace budget: the mean weight of the samples, held throughout."""
+    window: int = 4096
+    """Paces quantile and budget: how many of the last smoothed losses of a head they look at."""
 
     def __post_init__(self) -> None:
         positive("lambda_last", self.lambda_last)
+        at_least("window", self.window, 2)
+        for name in ("quantile_first", "quantile_last", "budget"):
+            between(name, getattr(self, name), 0, 1)
         if self.lambda_first is not None:
             positive("lambda_first", self.lambda_first)
+        if self.pace == "budget" and self.weights != "soft":
+            raise ConfigError(
+                "soft weights with pace budget", self.weights, "choose pace quantile, or weights soft"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,6 +116,8 @@ class DiversityConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObjectiveConfig:
+    preset: Literal["paper", "official", "official-2022"] = "paper"
+    """Where paper and authors' code differ: the paper, their code, or their code of the published numbers."""
     method: Method = field(default_factory=Gaussian)
     teaching: TeachingConfig = field(default_factory=TeachingConfig)
     diversity: DiversityConfig = field(default_factory=DiversityConfig)

@@ -5,6 +5,7 @@ Shape letters: L heads, M noise draws per image, N images, C classes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -25,6 +26,8 @@ class Step:
     generator: torch.Generator
     epoch: int
     """Counted from 1."""
+    positions: Tensor | None = None
+    """Place of each image in the training data set; only methods with knowledge per image ask for it."""
 
 
 class Losses(NamedTuple):
@@ -33,6 +36,8 @@ class Losses(NamedTuple):
     per_sample_LN: Tensor
     smoothed_LN: Tensor
     """Mean cross-entropy over the draws (the paper's smoothed loss); teaching judges easiness by it."""
+    unweighted_LN: Tensor | None = None
+    """A part of the loss that teaching weights leave alone."""
 
 
 class Method(Protocol):
@@ -41,11 +46,20 @@ class Method(Protocol):
     def __call__(self, step: Step) -> Losses: ...
 
 
+def repeat_draws(images: Tensor, draws: int) -> Tensor:
+    """[M * N, ...], draw-major: all images, then all images again."""
+    return images.repeat(draws, *(1 for _ in images.shape[1:]))
+
+
+def draw_noise(images: Tensor, sigma: float, draws: int, generator: torch.Generator) -> Tensor:
+    """Gaussian noise [M * N, ...] for draw-major copies."""
+    shape = (draws * len(images), *images.shape[1:])
+    return sigma * torch.randn(shape, generator=generator, device=images.device, dtype=images.dtype)
+
+
 def noisy_copies(images: Tensor, sigma: float, draws: int, generator: torch.Generator) -> Tensor:
     """[M * N, ...], draw-major: all images with their first draw, then all with their second, unclipped."""
-    copies = images.repeat(draws, *(1 for _ in images.shape[1:]))
-    noise = torch.randn(copies.shape, generator=generator, device=images.device, dtype=images.dtype)
-    return copies + sigma * noise
+    return repeat_draws(images, draws) + draw_noise(images, sigma, draws, generator)
 
 
 def forward_heads(model: nn.Module, copies: Tensor, draws: int) -> Tensor:
@@ -61,3 +75,19 @@ def cross_entropy(logits_LMNC: Tensor, labels_N: Tensor) -> Tensor:
     labels = labels_N.expand(heads, draws, images).reshape(-1)
     losses = F.cross_entropy(logits_LMNC.reshape(-1, classes), labels, reduction="none")
     return losses.view(heads, draws, images)
+
+
+def nll_of_mean(logits_LMNC: Tensor, labels_N: Tensor) -> Tensor:
+    """-log of the label's probability averaged over the draws [L, N]; one draw makes it the cross-entropy."""
+    log_p_LMN = -cross_entropy(logits_LMNC, labels_N)
+    return math.log(log_p_LMN.shape[1]) - log_p_LMN.logsumexp(1)
+
+
+def kl_divergence(target: Tensor, logits_LMNC: Tensor) -> Tensor:
+    """KL(target || softmax of the logits) [L, M, N]; gradient flows through both."""
+    return (target * (safe_log(target) - logits_LMNC.log_softmax(-1))).sum(-1)
+
+
+def safe_log(probabilities: Tensor) -> Tensor:
+    """log, finite at 0 together with its gradient."""
+    return probabilities.clamp_min(1e-20).log()

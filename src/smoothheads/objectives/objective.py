@@ -8,10 +8,11 @@ from torch import Tensor
 
 from smoothheads import config as cfg
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives.base import Method, Step
+from smoothheads.objectives.base import Step
 from smoothheads.objectives.diversity import cosine_penalty
-from smoothheads.objectives.gaussian import Gaussian
-from smoothheads.objectives.pace import scheduled_lambda
+from smoothheads.objectives.methods import build_method
+from smoothheads.objectives.pace import build_pace
+from smoothheads.objectives.presets import resolve
 from smoothheads.objectives.teaching import teaching_weights
 
 
@@ -24,29 +25,39 @@ class Terms:
     lam_L: Tensor
     easy_fraction_L: Tensor
     mean_weight_L: Tensor
+    effective_share_L: Tensor
+    """Effective sample size under the weights, as a share of the images."""
 
 
 class Objective:
-    """`(weights * losses).mean() + weight * cosines`, for any number of heads; L = 1 is the plain method."""
+    """`(weights * losses).mean() + weight * cosines`, for any number of heads; L = 1 is the plain method.
 
-    def __init__(self, config: cfg.ObjectiveConfig, *, classes: int, epochs: int) -> None:
-        self.config, self.classes, self.epochs = config, classes, epochs
-        self.method = build_method(config.method)
+    `soft_labels` [training images, C] are for the methods that need them.
+    """
+
+    def __init__(
+        self, config: cfg.ObjectiveConfig, *, classes: int, epochs: int, soft_labels: Tensor | None = None
+    ) -> None:
+        self.config = resolve(config)
+        self.method = build_method(self.config.method, classes=classes, soft_labels=soft_labels)
+        self.pace = build_pace(self.config.teaching, classes=classes, epochs=epochs)
 
     def __call__(self, step: Step) -> Terms:
         losses = self.method(step)
         smoothed_LN = losses.smoothed_LN.detach()
-        lam = scheduled_lambda(
-            self.config.teaching, epoch=step.epoch, epochs=self.epochs, classes=self.classes
-        )
-        lam_L = smoothed_LN.new_full((len(smoothed_LN),), lam)
+        lam_L = self.pace.threshold(step.epoch, smoothed_LN)
         weights_LN = teaching_weights(smoothed_LN, lam_L, self.config.teaching, step.generator)
+        loss = (weights_LN * losses.per_sample_LN).mean()
+        if losses.unweighted_LN is not None:
+            loss = loss + losses.unweighted_LN.mean()
+        squares_L = weights_LN.square().mean(1).clamp_min(1e-30)
         return Terms(
-            loss=(weights_LN * losses.per_sample_LN).mean(),
+            loss=loss,
             head_losses_L=smoothed_LN.mean(1),
             lam_L=lam_L,
             easy_fraction_L=(smoothed_LN <= lam_L.unsqueeze(1)).float().mean(1),
             mean_weight_L=weights_LN.mean(1),
+            effective_share_L=weights_LN.mean(1).square() / squares_L,
         )
 
     def diversity(self, model: MultiHead) -> Tensor | None:
@@ -57,6 +68,9 @@ class Objective:
         heads = model.head_parameters() if settings.parameters == "all" else model.head_weights()
         return settings.weight * cosine_penalty(heads)
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """What the objective remembers between steps; part of a resumable training state."""
+        return {f"pace.{name}": value for name, value in self.pace.state_dict().items()}
 
-def build_method(config: cfg.Method) -> Method:
-    return Gaussian(config)
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.pace.load_state_dict({name.removeprefix("pace."): value for name, value in state.items()})

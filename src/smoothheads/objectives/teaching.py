@@ -5,36 +5,10 @@ Equations (5) and (6) of the SOME paper. Weights are constants: no gradient flow
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
 import torch
 from torch import Tensor
 
 from smoothheads.config import TeachingConfig
-
-
-@dataclass(frozen=True, slots=True)
-class Switches:
-    """The points on which the paper and its authors' code differ."""
-
-    hard_weight_source: Literal["teacher", "student"]
-    tie: Literal["easy", "zero"]
-
-
-PRESETS = {
-    "paper": Switches(hard_weight_source="teacher", tie="easy"),
-    "official": Switches(hard_weight_source="student", tie="zero"),
-}
-
-
-def resolve(config: TeachingConfig) -> Switches:
-    """The preset's switches, overridden by the fields that were set."""
-    preset = PRESETS[config.preset]
-    return Switches(
-        hard_weight_source=config.hard_weight_source or preset.hard_weight_source,
-        tie=config.tie or preset.tie,
-    )
 
 
 def logistic_weight(smoothed: Tensor, lam: Tensor) -> Tensor:
@@ -53,10 +27,9 @@ def teaching_weights(
     heads = len(smoothed_LN)
     if config.weights == "uniform" or (heads == 1 and config.shift != "self"):
         return torch.ones_like(smoothed_LN)
-    switches = resolve(config)
     teacher = _teachers(heads, config.shift, generator).to(smoothed_LN.device)
     judged, lam = smoothed_LN[teacher], lam_L[teacher].unsqueeze(1)
-    graded = judged if switches.hard_weight_source == "teacher" else smoothed_LN
+    graded = smoothed_LN if config.hard_weight_source == "student" else judged
     match config.weights:
         case "soft":
             full, partial = judged <= lam, logistic_weight(graded, lam)
@@ -66,9 +39,9 @@ def teaching_weights(
             # The paper gives no formula for favouring hard samples: the mirror image about lambda.
             full, partial = judged >= lam, (1 + torch.exp(-lam)) * torch.sigmoid(graded - lam)
     weights = torch.where(full, torch.ones_like(judged), partial)
-    return (
-        torch.where(judged == lam, torch.zeros_like(judged), weights) if switches.tie == "zero" else weights
-    )
+    if config.tie == "zero":
+        weights[judged == lam] = 0
+    return weights
 
 
 def _teachers(heads: int, shift: str, generator: torch.Generator | None) -> Tensor:

@@ -1,0 +1,45 @@
+"""What a network votes on a data set under noise: soft labels, and how easy each image is."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from smoothheads import seeding
+from smoothheads.data import Dataset, plain_batches
+from smoothheads.models.aggregate import ensemble
+from smoothheads.objectives.attack import frozen
+
+
+@torch.no_grad()
+def class_frequencies(
+    model: nn.Module,
+    dataset: Dataset,
+    *,
+    sigma: float,
+    draws: int,
+    seed: int,
+    device: torch.device | str = "cpu",
+    batch: int = 256,
+) -> Tensor:
+    """Share of each image's draws on which the ensemble answers each class: float32 [images, C].
+
+    An image's noise depends on the seed and its position alone, not on `batch` (copies per forward).
+    """
+    counts_NC = torch.zeros(len(dataset), dataset.info.classes)
+    with frozen(model):
+        for images, _, positions in plain_batches(dataset, max(1, batch // draws)):
+            generators = [seeding.generator(seed, "soft-labels", int(position)) for position in positions]
+            for done in range(0, draws, batch):
+                count = min(batch, draws - done)
+                noise = torch.stack([torch.randn(count, *images.shape[1:], generator=g) for g in generators])
+                copies = (images.unsqueeze(1) + sigma * noise).flatten(0, 1).to(device)
+                votes_NM = ensemble(model(copies).float()).argmax(-1).view(len(images), count).cpu()
+                counts_NC[positions] += nn.functional.one_hot(votes_NM, counts_NC.shape[1]).sum(1)
+    return counts_NC / draws
+
+
+def right_shares(frequencies_NC: Tensor, dataset: Dataset) -> Tensor:
+    """Share of each image's draws that got its label [images]."""
+    labels_N = torch.as_tensor(dataset.labels)
+    return frequencies_NC.gather(1, labels_N.unsqueeze(1)).squeeze(1)
