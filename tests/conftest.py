@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+
+from smoothheads.config import DataConfig, ModelConfig, SubsetConfig
+from smoothheads.data import Splits, load
+from smoothheads.models import MultiHead, build
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -20,3 +25,20 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("no real data beside the checkout")
     return folder
+
+
+@pytest.fixture(scope="session")
+def small_digits() -> Splits:
+    """120 training, 30 validation and all test digits."""
+    return load(DataConfig(name="digits", subset=SubsetConfig(first=150), validation=0.2))
+
+
+@pytest.fixture
+def tiny_network() -> Callable[..., MultiHead]:
+    """Fresh ResNet-8 networks for digits: `tiny_network(heads=3, seed=1)`."""
+
+    def make(heads: int = 1, seed: int = 0, cut: str = "stage2") -> MultiHead:
+        config = ModelConfig(arch="resnet8", heads=heads, cut=cut)
+        return build(config, shape=(1, 8, 8), classes=10, mean=(0.3,), std=(0.4,), seed=seed)
+
+    return make

@@ -1,7 +1,7 @@
 """Checks that what is sampled is a function of the noisy image and nothing else.
 
-The theorem is about a fixed function. A network that answers NaN, that looks at its neighbours in the batch or
-that changes while it is sampled would be given certificates that mean nothing.
+The theorem is about a fixed function. A network that answers NaN, that looks at its neighbours in the batch
+or that changes while it is sampled would be given certificates that mean nothing.
 """
 
 from __future__ import annotations
@@ -65,5 +65,5 @@ def fingerprint(model: nn.Module) -> str:
     state = hashlib.sha256()
     for name, value in model.state_dict().items():
         state.update(name.encode())
-        state.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        state.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return state.hexdigest()

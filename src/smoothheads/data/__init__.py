@@ -11,6 +11,7 @@ from smoothheads.data.folder import FolderDataset, image_folder
 from smoothheads.data.loader import Batch, Loader, plain_batches
 from smoothheads.data.mnist import fashion_mnist, mnist
 from smoothheads.data.npz import npz
+from smoothheads.data.read import read_image
 from smoothheads.data.subset import hold_out, select
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "load",
     "load_test",
     "plain_batches",
+    "read_image",
     "select",
 ]
 

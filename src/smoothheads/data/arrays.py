@@ -78,7 +78,7 @@ def from_arrays(
     images: ArrayLike | torch.Tensor,
     labels: ArrayLike | torch.Tensor,
     *,
-    classes: Sequence[str] | None = None,
+    classes: int | Sequence[str] | None = None,
     q: int = 255,
     name: str = "arrays",
     mean: Sequence[float] | None = None,
@@ -86,7 +86,8 @@ def from_arrays(
 ) -> ArrayDataset:
     """A data set from integers 0..q of the form [N, H, W], [N, C, H, W] or [N, H, W, C] with 1 or 3 channels.
 
-    Without `classes` there are max(label) + 1 of them; without `mean` and `std` those of the images are used.
+    `classes` are names or their number, by default max(label) + 1; `mean` and `std` are by default those of
+    the images.
     """
     if not 1 <= q <= 255:
         raise DataError("1 <= q <= 255", str(q), "an image is stored in unsigned bytes")
@@ -94,7 +95,8 @@ def from_arrays(
     targets = _as_labels(_as_numpy(labels))
     if not len(pixels) or not len(targets):
         raise DataError("at least one image and label", f"{len(pixels)} and {len(targets)}", "add some")
-    names = tuple(classes) if classes is not None else tuple(map(str, range(int(targets.max()) + 1)))
+    count = int(targets.max()) + 1 if classes is None else classes
+    names = tuple(map(str, range(count))) if isinstance(count, int) else tuple(count)
     own_mean, own_std = statistics(pixels, q)
     info = DataInfo(
         name=name,

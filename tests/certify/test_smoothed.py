@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+from torch import Tensor, nn
+
+from smoothheads.certify.smoothed import Certified, Smoothed
+from smoothheads.config import SubsetConfig
+from smoothheads.data import Splits, from_arrays, select
+from smoothheads.errors import ConfigError, DataError
+from smoothheads.models import MultiHead
+
+Network = Callable[..., MultiHead]
+SETTINGS: dict[str, Any] = {"sigma": 0.5, "n0": 50, "n": 400, "block": 50}
+
+
+class Half(nn.Module):
+    """Two classes, told apart by a hyperplane: the true radius is the distance to it."""
+
+    def __init__(self, direction: Tensor, bias: float) -> None:
+        super().__init__()
+        self.direction, self.bias = nn.Parameter(direction), bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        score = x.flatten(1) @ self.direction + self.bias
+        return torch.stack([-score, score], 1)
+
+
+def test_linear_networks_never_get_more_than_their_true_radius() -> None:
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (40, 1, 6, 6), dtype=np.uint8)
+    data = from_arrays(images, np.zeros(40, dtype=np.int64), classes=2)
+    direction = torch.from_numpy(generator.standard_normal(36).astype(np.float32))
+    bias = -float(0.5 * direction.sum())
+    # Three linear heads average to a linear ensemble: the same truth covers the aggregation.
+    heads = [Half(direction * scale, bias * scale) for scale in (0.5, 1.0, 2.0)]
+    model = MultiHead(nn.Identity(), heads)
+    scores = images.reshape(40, -1) / 255 @ direction.detach().numpy() + bias
+    distance = np.abs(scores) / float(direction.norm())
+    found = list(Smoothed(model, data.info, sigma=0.5, n0=100, n=2000).certify(data))
+    certified = [c for c in found if not c.certificate.abstained]
+    assert len(certified) > 20
+    for c in certified:
+        assert c.certificate.prediction == int(scores[c.index] > 0)
+        assert c.certificate.radius <= distance[c.index]
+    # And not much less: the bound is tight but for the samples' uncertainty.
+    best = max(certified, key=lambda c: c.certificate.radius)
+    p_true = norm.cdf(distance[best.index] / 0.5)
+    assert best.certificate.p_lower == pytest.approx(min(p_true, 0.001 ** (1 / 2000)), abs=0.03)
+
+
+def tables(found: list[Certified]) -> list[tuple[int, bytes, bytes]]:
+    return [(c.index, c.selection.counts.tobytes(), c.votes.counts.tobytes()) for c in found]
+
+
+def test_votes_do_not_depend_on_which_images_or_in_what_order(
+    tiny_network: Network, small_digits: Splits
+) -> None:
+    model = tiny_network(heads=3)
+    first = select(small_digits.test, SubsetConfig(first=6))
+    alone = select(small_digits.test, SubsetConfig(indices=(5, 2)))
+    info = first.info
+    everything = tables(list(Smoothed(model, info, **SETTINGS).certify(first)))
+    some = tables(list(Smoothed(model, info, **SETTINGS).certify(alone)))
+    assert some == [everything[5], everything[2]]
+    resumed = tables(list(Smoothed(model, info, **SETTINGS).certify(first, skip={0, 1, 3, 4})))
+    assert resumed == [everything[2], everything[5]]
+
+
+def test_every_rule_votes_in_one_pass_and_can_be_certified(
+    tiny_network: Network, small_digits: Splits
+) -> None:
+    model, data = tiny_network(heads=3), select(small_digits.test, SubsetConfig(first=2))
+    together = list(Smoothed(model, data.info, **SETTINGS).certify(data))
+    alone = MultiHead(model.trunk, [model.heads[1]], model.normalize)
+    for one, found in zip(Smoothed(alone, data.info, **SETTINGS).certify(data), together, strict=True):
+        assert (one.votes.of() == found.votes.of("head-2")).all()
+        assert found.votes.counts.sum(1).tolist() == [400] * len(found.votes.rules)
+    by_rule = list(Smoothed(model, data.info, rule="head-2", **SETTINGS).certify(data))
+    assert [c.certificate.k for c in by_rule] == [
+        int(c.votes.of("head-2")[c.selection.of("head-2").argmax()]) for c in together
+    ]
+
+
+def test_unknown_rule_is_refused(tiny_network: Network, small_digits: Splits) -> None:
+    with pytest.raises(ConfigError, match="a known rule of this network, got 'head-9'"):
+        Smoothed(tiny_network(heads=3), small_digits.test.info, rule="head-9", **SETTINGS)
+
+
+def test_too_few_samples_are_refused_before_the_first_forward(
+    tiny_network: Network, small_digits: Splits
+) -> None:
+    with pytest.raises(ConfigError, match=r"n >= 10 for alpha = 0\.001, got 9"):
+        Smoothed(tiny_network(), small_digits.test.info, sigma=0.5, n=9)
+
+
+def test_an_image_of_the_wrong_size_is_refused(tiny_network: Network, small_digits: Splits) -> None:
+    subject = Smoothed(tiny_network(), small_digits.test.info, **SETTINGS)
+    with pytest.raises(DataError, match=r"an image of 1x8x8 .*, got 1x8x9"):
+        subject.predict(np.zeros((1, 8, 9), dtype=np.uint8))
+
+
+def test_the_same_image_gets_the_same_answer_without_an_index(
+    tiny_network: Network, small_digits: Splits
+) -> None:
+    subject = Smoothed(tiny_network(), small_digits.test.info, **SETTINGS)
+    image = small_digits.test.image(0)
+    assert (subject.predict(image).votes == subject.predict(image.copy()).votes).all()
+    assert (subject.predict(image).votes != subject.predict(small_digits.test.image(1)).votes).any()
+
+
+def test_the_model_given_in_train_mode_is_evaluated(tiny_network: Network, small_digits: Splits) -> None:
+    model = tiny_network().train()
+    data = select(small_digits.test, SubsetConfig(first=1))
+    before = [value.clone() for value in model.buffers()]
+    list(Smoothed(model, data.info, **SETTINGS).certify(data))
+    assert all(torch.equal(a, b) for a, b in zip(before, model.buffers(), strict=True))

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from smoothheads import recipes
+from smoothheads.config import CertifyConfig, RunConfig, TrainConfig, digest, from_dict, load_json, to_dict
+from smoothheads.errors import ConfigError
+
+
+@pytest.mark.parametrize("name", recipes.all_recipes())
+def test_every_recipe_survives_json(name: str) -> None:
+    config = recipes.get(name).config
+    assert from_dict(RunConfig, json.loads(json.dumps(to_dict(config)))) == config
+
+
+def test_unknown_field_is_an_error_that_names_the_nearest() -> None:
+    data = to_dict(RunConfig())
+    data["train"]["epoch"] = 3
+    with pytest.raises(ConfigError, match=r"config\.train.*'epoch'.*did you mean 'epochs'"):
+        from_dict(RunConfig, data)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("epochs", "3", "int at config.train.epochs"),
+        ("epochs", True, "int at config.train.epochs"),
+        ("lr", None, "float at config.train.lr"),
+        ("schedule", "steps", "did you mean 'step'"),
+        ("epochs", 0, "epochs >= 1, got 0"),
+        ("sigma", 0.0, "sigma > 0, got 0"),
+        ("sigma", -1, "sigma > 0, got -1"),
+        ("sigma", float("nan"), "sigma > 0, got nan"),
+    ],
+)
+def test_wrong_values_are_refused(field: str, value: object, message: str) -> None:
+    data = to_dict(RunConfig())
+    data["train"][field] = value
+    with pytest.raises(ConfigError, match=message):
+        from_dict(RunConfig, data)
+
+
+def test_an_unknown_method_is_refused_by_name() -> None:
+    data = to_dict(RunConfig())
+    data["objective"]["method"]["name"] = "gausian"
+    with pytest.raises(ConfigError, match="did you mean 'gaussian'"):
+        from_dict(RunConfig, data)
+
+
+def test_integers_are_read_as_floats_but_not_the_reverse() -> None:
+    assert from_dict(TrainConfig, {"lr": 1}).lr == 1.0
+    with pytest.raises(ConfigError):
+        from_dict(TrainConfig, {"epochs": 1.5})
+
+
+def test_missing_required_field_is_named() -> None:
+    with pytest.raises(ConfigError, match="sigma"):
+        from_dict(CertifyConfig, {})
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 0.7, -0.1])
+def test_alpha_outside_its_range_is_refused(alpha: float) -> None:
+    with pytest.raises(ConfigError, match=r"0 < alpha < 0\.5"):
+        CertifyConfig(sigma=0.5, alpha=alpha)
+
+
+def test_digest_tells_settings_apart() -> None:
+    one, other = RunConfig(), RunConfig(train=TrainConfig(seed=1))
+    assert digest(one) == digest(dataclasses.replace(one)) != digest(other)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '"x"'])
+def test_damaged_json_is_one_clear_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"config\.json"):
+        load_json(path)

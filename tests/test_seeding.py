@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smoothheads import seeding
+
+paths = st.lists(st.one_of(st.integers(0, 5), st.sampled_from(["a", "b", "1", "a/int:1"])), max_size=3)
+
+
+@given(st.integers(0, 3), paths, st.integers(0, 3), paths)
+def test_different_paths_are_different_streams(
+    seed: int, path: list[int | str], other_seed: int, other: list[int | str]
+) -> None:
+    same = seeding.derive(seed, *path) == seeding.derive(other_seed, *other)
+    assert same == ((seed, path, list(map(type, path))) == (other_seed, other, list(map(type, other))))
+
+
+def test_a_stream_does_not_depend_on_what_was_drawn_before() -> None:
+    first = torch.randn(4, generator=seeding.generator(7, "noise", 3))
+    torch.randn(99, generator=seeding.generator(7, "noise", 2))
+    assert torch.equal(first, torch.randn(4, generator=seeding.generator(7, "noise", 3)))
+    assert not torch.equal(first, torch.randn(4, generator=seeding.generator(7, "noise", 4)))

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from smoothheads import seeding
+from smoothheads.config import DiversityConfig, Gaussian, ObjectiveConfig, TeachingConfig, TrainConfig
+from smoothheads.data import Loader, Splits
+from smoothheads.errors import TrainingError
+from smoothheads.models import MultiHead
+from smoothheads.objectives.diversity import cosine_penalty
+from smoothheads.training import EpochDone, StepDone, Trainer, train
+from smoothheads.training.schedule import learning_rate
+
+Network = Callable[..., MultiHead]
+SETTINGS: dict[str, Any] = {"sigma": 0.3, "epochs": 2, "batch": 32, "precision": "float32"}
+SOME = ObjectiveConfig(method=Gaussian(draws=2))
+
+
+def weights(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def make_trainer(network: Network, data: Splits, heads: int = 3, **changes: Any) -> Trainer:
+    config = TrainConfig(**(SETTINGS | changes))
+    return Trainer(
+        network(heads=heads), data.train, config=config, objective=SOME, validation=data.validation
+    )
+
+
+def test_one_head_is_plain_training_bit_for_bit(tiny_network: Network, small_digits: Splits) -> None:
+    config = TrainConfig(**SETTINGS)
+    ours = tiny_network()
+    train(ours, small_digits.train, objective=ObjectiveConfig(), **SETTINGS)
+
+    plain = tiny_network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+    loader = Loader(small_digits.train, config.batch, config.seed, augment=False)
+    plain.train()
+    step = 0
+    for epoch in (1, 2):
+        for batch in loader.epoch(epoch):
+            generator = seeding.generator(config.seed, "noise", step)
+            noise = torch.randn(batch.images.shape, generator=generator)
+            loss = F.cross_entropy(plain(batch.images + config.sigma * noise)[0], batch.labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            step += 1
+    assert equal(weights(ours), weights(plain))
+
+
+@pytest.mark.parametrize("stop", [1, 3, 8, 9, 11])
+def test_resume_at_any_event_gives_identical_bits(
+    tiny_network: Network, small_digits: Splits, stop: int
+) -> None:
+    whole = make_trainer(tiny_network, small_digits)
+    reports = [event.metrics for event in whole.run() if isinstance(event, EpochDone)]
+
+    first = make_trainer(tiny_network, small_digits)
+    for count, _ in enumerate(first.run(), start=1):
+        if count == stop:
+            state = first.state()
+            break
+    second = make_trainer(tiny_network, small_digits)
+    second.restore(state)
+    resumed = [event.metrics for event in second.run() if isinstance(event, EpochDone)]
+    assert equal(weights(whole.model), weights(second.model))
+    for metrics in (*reports, *resumed):
+        metrics.pop("seconds")
+    assert resumed == reports[-len(resumed) :]
+
+
+def test_a_saved_state_is_not_changed_by_going_on(tiny_network: Network, small_digits: Splits) -> None:
+    trainer = make_trainer(tiny_network, small_digits)
+    events = trainer.run()
+    next(events)
+    state = trainer.state()
+    before = {name: value.clone() for name, value in state.tensors.items()}
+    list(events)
+    assert equal(before, state.tensors)
+
+
+def test_accumulation_changes_only_rounding_without_batch_statistics(small_digits: Splits) -> None:
+    def network() -> MultiHead:
+        torch.manual_seed(0)
+        heads = [nn.Sequential(nn.Linear(32, 10)) for _ in range(2)]
+        return MultiHead(nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU()), heads)
+
+    objective = ObjectiveConfig(method=Gaussian(draws=1), teaching=TeachingConfig(weights="uniform"))
+    losses = []
+    for parts in (1, 3):
+        model = network()
+        seen: list[float] = []
+        config = TrainConfig(**(SETTINGS | {"accumulate": parts, "epochs": 1, "sigma": 1e-6}))
+        trainer = Trainer(model, small_digits.train, config=config, objective=objective)
+        seen += [event.loss for event in trainer.run() if isinstance(event, StepDone)]
+        losses.append(seen)
+    # The draws differ in order, but sigma is next to nothing: the same images must give the same losses.
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+@pytest.mark.parametrize(("unit", "images"), [("copies", 16), ("images", 32)])
+def test_batch_unit_counts_copies_or_images(
+    tiny_network: Network, small_digits: Splits, unit: str, images: int
+) -> None:
+    trainer = make_trainer(tiny_network, small_digits, batch_unit=unit)
+    assert trainer.loader.images_per_step == images
+    assert trainer.loader.steps_per_epoch == -(-len(small_digits.train) // images)
+
+
+def test_loss_is_the_weighted_mean_plus_cosines(tiny_network: Network, small_digits: Splits) -> None:
+    trainer = make_trainer(tiny_network, small_digits)
+    penalty = float(cosine_penalty(trainer.model.head_parameters()).detach())
+    plain = make_trainer(tiny_network, small_digits)
+    plain.objective.config = ObjectiveConfig(method=SOME.method, diversity=DiversityConfig(weight=0.0))
+    with_penalty, without = next(trainer.run()), next(plain.run())
+    assert isinstance(with_penalty, StepDone)
+    assert isinstance(without, StepDone)
+    assert with_penalty.loss - without.loss == pytest.approx(penalty, rel=1e-4)
+
+
+def test_head_learning_rate_is_scaled(tiny_network: Network, small_digits: Splits) -> None:
+    trainer = make_trainer(tiny_network, small_digits, head_lr_scale=3.0)
+    next(trainer.run())
+    trunk, heads = (group["lr"] for group in trainer.optimizer.param_groups)
+    assert (trunk, heads) == pytest.approx((0.1, 0.3))
+
+
+def test_a_loss_that_is_not_finite_stops_training(tiny_network: Network, small_digits: Splits) -> None:
+    trainer = make_trainer(tiny_network, small_digits)
+    with torch.no_grad():
+        next(trainer.model.heads.parameters()).fill_(float("nan"))
+    with pytest.raises(TrainingError, match="expected a finite loss, got nan in epoch 1, step 1"):
+        list(trainer.run())
+
+
+def test_metrics_tell_what_the_paper_watches(tiny_network: Network, small_digits: Splits) -> None:
+    events = [
+        event for event in make_trainer(tiny_network, small_digits).run() if isinstance(event, EpochDone)
+    ]
+    metrics = events[-1].metrics
+    assert metrics["lambda"] == pytest.approx([1.2] * 3)
+    assert events[0].metrics["lambda"] == pytest.approx([2.302585] * 3)
+    assert all(0 <= share <= 1 for share in metrics["easy_fraction"])
+    assert all(0 < weight <= 1 for weight in metrics["mean_weight"])
+    assert len(metrics["head_loss"]) == len(metrics["validation"]["head_accuracy"]) == 3
+    assert 0 <= metrics["validation"]["accuracy"] <= 1
+    # BatchNorm scales start equal in all heads, so all parameters are more alike than the weights alone.
+    assert metrics["cosine_all"] > metrics["cosine_weights"]
+
+
+def test_training_lowers_the_loss(tiny_network: Network, small_digits: Splits) -> None:
+    history = train(tiny_network(heads=2), small_digits.train, objective=SOME, **(SETTINGS | {"epochs": 6}))
+    assert history[-1]["loss"] < 0.8 * history[0]["loss"]
+
+
+def test_step_schedule_drops_on_time() -> None:
+    config = TrainConfig(lr=0.1, schedule="step", step_epochs=50)
+    rates = [learning_rate(config, epoch * 10, 10) for epoch in (0, 49, 50, 99, 100, 149)]
+    assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
+
+
+def test_cosine_schedule_falls_from_lr_to_zero() -> None:
+    config = TrainConfig(lr=0.1, schedule="cosine", epochs=10)
+    rates = [learning_rate(config, step, 4) for step in range(41)]
+    assert rates[0] == 0.1
+    assert rates[20] == pytest.approx(0.05)
+    assert rates[40] == pytest.approx(0.0, abs=1e-12)
+    assert rates == sorted(rates, reverse=True)
