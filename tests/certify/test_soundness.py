@@ -23,6 +23,7 @@ class Liar(nn.Module):
     def __init__(self, answer: Any) -> None:
         super().__init__()
         self.answer = answer
+        self.calls: Tensor
         self.register_buffer("calls", torch.zeros(1))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -116,7 +117,7 @@ def test_train_mode_batch_statistics_are_switched_off() -> None:
 
     class Insists(nn.BatchNorm1d):
         def train(self, mode: bool = True) -> Insists:
-            return super().train(True)  # type: ignore[return-value]
+            return super().train(True)
 
     for norm, refused in ((nn.BatchNorm1d(16), False), (Insists(16), True)):
         head = nn.Sequential(nn.Flatten(), norm, nn.Linear(16, 3)).train()

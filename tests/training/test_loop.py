@@ -53,7 +53,7 @@ def test_one_head_is_plain_training_bit_for_bit(tiny_network: Network, small_dig
             noise = torch.randn(batch.images.shape, generator=generator)
             loss = F.cross_entropy(plain(batch.images + config.sigma * noise)[0], batch.labels)
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             step += 1
     assert equal(weights(ours), weights(plain))

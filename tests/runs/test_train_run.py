@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smoothheads import checkpoint
+from smoothheads.config import (
+    DataConfig,
+    Gaussian,
+    ModelConfig,
+    ObjectiveConfig,
+    RunConfig,
+    SubsetConfig,
+    TrainConfig,
+)
+from smoothheads.errors import CheckpointError
+from smoothheads.runs.train import train_run
+from smoothheads.training import EpochDone, StepDone
+
+CONFIG = RunConfig(
+    data=DataConfig(name="digits", subset=SubsetConfig(first=80)),
+    model=ModelConfig(arch="resnet8", heads=2),
+    objective=ObjectiveConfig(method=Gaussian(draws=2)),
+    train=TrainConfig(epochs=3, batch=32, sigma=0.3),
+)
+
+
+def metrics(out: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def test_a_run_leaves_config_metrics_and_checkpoint(tmp_path: Path) -> None:
+    folder = train_run(CONFIG, tmp_path / "run")
+    assert sorted(p.name for p in (tmp_path / "run").iterdir() if not p.name.startswith(".")) == [
+        "checkpoint",
+        "config.json",
+        "metrics.jsonl",
+    ]
+    ready = checkpoint.load(folder)
+    assert ready.config.train.precision in ("float32", "bfloat16")  # what `auto` meant is recorded
+    assert [line["epoch"] for line in metrics(tmp_path / "run")] == [1, 2, 3]
+    assert ready.manifest["metrics"]["epoch"] == 3
+
+
+@pytest.mark.parametrize("stop", [2, 6, 11])
+def test_interrupted_and_resumed_is_bit_identical(tmp_path: Path, stop: int) -> None:
+    whole = train_run(CONFIG, tmp_path / "whole")
+    seen = 0
+
+    def interrupt(_: StepDone | EpochDone) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == stop:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "broken"
+    with pytest.raises(KeyboardInterrupt):
+        train_run(CONFIG, out, on_event=interrupt, save_seconds=0)
+    assert not (out / "checkpoint").exists()
+    resumed = train_run(CONFIG, out, resume=True)
+    assert (resumed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert metrics(out) == metrics(tmp_path / "whole")
+    assert not (out / "state.safetensors").exists()
+
+
+def test_a_folder_with_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    train_run(CONFIG, tmp_path)
+    with pytest.raises(CheckpointError, match="one that holds a run; add --resume"):
+        train_run(CONFIG, tmp_path)
+    assert train_run(CONFIG, tmp_path, resume=True) == tmp_path / "checkpoint"  # nothing left to do
+
+
+def test_resume_with_other_settings_is_refused_and_says_which(tmp_path: Path) -> None:
+    train_run(CONFIG, tmp_path)
+    changed = replace(CONFIG, train=replace(CONFIG.train, lr=0.2))
+    with pytest.raises(
+        CheckpointError, match=r"train\.lr = 0\.1.*got train\.lr = 0\.2; resume with the original"
+    ):
+        train_run(changed, tmp_path, resume=True)
+
+
+def test_tensorboard_events_are_written_when_asked(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    train_run(replace(CONFIG, train=replace(CONFIG.train, epochs=1)), tmp_path, tensorboard=True)
+    assert list((tmp_path / "tensorboard").glob("events.*"))
