@@ -16,8 +16,8 @@ INFO = DataInfo(
     grid=Grid(16),
     shape=(1, 8, 8),
     class_names=tuple("0123456789"),
-    mean=(0.3055,),
-    std=(0.3763,),
+    mean=(0.3051,),
+    std=(0.3758,),
 )
 
 

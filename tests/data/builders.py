@@ -1,0 +1,261 @@
+"""Writers of tiny data sets in the real file formats, and one of each kind for the contract tests."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from PIL import Image
+
+from smoothheads.config import DataConfig
+
+Images = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+
+
+def pictures(count: int, shape: tuple[int, ...], seed: int = 0, q: int = 255) -> Images:
+    return np.random.default_rng(seed).integers(0, q + 1, (count, *shape), dtype=np.uint8)
+
+
+def numbered(count: int, classes: int = 10) -> Labels:
+    return np.arange(count, dtype=np.int64) * 7 % classes
+
+
+def png(image: Images) -> bytes:
+    """[3, H, W] without loss."""
+    file = io.BytesIO()
+    Image.fromarray(image.transpose(1, 2, 0)).save(file, "PNG")
+    return file.getvalue()
+
+
+def write_parquet(
+    path: Path, encoded: Sequence[bytes | None], columns: dict[str, Any], image: str = "img"
+) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [None if data is None else {"bytes": data, "path": None} for data in encoded]
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    pq.write_table(pa.table({image: pa.array(rows, kind), **columns}), path)
+
+
+def binary_records(images: Images, labels: Labels, label_bytes: int = 1) -> bytes:
+    """CIFAR's binary format; CIFAR-100 has a coarse label before the fine one."""
+    coarse = [bytes([99])] * (label_bytes - 1)
+    pairs = zip(images, labels, strict=True)
+    return b"".join(b"".join([*coarse, bytes([label]), image.tobytes()]) for image, label in pairs)
+
+
+def python2_pickle(batch: dict[str, Any]) -> bytes:
+    """Protocol 2 as Python 2 and its numpy wrote CIFAR's batches: byte strings, numpy.core, no codecs."""
+    items = b"".join(_old(key.encode()) + _old(value) for key, value in batch.items())
+    return b"\x80\x02}(" + items + b"u."
+
+
+def _old(value: Any) -> bytes:
+    match value:
+        case bytes():
+            short = len(value) < 256
+            return (b"U" + bytes([len(value)]) if short else b"T" + struct.pack("<i", len(value))) + value
+        case str():
+            return _old(value.encode())
+        case int():
+            return b"J" + struct.pack("<i", value)
+        case list():
+            return b"](" + b"".join(map(_old, value)) + b"e"
+    array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R(K\x01"
+    shape = b"(" + b"".join(_old(side) for side in value.shape) + b"t"
+    dtype = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    return array + shape + dtype + b"\x89" + _old(value.tobytes()) + b"tb"
+
+
+def python_batch(images: Images, labels: Labels, key: str = "labels") -> bytes:
+    names = [f"picture_{i}.png" for i in range(len(labels))]
+    content = {"data": images.reshape(len(images), -1), key: labels.tolist(), "filenames": names}
+    return python2_pickle({"batch_label": "testing batch 1 of 1", **content})
+
+
+def write_tar(path: Path, folder: str, files: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(f"{folder}/{name}")
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+
+
+def write_files(folder: Path, files: dict[str, bytes]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+
+
+def idx(array: NDArray[np.uint8]) -> bytes:
+    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+def write_image(path: Path, size: tuple[int, int], seed: int = 0) -> None:
+    """A smooth picture, (width, height): noise would not survive JPEG."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    coarse = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(path)
+
+
+CIFAR_TRAIN, CIFAR_TEST = 20, 6
+
+
+def cifar_content(split: str, classes: int = 10) -> tuple[Images, Labels]:
+    count = CIFAR_TRAIN if split == "train" else CIFAR_TEST
+    return pictures(count, (3, 32, 32), seed=len(split)), numbered(count, classes)
+
+
+def cifar10_files(encode: Callable[[Images, Labels], bytes], ending: str) -> dict[str, bytes]:
+    images, labels = cifar_content("train")
+    parts = np.array_split(np.arange(CIFAR_TRAIN), 5)
+    files = {f"data_batch_{i}{ending}": encode(images[p], labels[p]) for i, p in enumerate(parts, start=1)}
+    return files | {f"test_batch{ending}": encode(*cifar_content("test"))}
+
+
+def cifar100_files(encode: Callable[[Images, Labels], bytes], ending: str) -> dict[str, bytes]:
+    return {f"{split}{ending}": encode(*cifar_content(split, 100)) for split in ("train", "test")}
+
+
+def fine_records(images: Images, labels: Labels) -> bytes:
+    return binary_records(images, labels, label_bytes=2)
+
+
+def fine_batch(images: Images, labels: Labels) -> bytes:
+    return python_batch(images, labels, "fine_labels")
+
+
+def cifar10_parquet(root: Path) -> DataConfig:
+    for split in ("train", "test"):
+        images, labels = cifar_content(split)
+        for shard, part in enumerate(np.array_split(np.arange(len(labels)), 2)):
+            path = root / "plain_text" / f"{split}-0000{shard}-of-00002.parquet"
+            write_parquet(path, [png(image) for image in images[part]], {"label": labels[part]})
+    return DataConfig(name="cifar10", root=str(root))
+
+
+def cifar100_parquet(root: Path) -> DataConfig:
+    for split in ("train", "test"):
+        images, labels = cifar_content(split, 100)
+        columns = {"coarse_label": labels // 5, "fine_label": labels}
+        path = root / f"{split}-00000-of-00001.parquet"
+        write_parquet(path, [png(image) for image in images], columns, image="image")
+    return DataConfig(name="cifar100", root=str(root))
+
+
+def cifar10_binary(root: Path) -> DataConfig:
+    write_files(root / "cifar-10-batches-bin", cifar10_files(binary_records, ".bin"))
+    return DataConfig(name="cifar10", root=str(root))
+
+
+def cifar10_binary_archive(root: Path) -> DataConfig:
+    files = cifar10_files(binary_records, ".bin")
+    write_tar(root / "cifar-10-binary.tar.gz", "cifar-10-batches-bin", files)
+    return DataConfig(name="cifar10", root=str(root))
+
+
+def cifar10_python(root: Path) -> DataConfig:
+    write_files(root / "cifar-10-batches-py", cifar10_files(python_batch, ""))
+    return DataConfig(name="cifar10", root=str(root))
+
+
+def cifar10_python_archive(root: Path) -> DataConfig:
+    path = root / "cifar-10-python.tar.gz"
+    write_tar(path, "cifar-10-batches-py", cifar10_files(python_batch, ""))
+    return DataConfig(name="cifar10", root=str(path))
+
+
+def cifar100_binary(root: Path) -> DataConfig:
+    write_files(root, cifar100_files(fine_records, ".bin"))
+    return DataConfig(name="cifar100", root=str(root))
+
+
+def cifar100_python(root: Path) -> DataConfig:
+    write_files(root / "cifar-100-python", cifar100_files(fine_batch, ""))
+    return DataConfig(name="cifar100", root=str(root))
+
+
+def cifar100_python_archive(root: Path) -> DataConfig:
+    write_tar(root / "cifar-100-python.tar.gz", "cifar-100-python", cifar100_files(fine_batch, ""))
+    return DataConfig(name="cifar100", root=str(root))
+
+
+def mnist_files(root: Path, *, packed: bool = False) -> None:
+    for prefix, count in (("train", 12), ("t10k", 5)):
+        images = pictures(count, (28, 28), seed=count)
+        contents = {
+            "images-idx3-ubyte": idx(images),
+            "labels-idx1-ubyte": idx(numbered(count).astype(np.uint8)),
+        }
+        for name, data in contents.items():
+            files = {f"{prefix}-{name}.gz": gzip.compress(data)} if packed else {f"{prefix}-{name}": data}
+            write_files(root, files)
+
+
+def mnist_plain(root: Path) -> DataConfig:
+    mnist_files(root)
+    return DataConfig(name="mnist", root=str(root))
+
+
+def fashion_packed(root: Path) -> DataConfig:
+    mnist_files(root / "raw", packed=True)
+    return DataConfig(name="fashion-mnist", root=str(root))
+
+
+def folder_of_images(root: Path) -> DataConfig:
+    for split, count in (("train", 4), ("val", 2)):
+        for label, name in enumerate(("n01", "n02", "n03")):
+            for i in range(count):
+                size = (260 + 10 * i, 300 - 10 * label)
+                write_image(root / split / name / f"{name}_{i}.JPEG", size, seed=10 * label + i)
+    return DataConfig(name="folder", root=str(root))
+
+
+def npz_file(root: Path) -> DataConfig:
+    root.mkdir(parents=True, exist_ok=True)
+    train, test = pictures(9, (6, 4, 3), q=100), pictures(4, (6, 4, 3), seed=1, q=100)
+    np.savez(
+        root / "own.npz",
+        train_images=train,
+        train_labels=numbered(9, 3),
+        test_images=test,
+        test_labels=numbered(4, 3),
+        class_names=np.array(["a", "b", "c"]),
+        q=100,
+    )
+    return DataConfig(name="npz", root=str(root / "own.npz"))
+
+
+def built_in_digits(root: Path) -> DataConfig:
+    return DataConfig(name="digits")
+
+
+BUILDERS: dict[str, Callable[[Path], DataConfig]] = {
+    builder.__name__: builder
+    for builder in (
+        built_in_digits,
+        cifar10_parquet,
+        cifar10_binary,
+        cifar10_binary_archive,
+        cifar10_python,
+        cifar10_python_archive,
+        cifar100_parquet,
+        cifar100_binary,
+        cifar100_python,
+        cifar100_python_archive,
+        mnist_plain,
+        fashion_packed,
+        folder_of_images,
+        npz_file,
+    )
+}

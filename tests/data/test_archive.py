@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from smoothheads.data.archive import read_files
+from smoothheads.errors import DataError
+
+from .builders import write_files, write_tar
+
+FILES = {"a": b"first", "b": b"second", "c": b""}
+
+
+@pytest.fixture(params=["folder", "archive"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    if request.param == "folder":
+        write_files(tmp_path, FILES)
+        return tmp_path
+    write_tar(tmp_path / "x.tar.gz", "some/where", FILES)
+    return tmp_path / "x.tar.gz"
+
+
+def test_files_come_in_the_order_asked_for(source: Path) -> None:
+    assert read_files(source, ["b", "c", "a"]) == [b"second", b"", b"first"]
+
+
+def test_a_missing_file_is_named(source: Path) -> None:
+    with pytest.raises(DataError, match="the file d in"):
+        read_files(source, ["a", "d"])
+
+
+def test_plain_tar_files_are_read(tmp_path: Path) -> None:
+    write_files(tmp_path, FILES)
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        archive.add(tmp_path / "a", "a")
+    assert read_files(tmp_path / "x.tar", ["a"]) == [b"first"]
+
+
+@pytest.mark.parametrize("data", [b"", b"no archive at all", bytes(1000)])
+def test_what_is_no_archive_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x.tar.gz").write_bytes(data)
+    with pytest.raises(DataError):
+        read_files(tmp_path / "x.tar.gz", ["a"])

@@ -1,0 +1,65 @@
+"""The way in: configuration to splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from smoothheads.config import DataConfig, SubsetConfig
+from smoothheads.data import augments, load, load_test
+from smoothheads.errors import DataError
+
+from .builders import folder_of_images
+
+Name = Literal["digits", "cifar10", "cifar100", "mnist", "fashion-mnist", "folder", "npz"]
+
+
+def test_the_subset_is_chosen_before_the_validation_cut() -> None:
+    splits = load(DataConfig(subset=SubsetConfig(every=7, first=100), validation=0.2))
+    together = sorted([*splits.train.indices.tolist(), *splits.validation.indices.tolist()])
+    assert together == list(range(0, 700, 7))
+    assert len(splits.validation) == 20
+    assert len(splits.test) == 360  # the subset is one of training images
+
+
+def test_a_folder_can_be_trained_on(tmp_path: Path) -> None:
+    config = DataConfig(
+        name="folder", root=folder_of_images(tmp_path).root, downscale=7, subset=SubsetConfig(every=2)
+    )
+    splits = load(config)
+    assert splits.train.info.shape == (3, 32, 32)
+    assert splits.train.image(0).shape == (3, 32, 32)
+    assert len(splits.train) + len(splits.validation) == 6
+
+
+def test_a_downscale_that_does_not_divide_is_refused() -> None:
+    with pytest.raises(DataError, match="8x8 and downscale 3"):
+        load_test(DataConfig(downscale=3))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("digits", False),
+        ("cifar10", True),
+        ("cifar100", True),
+        ("mnist", False),
+        ("fashion-mnist", False),
+        ("folder", True),
+        ("npz", False),
+    ],
+)
+def test_augmentation_by_default(name: Name, expected: bool) -> None:
+    assert augments(DataConfig(name=name)) is expected
+    assert augments(DataConfig(name=name, augment="crop-flip")) is True
+    assert augments(DataConfig(name=name, augment="none")) is False
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "mnist", "fashion-mnist", "folder", "npz"])
+def test_every_data_set_on_disk_needs_a_root_that_exists(name: Name, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"a root for the data set '{name}', got none"):
+        load_test(DataConfig(name=name))
+    with pytest.raises(DataError, match="got no such file or folder"):
+        load_test(DataConfig(name=name, root=str(tmp_path / "absent")))

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from smoothheads.config import SubsetConfig
+from smoothheads.data import (
+    ArrayDataset,
+    Batch,
+    DataInfo,
+    Dataset,
+    Loader,
+    from_arrays,
+    plain_batches,
+    select,
+)
+from smoothheads.data.folder import image_folder
+from smoothheads.errors import ConfigError, DataError
+from smoothheads.seeding import generator
+
+from .builders import folder_of_images, numbered, pictures
+
+
+def in_memory(count: int) -> ArrayDataset:
+    return from_arrays(pictures(count, (3, 8, 8)), numbered(count), classes=list("0123456789"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Dataset:
+    folder_of_images(tmp_path)
+    return select(image_folder(tmp_path, "train"), SubsetConfig(indices=(11, 3, 4, 9, 0, 7, 5)))
+
+
+def same(left: list[Batch], right: list[Batch]) -> bool:
+    pairs = zip(left, right, strict=True)
+    return all(torch.equal(a, b) for one, two in pairs for a, b in zip(one, two, strict=True))
+
+
+@given(count=st.integers(1, 70), size=st.integers(1, 80), epoch=st.integers(0, 5))
+@settings(deadline=None)
+def test_no_image_is_dropped_and_batches_are_near_equal(count: int, size: int, epoch: int) -> None:
+    loader = Loader(in_memory(count), size, seed=1, augment=True)
+    batches = list(loader.epoch(epoch))
+    sizes = [len(batch.labels) for batch in batches]
+    assert len(batches) == loader.steps_per_epoch == -(-count // size)
+    assert max(sizes) <= size
+    assert max(sizes) - min(sizes) <= 1
+    assert sorted(torch.cat([batch.positions for batch in batches]).tolist()) == list(range(count))
+
+
+@given(start=st.integers(0, 6), epoch=st.integers(0, 3))
+@settings(deadline=None, max_examples=20)
+def test_any_first_step_gives_the_same_bits(start: int, epoch: int) -> None:
+    loader = Loader(in_memory(25), 4, seed=2, augment=True)
+    assert same(list(loader.epoch(epoch))[start:], list(loader.epoch(epoch, start_step=start)))
+
+
+def test_order_and_augmentation_change_with_epoch_and_seed() -> None:
+    dataset = in_memory(40)
+    batches = [
+        next(Loader(dataset, 20, seed=seed, augment=False).epoch(epoch)).positions.tolist()
+        for seed in (0, 1)
+        for epoch in (0, 1)
+    ]
+    assert len({tuple(batch) for batch in batches}) == 4
+
+
+def test_the_order_is_the_keyed_permutation() -> None:
+    expected = torch.randperm(40, generator=generator(5, "order", 3)).tolist()
+    batches = Loader(in_memory(40), 7, seed=5, augment=True).epoch(3)
+    assert torch.cat([batch.positions for batch in batches]).tolist() == expected
+
+
+def test_the_global_generator_is_left_alone(folder: Dataset) -> None:
+    before = torch.get_rng_state()
+    list(Loader(in_memory(9), 4, seed=0, augment=True).epoch(0))
+    list(Loader(folder, 4, seed=0, augment=True, workers=1).epoch(0))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("augment", [True, False])
+def test_folders_give_the_same_bits_for_any_number_of_workers(folder: Dataset, augment: bool) -> None:
+    alone = list(Loader(folder, 3, seed=4, augment=augment).epoch(1))
+    helped = list(Loader(folder, 3, seed=4, augment=augment, workers=2).epoch(1))
+    late = list(Loader(folder, 3, seed=4, augment=augment, workers=1).epoch(1, start_step=1))
+    assert same(alone, helped)
+    assert same(alone[1:], late)
+
+
+def test_a_folder_image_is_augmented_by_its_own_key(folder: Dataset) -> None:
+    """The batch it falls into does not matter, so that neither does the step size."""
+    small = Batch(*map(torch.cat, zip(*Loader(folder, 2, seed=4, augment=True).epoch(1), strict=True)))
+    large = next(Loader(folder, 7, seed=4, augment=True).epoch(1))
+    assert same([small], [large])
+    position = int(large.positions[0])
+    assert not np.array_equal(large.images[0].numpy() * 255, folder.image(position))
+
+
+def test_folder_batches_are_the_right_images(folder: Dataset) -> None:
+    for batch in Loader(folder, 3, seed=4, augment=False).epoch(0):
+        for image, position in zip(batch.images, batch.positions.tolist(), strict=True):
+            assert np.array_equal(image.numpy(), folder.image(position).astype(np.float32) / np.float32(255))
+
+
+def test_plain_batches_with_workers(folder: Dataset) -> None:
+    assert same(list(plain_batches(folder, 4)), list(plain_batches(folder, 4, workers=1)))
+
+
+def test_an_empty_split_has_no_plain_batches() -> None:
+    assert list(plain_batches(in_memory(3).take(np.array([], np.int64)), 4)) == []
+
+
+class Mislabelled:
+    """A data set of somebody else's making, which nothing has checked yet."""
+
+    def __init__(self) -> None:
+        self._good = in_memory(4)
+        self.indices, self.fingerprint = self._good.indices, "none"
+        self.labels = np.array([0, 1, 10, 2], np.int64)
+
+    @property
+    def info(self) -> DataInfo:
+        return self._good.info
+
+    def image(self, position: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+        return self._good.image(position)
+
+    def __len__(self) -> int:
+        return 4
+
+
+def test_labels_are_checked_and_foreign_data_sets_work() -> None:
+    dataset = Mislabelled()
+    with pytest.raises(DataError, match=r"labels 0\.\.9 .* got 10 at position 2"):
+        Loader(dataset, 2, seed=0, augment=True)
+    dataset.labels = np.array([0, 1, 2, 3], np.int64)
+    expected = list(Loader(in_memory(4), 2, seed=0, augment=True).epoch(0))
+    got = list(Loader(dataset, 2, seed=0, augment=True).epoch(0))
+    assert all(torch.equal(a.images, b.images) for a, b in zip(expected, got, strict=True))
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ConfigError, match="images_per_step >= 1"):
+        Loader(in_memory(3), 0, seed=0, augment=True)
+    with pytest.raises(ConfigError, match="size >= 1"):
+        list(plain_batches(in_memory(3), 0))
+    with pytest.raises(DataError, match="at least one training image"):
+        Loader(in_memory(3).take(np.array([], np.int64)), 1, seed=0, augment=True)

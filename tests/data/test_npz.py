@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smoothheads.config import DataConfig
+from smoothheads.data import load, load_test
+from smoothheads.data.npz import npz
+from smoothheads.errors import DataError
+
+from .builders import npz_file, numbered, pictures
+
+
+def save(path: Path, **changes: Any) -> Path:
+    content: dict[str, Any] = {
+        "train_images": pictures(6, (8, 8)),
+        "train_labels": numbered(6, 3),
+        "test_images": pictures(3, (8, 8), seed=1),
+        "test_labels": numbered(3, 3),
+    }
+    kept = {key: value for key, value in (content | changes).items() if value is not None}
+    np.savez(path, **kept)
+    return path
+
+
+def test_names_and_grid_are_read(tmp_path: Path) -> None:
+    test = load_test(npz_file(tmp_path))
+    assert test.info.name == "own"
+    assert test.info.class_names == ("a", "b", "c")
+    assert test.info.grid.q == 100
+
+
+def test_the_training_images_set_classes_and_statistics(tmp_path: Path) -> None:
+    splits = load(DataConfig(name="npz", root=str(save(tmp_path / "own.npz"))))
+    assert splits.test.info == splits.train.info
+    np.testing.assert_allclose(splits.test.info.mean[0], pictures(6, (8, 8)).mean() / 255)
+
+
+def test_a_file_without_training_images_can_be_certified(tmp_path: Path) -> None:
+    path = save(tmp_path / "own.npz", train_images=None, train_labels=None)
+    test = npz(path, "test")
+    assert (test.info.mean, test.info.std) == ((0.0,), (1.0,))
+    with pytest.raises(DataError, match="the key 'train_images'"):
+        npz(path, "train")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"test_labels": None}, "the key 'test_labels'"),
+        ({"test_labels": np.array([0, 1, 3])}, r"labels 0\.\.2"),
+        ({"test_images": pictures(3, (8, 9))}, "shape"),
+        ({"test_images": np.zeros((3, 8, 8), np.float32)}, "integers"),
+        ({"class_names": np.arange(3)}, "class_names"),
+        ({"q": 0.5}, "q as one integer"),
+        ({"test_images": np.array([object()] * 3)}, "plain arrays"),
+    ],
+)
+def test_wrong_content_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        npz(save(tmp_path / "own.npz", **changes), "test")
+
+
+def test_wrong_path(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        npz(tmp_path / "absent.npz", "test")
+    with pytest.raises(DataError, match="a root for"):
+        npz(None, "test")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
+    path = save(tmp_path / "own.npz")
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    with pytest.raises(DataError, match=r"whole \.npz file"):
+        npz(path, "test")
+
+
+def test_a_single_array_is_no_data_set(tmp_path: Path) -> None:
+    np.save(tmp_path / "own.npy", pictures(2, (8, 8)))
+    with pytest.raises(DataError, match=r"whole \.npz file"):
+        npz(tmp_path / "own.npy", "test")
+
+
+def test_flipped_bytes_are_refused(tmp_path: Path) -> None:
+    path = save(tmp_path / "own.npz")
+    data = bytearray(path.read_bytes())
+    middle = data.find(b"test_images.npy") + 200
+    data[middle] ^= 0xFF
+    path.write_bytes(bytes(data))
+    with pytest.raises(DataError, match=r"whole \.npz file"):
+        npz(path, "test")

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from smoothheads.config import SubsetConfig
+from smoothheads.data import ArrayDataset, Dataset, from_arrays, select
+from smoothheads.data.folder import image_folder
+from smoothheads.data.subset import View, fixed_permutation, hold_out, take
+from smoothheads.errors import DataError
+
+from .builders import folder_of_images, numbered, pictures
+
+
+def in_memory(count: int) -> ArrayDataset:
+    return from_arrays(pictures(count, (4, 4)), numbered(count), classes=list("0123456789"))
+
+
+def streamed(count: int) -> Dataset:
+    """Seen through a view, as a folder would be."""
+    return View(in_memory(count), np.arange(count, dtype=np.int64))
+
+
+subsets = st.builds(
+    SubsetConfig,
+    every=st.integers(1, 9),
+    first=st.none() | st.integers(1, 12),
+    indices=st.none() | st.lists(st.integers(0, 9), min_size=1, max_size=8, unique=True).map(tuple),
+)
+
+
+@pytest.mark.parametrize("make", [in_memory, streamed])
+@given(count=st.integers(10, 30), subset=subsets)
+@settings(deadline=None)
+def test_a_selection_is_what_slicing_gives(
+    make: Callable[[int], Dataset], count: int, subset: SubsetConfig
+) -> None:
+    whole = make(count)
+    chosen = select(whole, subset)
+    expected = list(range(count) if subset.indices is None else subset.indices)[:: subset.every][
+        : subset.first
+    ]
+    assert chosen.indices.tolist() == expected
+    assert len(chosen) == len(expected)
+    assert chosen.labels.tolist() == whole.labels[expected].tolist()
+    for position, index in enumerate(expected):
+        assert np.array_equal(chosen.image(position), whole.image(index))
+    assert (chosen.fingerprint == whole.fingerprint) == (expected == list(range(count)))
+
+
+@pytest.mark.parametrize("make", [in_memory, streamed])
+@given(first=st.lists(st.integers(0, 11), min_size=4, unique=True), second=st.permutations(range(4)))
+@settings(deadline=None)
+def test_indices_are_those_of_the_original_split(
+    make: Callable[[int], Dataset], first: list[int], second: list[int]
+) -> None:
+    whole = make(12)
+    twice = select(select(whole, SubsetConfig(indices=tuple(first))), SubsetConfig(indices=tuple(second)))
+    once = select(whole, SubsetConfig(indices=tuple(first[i] for i in second)))
+    assert twice.indices.tolist() == once.indices.tolist()
+    assert twice.fingerprint == once.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ((3, 10), r"indices 0\.\.9 of arrays \(10 images\), got 10"),
+        ((-1,), "got -1"),
+        ((), "at least one index"),
+        ((3, 4, 3), "3 more than once"),
+    ],
+)
+def test_wrong_indices_are_refused(indices: tuple[int, ...], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        select(in_memory(10), SubsetConfig(indices=indices))
+
+
+def test_everything_is_the_data_set_itself() -> None:
+    whole = in_memory(10)
+    assert select(whole, SubsetConfig()) is whole
+    assert select(whole, SubsetConfig(first=99)) is whole
+
+
+@given(count=st.integers(2, 60), share=st.floats(0, 0.5))
+@settings(deadline=None)
+def test_holding_out_partitions(count: int, share: float) -> None:
+    whole = in_memory(count)
+    train, validation = hold_out(whole, share)
+    assert len(validation) == (0 if share == 0 else max(1, round(share * count)))
+    assert sorted([*train.indices.tolist(), *validation.indices.tolist()]) == list(range(count))
+
+
+def test_holding_out_is_fixed_and_leaves_something() -> None:
+    assert fixed_permutation(8, "validation").tolist() == fixed_permutation(8, "validation").tolist()
+    assert fixed_permutation(8, "validation").tolist() != fixed_permutation(8, "digits").tolist()
+    with pytest.raises(DataError, match="1 of 1 held out"):
+        hold_out(in_memory(1), 0.1)
+
+
+def test_folders_can_be_cut(tmp_path: Path) -> None:
+    folder_of_images(tmp_path)
+    whole = image_folder(tmp_path, "train")
+    part = take(whole, np.array([7, 2]))
+    assert part.indices.tolist() == [7, 2]
+    assert part.labels.tolist() == whole.labels[[7, 2]].tolist()
+    assert np.array_equal(part.image(1), whole.image(2))
+    assert part.fingerprint != whole.fingerprint
