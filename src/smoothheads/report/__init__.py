@@ -1,0 +1,1 @@
+"""Certification results for people: tables, plots and one self-contained page."""

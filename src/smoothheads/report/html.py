@@ -1,0 +1,200 @@
+"""One self-contained page: tables, curves, images, the guarantee, and where every number comes from."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from smoothheads.files import write_atomic
+from smoothheads.provenance import versions
+from smoothheads.report import guarantee, plots, tables
+from smoothheads.report.table import Cell, Table
+from smoothheads.results.compare import Comparison
+from smoothheads.results.log import Log
+from smoothheads.results.summary import Summary
+
+Gallery = Sequence[tuple[bytes, str]]
+"""PNG images and their captions."""
+
+
+def write_page(path: Path, comparison: Comparison, *, title: str, gallery: Gallery = ()) -> None:
+    write_atomic(path, page(comparison, title=title, gallery=gallery))
+
+
+def page(comparison: Comparison, *, title: str, gallery: Gallery = ()) -> str:
+    """HTML that needs nothing else: no script, no link, no font. All text that came from files is escaped."""
+    parts = [
+        f"<header><h1>{escape(title)}</h1><p>{escape(_lead(comparison))}</p></header>",
+        _cards(comparison.summaries[0]) if len(comparison.summaries) == 1 else "",
+        _section("Certified accuracy", _table(tables.headline(comparison)), _curves(comparison)),
+        _section("Paired differences", *(_table(t) for t in tables.differences(comparison))),
+        _section("How sure the network is under noise", _probabilities(comparison)),
+        _section("Images", _gallery(gallery)),
+        _section("What is guaranteed", _guarantee(comparison.logs[0])),
+        _section("Settings and cost", _table(tables.background(comparison)), _totals(comparison.logs)),
+        _section("Where the numbers come from", *(_provenance(log) for log in comparison.logs)),
+        f"<footer>smoothheads {escape(versions()['smoothheads'])}</footer>",
+    ]
+    body = "\n".join(part for part in parts if part)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{_style()}</style>\n</head>\n"
+        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _style() -> str:
+    return resources.files("smoothheads.report").joinpath("page.css").read_text(encoding="utf-8")
+
+
+def _lead(comparison: Comparison) -> str:
+    logs = comparison.logs
+    known = {
+        "sigma": {f"{log.sigma:g}" for log in logs if log.sigma is not None},
+        "n": {f"{log.n:,}" for log in logs if log.n is not None},
+        "alpha": {f"{log.alpha:g}" for log in logs if log.alpha is not None},
+    }
+    data = {
+        str(log.manifest["data"].get("name")) for log in logs if isinstance(log.manifest.get("data"), dict)
+    }
+    facts = [*sorted(data), f"{len(logs[0]):,} images"]
+    facts += [f"{name} {' / '.join(sorted(values))}" for name, values in known.items() if values]
+    return " · ".join(facts)
+
+
+def _cards(summary: Summary) -> str:
+    middle = len(summary.radii) // 2
+    cards = [
+        ("average certified radius", f"{summary.acr.value:.3f}", f"± {summary.acr.standard_error:.3f}"),
+        ("right and certified", f"{100 * summary.accuracy:.1f} %", "radius above 0"),
+        (
+            f"certified at r = {summary.radii[middle]:g}",
+            f"{100 * summary.certified[middle].value:.1f} %",
+            f"± {100 * summary.certified[middle].standard_error:.1f}",
+        ),
+        ("abstained", f"{100 * summary.abstained:.1f} %", f"of {summary.images:,} images"),
+    ]
+    return "<div class=cards>" + "".join(_card(*card) for card in cards) + "</div>"
+
+
+def _card(name: str, value: str, below: str) -> str:
+    small = f"<small>{escape(below)}</small>"
+    return f"<div><span>{escape(name)}</span><strong>{escape(value)}</strong>{small}</div>"
+
+
+def _section(heading: str, *content: str) -> str:
+    inner = "\n".join(part for part in content if part)
+    return f"<section>\n<h2>{escape(heading)}</h2>\n{inner}\n</section>" if inner else ""
+
+
+def _table(table: Table) -> str:
+    def shown(tag: str, cell: Cell) -> str:
+        error = f"<small>{escape(cell.error)}</small>" if cell.error else ""
+        text = f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)
+        return f"<{tag}>{text}{error}</{tag}>"
+
+    head = "".join(f"<th scope=col>{escape(name)}</th>" for name in table.columns)
+    rows = "".join(
+        "<tr>" + shown("th", row[0]) + "".join(shown("td", cell) for cell in row[1:]) + "</tr>\n"
+        for row in table.rows
+    )
+    notes = f"<figcaption>{escape(' '.join(table.notes))}</figcaption>" if table.notes else ""
+    return (
+        f"<figure><h3>{escape(table.title)}</h3><div class=wide><table><thead><tr>{head}</tr></thead>\n"
+        f"<tbody>{rows}</tbody></table></div>{notes}</figure>"
+    )
+
+
+def _curves(comparison: Comparison) -> str:
+    return _plot(
+        plots.certified_accuracy(comparison.logs),
+        "ca",
+        "Share of the images that are classified right and certified at least that far, with pointwise 95 % "
+        "intervals.",
+    )
+
+
+def _probabilities(comparison: Comparison) -> str:
+    if all(log.label_probability() is None for log in comparison.logs):
+        return ""
+    return _plot(
+        plots.label_probability(comparison.logs),
+        "pa",
+        "Share of the images whose true label has at least the probability p under noise. It does not depend "
+        "on the number of samples, and to the left of one half it shows the images that ACR does not see.",
+    )
+
+
+def _plot(figure: Figure, key: str, caption: str) -> str:
+    """Inline SVG that scales with the page and uses its font; `key` keeps the ids of two plots apart."""
+    svg = plots.render(figure, "svg").decode()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'<svg ([^>]*?)width="[^"]*" ', rf'<svg role="img" aria-label="{escape(caption)}" \1', svg)
+    svg = re.sub(r'(<svg [^>]*?)height="[^"]*" ', r"\1", svg, count=1)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'id="([^"]+)"', rf'id="{key}-\1"', svg)
+    svg = re.sub(r'(href="|url\()#', rf"\1#{key}-", svg)
+    svg = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", svg)
+    svg = re.sub(r" font-family: [^;\"]*;", "", svg)
+    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _gallery(gallery: Gallery) -> str:
+    figures = "".join(
+        f'<figure><img alt="{escape(caption)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+        f"<figcaption>{escape(caption)}</figcaption></figure>\n"
+        for png, caption in gallery
+    )
+    return f"<div class=gallery>{figures}</div>" if figures else ""
+
+
+def _guarantee(log: Log) -> str:
+    return (
+        f"{_list(guarantee.guaranteed(log))}\n<h3>What is not</h3>\n{_list(guarantee.not_guaranteed(log))}\n"
+        f"<p>{escape(guarantee.scope(log))}</p>"
+    )
+
+
+def _totals(logs: Sequence[Log]) -> str:
+    lines = []
+    for log in logs:
+        passes = "" if log.samples is None else f"{int(log.samples.sum()):,} noisy copies classified, "
+        lines.append(f"{log.name}: {passes}{_duration(float(log.seconds.sum()))} in all.")
+    return _list(lines)
+
+
+def _provenance(log: Log) -> str:
+    if not log.manifest:
+        return f"<p>{escape(log.name)}: a log without a manifest; nothing more is known about it.</p>"
+    facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(text)}</dd>" for key, text in _facts(log.manifest))
+    return f"<details><summary>{escape(log.name)}</summary><dl>{facts}</dl></details>"
+
+
+def _facts(value: Any, path: str = "") -> Iterable[tuple[str, str]]:
+    """Every leaf of the manifest; lists in one line."""
+    for key, inner in value.items():
+        name = f"{path}{key}"
+        if isinstance(inner, dict):
+            yield from _facts(inner, f"{name}.")
+        else:
+            text = inner if isinstance(inner, str) else json.dumps(inner)
+            yield name, text if len(text) <= 400 else text[:397] + "..."
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} seconds"
+    return f"{seconds / 60:.1f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"

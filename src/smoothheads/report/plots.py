@@ -1,0 +1,171 @@
+"""Plots of certification logs. Every function returns a figure of its own; nothing global is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Literal
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
+from numpy.typing import ArrayLike
+from scipy import special, stats
+
+from smoothheads.errors import ConfigError
+from smoothheads.files import write_atomic
+from smoothheads.results import metrics
+from smoothheads.results.log import Floats, Log
+from smoothheads.results.summary import ceiling_of
+
+# Okabe and Ito's colours, told apart with any colour vision; the dashes tell apart what comes after them.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES = ("-", "--", "-.", ":")
+FORMATS = ("png", "svg", "pdf")
+_PROBABILITIES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
+_LOWEST = float(special.ndtri(_PROBABILITIES[0]))
+_INK, _GREY = "#222222", "#767676"
+
+
+def certified_accuracy(logs: Sequence[Log]) -> Figure:
+    """Certified accuracy against radius, with pointwise 95 % intervals for other images of the same kind."""
+    figure, axes = _new("l2 radius (pixels in [0, 1])", "certified accuracy")
+    for i, log in enumerate(logs):
+        grid = np.linspace(0, float(log.radius.max()), 500)
+        accuracy = metrics.certified_accuracy(log.correct, log.radius, grid.tolist())
+        colour, dash = style(i)
+        drop = [*grid, grid[-1]], [*accuracy, 0.0]
+        axes.plot(*drop, dash, color=colour, linewidth=1.8)
+        axes.fill_between(grid, *_band(accuracy, len(log)), color=colour, alpha=0.14, linewidth=0)
+    axes.set_xlim(0, 1.08 * max(float(log.radius.max()) for log in logs) or 1.0)
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    _mark_ceiling(axes, logs)
+    _legend(axes, [log.name for log in logs], "upper right", right=0.92)
+    return figure
+
+
+def label_probability(logs: Sequence[Log]) -> Figure:
+    """Share of images whose true label has at least probability p under noise, p on a probit axis.
+
+    Logs without votes show the certified lower bound, from 1/2 on; logs without sigma are left out.
+    """
+    figure, axes = _new("probability p of the true label under noise", "share of images with at least p")
+    shown = [(i, log, p) for i, log in enumerate(logs) if (p := log.label_probability()) is not None]
+    limit = (_LOWEST if any(log.has_votes for _, log, _ in shown) else 0.0, 4.2)
+    for i, log, p in shown:
+        z = np.linspace(_LOWEST if log.has_votes else 0.0, limit[1], 500)
+        share = np.mean(p[:, None] >= special.ndtr(z)[None, :], axis=0)
+        colour, dash = style(i)
+        axes.plot(z, share, dash, color=colour, linewidth=1.8)
+    axes.set_xlim(*limit)
+    axes.set_ylim(0, 1)
+    axes.xaxis.set_major_locator(FixedLocator([float(special.ndtri(p)) for p in _PROBABILITIES]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda z, _: f"{special.ndtr(z):.4g}"))
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.axvline(0, color=_GREY, linewidth=0.8)
+    _radius_axis(axes, [log for _, log, _ in shown], limit)
+    names = [log.name if log.has_votes else f"{log.name} (lower bound)" for _, log, _ in shown]
+    _legend(axes, names, "lower left")
+    return figure
+
+
+def style(i: int) -> tuple[str, str]:
+    return COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
+
+
+def render(figure: Figure, kind: str) -> bytes:
+    """The figure as png, svg or pdf; equal figures give equal bytes."""
+    if kind not in FORMATS:
+        raise ConfigError(f"a plot as {', '.join(FORMATS)}", repr(kind), "choose one of these endings")
+    out = BytesIO()
+    metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "smoothheads"}):
+        figure.savefig(out, format=kind, dpi=200, metadata=metadata)
+    return out.getvalue()
+
+
+def save(figure: Figure, path: Path) -> None:
+    write_atomic(path, render(figure, path.suffix.lower().removeprefix(".")))
+
+
+def _new(x: str, y: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlabel(x, color=_INK)
+    axes.set_ylabel(y, color=_INK)
+    axes.grid(color="#e4e4e4", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, labelcolor=_INK, labelsize=9, pad=5)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color("#bbbbbb")
+    return figure, axes
+
+
+def _band(accuracy: Floats, images: int) -> tuple[Floats, Floats]:
+    """Exact binomial intervals [low, high] of every point."""
+    hits = np.round(accuracy * images)
+    low = np.where(hits > 0, stats.beta.ppf(0.025, hits, images - hits + 1), 0.0)
+    high = np.where(hits < images, stats.beta.ppf(0.975, hits + 1, images - hits), 1.0)
+    return low, high
+
+
+def _mark_ceiling(axes: Axes, logs: Sequence[Log]) -> None:
+    ceilings = {ceiling_of(log) for log in logs}
+    if len(ceilings) != 1 or (ceiling := ceilings.pop()) is None or ceiling > axes.get_xlim()[1]:
+        return
+    axes.axvline(ceiling, color=_GREY, linewidth=0.9, linestyle=(0, (2, 2)))
+    axes.annotate(
+        f"the most that n = {logs[0].n:,} can show",
+        (ceiling, 0.98),
+        xytext=(3, 0),
+        textcoords="offset points",
+        rotation=90,
+        ha="left",
+        va="top",
+        fontsize=8,
+        color=_GREY,
+    )
+
+
+def _radius_axis(axes: Axes, logs: Sequence[Log], limit: tuple[float, float]) -> None:
+    """Radius = sigma * probit(p): one axis serves all, where sigma is the same."""
+    sigmas = {log.sigma for log in logs}
+    if len(sigmas) != 1 or (sigma := sigmas.pop()) is None:
+        return
+    top = axes.secondary_xaxis("top", functions=(_scaled(sigma), _scaled(1 / sigma)))
+    step = 0.25 if sigma <= 0.3 else 0.5 if sigma <= 0.7 else 1.0
+    top.set_xticks(np.arange(0, limit[1] * sigma, step).tolist())
+    top.set_xlabel("l2 radius of a class this probable", color=_INK)
+    top.tick_params(length=0, labelcolor=_INK, labelsize=9)
+    top.spines["top"].set_visible(False)
+
+
+def _scaled(factor: float) -> Callable[[ArrayLike], ArrayLike]:
+    return lambda values: np.asarray(values, dtype=np.float64) * factor
+
+
+def _legend(
+    axes: Axes, names: Sequence[str], place: Literal["upper right", "lower left"], right: float = 1.0
+) -> None:
+    """One entry for each of the first lines; a name is shown as it is, never as mathematics, never left out."""
+    if not names:
+        return
+    legend = axes.legend(
+        axes.lines[: len(names)],
+        ["name"] * len(names),
+        loc=place,
+        bbox_to_anchor=(0, 0, right, 1),
+        frameon=False,
+        fontsize=9,
+        labelcolor=_INK,
+        handlelength=1.6,
+    )
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set_parse_math(False)
+        text.set_text(name)

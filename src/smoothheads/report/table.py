@@ -1,0 +1,129 @@
+"""A table once, and its four forms: text for a terminal, Markdown, LaTeX and JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_GAP = "  "
+Value = float | int | str | tuple[float, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is shown (`text`, and `error` beside or below it) and the number behind it."""
+
+    text: str
+    value: Value = None
+    error: str = ""
+    standard_error: float | None = None
+    best: bool = False
+
+    @property
+    def inline(self) -> str:
+        return f"{self.text} {self.error}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The first column holds names, all others numbers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+def to_text(table: Table, width: int = 100) -> str:
+    """Lines of at most `width` characters; columns that do not fit follow in further panels."""
+    panels = [_panel(table, chosen) for chosen in _fitting(table, width)]
+    return "\n".join([table.title, "", "\n\n".join(panels), *(["", *table.notes] if table.notes else [])])
+
+
+def to_markdown(table: Table) -> str:
+    def line(words: Sequence[str]) -> str:
+        return "| " + " | ".join(word.replace("|", "\\|").replace("\n", " ") for word in words) + " |"
+
+    def shown(cell: Cell) -> str:
+        return f"**{cell.text}** {cell.error}".rstrip() if cell.best else cell.inline
+
+    head = [line(table.columns), line(["---", *["---:"] * (len(table.columns) - 1)])]
+    body = [line([shown(cell) for cell in row]) for row in table.rows]
+    return "\n\n".join([f"**{table.title}**", "\n".join(head + body), *table.notes])
+
+
+def to_latex(table: Table) -> str:
+    r"""A `table` float that needs only the booktabs package."""
+
+    def shown(cell: Cell) -> str:
+        text = rf"\textbf{{{_latex(cell.text)}}}" if cell.best else _latex(cell.text)
+        return text + (rf" {{\scriptsize {_latex(cell.error)}}}" if cell.error else "")
+
+    lines = [r"\begin{table}[t]", r"  \centering", rf"  \caption{{{_latex(_caption(table))}}}"]
+    lines += [rf"  \begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}", r"    \toprule"]
+    lines += ["    " + " & ".join(_latex(name) for name in table.columns) + r" \\", r"    \midrule"]
+    lines += ["    " + " & ".join(shown(cell) for cell in row) + r" \\" for row in table.rows]
+    return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}"])
+
+
+def to_json(table: Table) -> dict[str, Any]:
+    """Plain values for `json.dumps`; numbers unrounded, None where nothing is known."""
+
+    def plain(cell: Cell) -> Any:
+        if cell.standard_error is None:
+            return _finite(cell.value)
+        return {"value": _finite(cell.value), "standard_error": _finite(cell.standard_error)}
+
+    rows = [dict(zip(table.columns, map(plain, row), strict=True)) for row in table.rows]
+    return {"title": table.title, "rows": rows, "notes": list(table.notes)}
+
+
+def _caption(table: Table) -> str:
+    return " ".join([f"{table.title}.", *table.notes])
+
+
+def _finite(value: Value) -> Value:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _fitting(table: Table, width: int) -> Iterator[list[int]]:
+    """Groups of columns, each with the names in front, that fit into the width."""
+    widths = [_column_width(table, i) for i in range(len(table.columns))]
+    group, used = [0], widths[0]
+    for i in range(1, len(widths)):
+        if used + len(_GAP) + widths[i] > width and len(group) > 1:
+            yield group
+            group, used = [0], widths[0]
+        group.append(i)
+        used += len(_GAP) + widths[i]
+    yield group
+
+
+def _column_width(table: Table, i: int) -> int:
+    words = [table.columns[i], *(text for row in table.rows for text in (row[i].text, row[i].error))]
+    return max(len(word) for word in words)
+
+
+def _panel(table: Table, chosen: list[int]) -> str:
+    widths = [_column_width(table, i) for i in chosen]
+
+    def line(words: Sequence[str]) -> str:
+        padded = [words[0].ljust(widths[0])]
+        padded += [word.rjust(width) for word, width in zip(words[1:], widths[1:], strict=True)]
+        return _GAP.join(padded).rstrip()
+
+    lines = [line([table.columns[i] for i in chosen]), _GAP.join("-" * width for width in widths)]
+    for row in table.rows:
+        lines.append(line([row[i].text for i in chosen]))
+        if any(row[i].error for i in chosen):
+            lines.append(line([row[i].error for i in chosen]))
+    return "\n".join(lines)
+
+
+def _latex(text: str) -> str:
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    special |= {char: "\\" + char for char in "&%$#_{}"}
+    special |= {"±": r"$\pm$", "≥": r"$\ge$", "−": "$-$", "α": r"$\alpha$", "σ": r"$\sigma$"}
+    return "".join(special.get(char, char) for char in text)

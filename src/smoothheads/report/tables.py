@@ -1,0 +1,138 @@
+"""The tables of a comparison: certified accuracy, paired differences, and what lies behind the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from smoothheads.report.table import Cell, Table
+from smoothheads.results.compare import Comparison, Difference, Paired
+from smoothheads.results.intervals import Estimate
+from smoothheads.results.summary import Summary
+
+_UNKNOWN = Cell("–")
+_NAME = 28
+_EXPLAINED = {
+    "ceiling": "ceiling: the largest radius that n samples can show; at it: share of images that reach it.",
+    "noisy acc.": "noisy acc.: noisy copies classified right, of all images and of the hardest half.",
+    "passes": "passes: noisy copies classified per image, selection included.",
+}
+
+
+def all_tables(comparison: Comparison) -> list[Table]:
+    return [headline(comparison), *differences(comparison), background(comparison)]
+
+
+def headline(comparison: Comparison) -> Table:
+    """ACR and certified accuracy at each radius, one row per log."""
+    rows = [
+        (_name(s.name), _number(s.acr, 3), *(_percent(each) for each in s.certified))
+        for s in comparison.summaries
+    ]
+    if len(rows) > 1 and len({s.sigma for s in comparison.summaries}) == 1:
+        rows = _mark_best(rows)
+    return Table(
+        title="Average certified radius, and certified accuracy (%) at radius r",
+        columns=("log", "ACR", *(f"{r:.2f}" for r in comparison.radii)),
+        rows=tuple(rows),
+        notes=("± is the standard error over images.", *comparison.notes),
+    )
+
+
+def differences(comparison: Comparison) -> list[Table]:
+    """For each log but the first: what it gains on the first, image by image."""
+    return [_difference_table(comparison, each) for each in comparison.differences]
+
+
+def background(comparison: Comparison) -> Table:
+    """Settings, what else happened to the images, and cost: one row per log."""
+    makers: dict[str, Callable[[Summary], Cell]] = {
+        "log": lambda s: _name(s.name),
+        "sigma": lambda s: _plain(s.sigma, "g"),
+        "images": lambda s: _plain(s.images, ",d"),
+        "n": lambda s: _plain(s.n, ",d"),
+        "alpha": lambda s: _plain(s.alpha, "g"),
+        "ceiling": lambda s: _plain(s.ceiling, ".3f"),
+        "at it": lambda s: _share(s.at_ceiling),
+        "abstain": lambda s: _share(s.abstained),
+        "noisy acc.": lambda s: _share(s.noisy_accuracy.value if s.noisy_accuracy else None),
+        "hard half": lambda s: _share(s.hard_accuracy),
+        "passes": lambda s: _plain(s.samples, ",.0f"),
+        "seconds": lambda s: _plain(s.seconds, ".3g"),
+    }
+    columns = {name: [make(s) for s in comparison.summaries] for name, make in makers.items()}
+    known = {name: cells for name, cells in columns.items() if any(cell is not _UNKNOWN for cell in cells)}
+    return Table(
+        title="Behind the numbers (shares in %, cost per image)",
+        columns=tuple(known),
+        rows=tuple(zip(*known.values(), strict=True)),
+        notes=tuple(note for name, note in _EXPLAINED.items() if name in known),
+    )
+
+
+def _difference_table(comparison: Comparison, difference: Difference) -> Table:
+    """One row for ACR and one for each radius: both values, their paired difference and its interval."""
+    by_name = {s.name: s for s in comparison.summaries}
+    old, new = by_name[difference.baseline], by_name[difference.name]
+    rows = [(Cell("ACR"), *_pair(old.acr, new.acr, difference.acr, 1, 3))]
+    for i, radius in enumerate(comparison.radii):
+        paired = difference.certified[i]
+        rows.append((Cell(f"r = {radius:.2f}"), *_pair(old.certified[i], new.certified[i], paired, 100, 1)))
+    return Table(
+        title=f"{difference.name} against {difference.baseline}, paired over {old.images} images",
+        columns=("", "baseline", "this", "difference", "95 % interval", "p"),
+        rows=tuple(rows),
+        notes=("Certified accuracy in points; bootstrap interval; p of the exact paired (McNemar) test.",),
+    )
+
+
+def _pair(old: Estimate, new: Estimate, paired: Paired, scale: float, digits: int) -> tuple[Cell, ...]:
+    low, high = (f"{scale * bound:+.{digits}f}" for bound in paired.interval)
+    p = paired.p_value
+    return (
+        Cell(f"{scale * old.value:.{digits}f}", old.value),
+        Cell(f"{scale * new.value:.{digits}f}", new.value),
+        Cell(
+            f"{scale * paired.value:+.{digits}f} ±{scale * paired.standard_error:.{digits}f}",
+            paired.value,
+            standard_error=paired.standard_error,
+        ),
+        Cell(f"[{low}, {high}]", tuple(paired.interval)),
+        _UNKNOWN if p is None else Cell("<0.001" if p < 0.001 else f"{p:.3f}", p),
+    )
+
+
+def _mark_best(rows: list[tuple[Cell, ...]]) -> list[tuple[Cell, ...]]:
+    tops = [max((cell.text for cell in column), key=float) for column in list(zip(*rows, strict=True))[1:]]
+    return [
+        (
+            row[0],
+            *(
+                replace(c, best=c.text == top and float(top) > 0)
+                for c, top in zip(row[1:], tops, strict=True)
+            ),
+        )
+        for row in rows
+    ]
+
+
+def _name(name: str) -> Cell:
+    return Cell(name if len(name) <= _NAME else f"{name[: _NAME // 2 - 1]}…{name[-_NAME // 2 :]}", name)
+
+
+def _number(estimate: Estimate, digits: int, scale: float = 1) -> Cell:
+    value, error = estimate
+    shown = f"±{scale * error:.{digits}f}" if error > 0 else ""
+    return Cell(f"{scale * value:.{digits}f}", value, shown, error)
+
+
+def _percent(estimate: Estimate) -> Cell:
+    return _number(estimate, 1, 100)
+
+
+def _plain(value: float | None, form: str) -> Cell:
+    return _UNKNOWN if value is None else Cell(format(value, form), value)
+
+
+def _share(value: float | None) -> Cell:
+    return _UNKNOWN if value is None else Cell(f"{100 * value:.1f}", value)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from smoothheads.report.table import to_json, to_text
+from smoothheads.report.tables import all_tables, background, differences, headline
+from smoothheads.results.compare import compare
+from smoothheads.results.log import Log
+
+Make = Callable[..., Log]
+
+
+def test_headline_shows_each_number_with_its_error(make_log: Make) -> None:
+    log = make_log()
+    table = headline(compare([log]))
+    assert table.columns[:4] == ("log", "ACR", "0.00", "0.25")
+    name, acr, at_zero, *_ = table.rows[0]
+    value = np.mean(log.radius * log.correct)
+    assert name.text == "some"
+    assert acr.text == f"{value:.3f}"
+    assert acr.value == pytest.approx(value)
+    assert at_zero.inline == "75.0 ±6.9"  # 30 of 40, s.e. sqrt(.75 * .25 / 39)
+
+
+def test_certainties_have_no_error_and_no_bold_zero(make_log: Make) -> None:
+    table = headline(compare([make_log("a"), make_log("b", 20)], [0, 9]))
+    assert [row[3].inline for row in table.rows] == ["0.0", "0.0"]
+    assert [[cell.best for cell in row] for row in table.rows] == [
+        [False, True, True, False],
+        [False, False, False, False],
+    ]
+
+
+def test_nothing_is_best_across_sigmas(make_log: Make) -> None:
+    table = headline(compare([make_log("a"), replace(make_log("b", 20), sigma=1.0)]))
+    assert not any(cell.best for row in table.rows for cell in row)
+
+
+def test_differences_have_intervals_and_p(make_log: Make) -> None:
+    (table,) = differences(compare([make_log("a"), make_log("b", 20)], [0]))
+    assert table.title == "b against a, paired over 40 images"
+    acr, at_zero = table.rows
+    assert [cell.text for cell in at_zero[:4]] == ["r = 0.00", "75.0", "50.0", "-25.0 ±6.9"]
+    assert at_zero[4].text.startswith("[-")
+    assert at_zero[5].value == pytest.approx(2 * 0.5**10)
+    assert acr[5].text == "–"
+    interval = to_json(table)["rows"][1]["95 % interval"]
+    assert interval[0] < -0.25 < interval[1]
+
+
+def test_background_leaves_out_what_nobody_knows(make_log: Make) -> None:
+    full = background(compare([make_log()]))
+    assert "hard half" in full.columns
+    bare = background(compare([replace(make_log(), rows=(), n=None, alpha=None)]))
+    assert set(full.columns) - set(bare.columns) == {
+        "n",
+        "alpha",
+        "ceiling",
+        "at it",
+        "noisy acc.",
+        "hard half",
+        "passes",
+    }
+    assert not any("noisy" in note for note in bare.notes)
+
+
+def test_notes_of_the_comparison_are_shown(make_log: Make) -> None:
+    comparison = compare([make_log("a"), make_log("b").take(np.arange(10))], align=True)
+    assert "a: 30 of 40 images are in no other log" in headline(comparison).notes
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_everything_fits_a_terminal(make_log: Make, width: int) -> None:
+    logs = [replace(make_log(f"{i}" * 70), sigma=1.0) for i in range(3)]
+    for table in all_tables(compare(logs, [0.25 * i for i in range(10)], resamples=10)):
+        body = to_text(replace(table, title="", notes=()), width)
+        assert max(map(len, body.splitlines())) <= width
+
+
+def test_long_names_keep_both_ends(make_log: Make) -> None:
+    cell = headline(compare([make_log("cifar10-resnet110-some-consistency-0.50-seed-7")])).rows[0][0]
+    assert cell.text == "cifar10-resne…tency-0.50-seed-7"[:14] + cell.text[14:]
+    assert cell.text.endswith("-seed-7")
+    assert len(cell.text) == 28
