@@ -6,7 +6,8 @@ import copy
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from functools import partial
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from smoothheads.models.mode import borrowed_mode
 from smoothheads.models.multihead import MultiHead
 from smoothheads.models.randomness import drawing
 
+T = TypeVar("T")
 Parts = tuple[nn.Module, nn.Module]
 
 
@@ -44,13 +46,14 @@ def augment(
     The trunk ends after the submodule `cut` (or where the model's own `split` says); `input` shares nothing.
     With a `head_factory` the model is the trunk, the cut is None and the heads are what the factory returns.
     With an `example` (a batch of images) every head is checked to give the model's own logits, bit for bit,
-    before the heads are drawn anew from `seed`; `reinit=False` keeps them as exact copies, and a function
-    initialises a head in place of `reset_parameters`.
+    before the heads are drawn anew, head k from the k-th stream of `seed`; `reinit=False` keeps them as exact
+    copies, and a function initialises a head in place of `reset_parameters`.
     """
     at_least("heads", heads, 1)
     _refuse_batch_statistics(model)
     if head_factory is not None:
-        return _from_factory(model, cut, [head_factory() for _ in range(heads)], example, normalize)
+        made = [_drawn(head_factory, seed, k) for k in range(heads)]
+        return _from_factory(model, cut, made, example, normalize)
     trunk, head = _split(copy.deepcopy(model), cut)
     _refuse_ties(trunk, head)
     network = _assemble(trunk, [copy.deepcopy(head) for _ in range(heads)], None)
@@ -59,8 +62,7 @@ def augment(
     if reinit:
         initialise = reset if reinit is True else reinit
         for k, copied in enumerate(network.heads):
-            with drawing(seed, "init", k):
-                initialise(copied)
+            _drawn(partial(initialise, copied), seed, k)
     return MultiHead(trunk, list(network.heads), normalize)
 
 
@@ -80,6 +82,11 @@ def reset(module: nn.Module) -> None:
         )
 
 
+def _drawn(make: Callable[[], T], seed: int, k: int) -> T:
+    with drawing(seed, "init", k):
+        return make()
+
+
 def _split(model: nn.Module, cut: str | int | None) -> Parts:
     if cut is None:
         raise ConfigError("the name of a cut", "None", "name a submodule, or pass a head_factory")
@@ -87,12 +94,11 @@ def _split(model: nn.Module, cut: str | int | None) -> Parts:
         return model.split(cut)
     if cut == "input":
         return nn.Identity(), model
-    children = [name for name, _ in model.named_children()]
     sequential = type(model).forward is nn.Sequential.forward
-    if sequential and (str(cut) in children or isinstance(cut, int)):
-        return _slice(list(model.named_children()), cut)
+    if sequential and (cut in model._modules or isinstance(cut, int)):
+        return _slice([(name, child) for name, child in model._modules.items() if child is not None], cut)
     if isinstance(cut, int) or cut not in dict(model.named_modules()):
-        raise one_of("submodule to cut after", str(cut), children)
+        raise one_of("submodule to cut after", str(cut), model._modules)
     return fx_split(model, cut)
 
 
@@ -127,8 +133,8 @@ def _from_factory(
 def _assemble(trunk: nn.Module, heads: list[nn.Module], normalize: nn.Module | None) -> MultiHead:
     for head in heads:
         for module in head.modules():
-            if hasattr(module, "inplace"):
-                module.inplace = False  # a head must not overwrite what the next head reads
+            if hasattr(module, "inplace"):  # a head must not overwrite what the next head reads
+                module.inplace = False  # type: ignore[assignment]
     return MultiHead(trunk, heads, normalize)
 
 
@@ -160,7 +166,7 @@ def _has_buffers(module: nn.Module) -> bool:
 
 
 def _check(network: MultiHead, expected: list[Tensor], example: Tensor) -> None:
-    """Each head's logits are bit for bit the expected ones, and those of an image do not hang on its batch."""
+    """Each head gives the expected logits, bit for bit; those of an image do not depend on its batch."""
     logits_LNC = _run(network, example)
     for k, (got, want) in enumerate(zip(logits_LNC, expected, strict=True)):
         if not torch.equal(got, want):

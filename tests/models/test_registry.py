@@ -1,0 +1,127 @@
+"""The contract of every registered architecture, at every cut, with one head and with several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from smoothheads.config import ModelConfig
+from smoothheads.errors import ConfigError
+from smoothheads.models.layers import Conv
+from smoothheads.models.multihead import MultiHead
+from smoothheads.models.registry import ARCHITECTURES, build
+
+CLASSES = 4
+Make = Callable[..., MultiHead]
+
+
+def shape_of(arch: str) -> tuple[int, int, int]:
+    large = arch in ("resnet18", "resnet34", "resnet50")
+    return (1, 16, 16) if arch == "lenet" else (3, 32, 32) if large else (2, 8, 8)
+
+
+def every_cut() -> list[tuple[str, str]]:
+    with torch.device("meta"):
+        networks = {arch: builder(shape_of(arch), CLASSES) for arch, builder in ARCHITECTURES.items()}
+    return [(arch, cut) for arch, network in networks.items() for cut in network.cuts]
+
+
+def images(arch: str) -> Tensor:
+    return torch.rand(2, *shape_of(arch), generator=torch.Generator().manual_seed(0))
+
+
+def logits(model: nn.Module, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        out: Tensor = model.eval()(x)
+    return out
+
+
+@pytest.fixture
+def cheap_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing the normal numbers of the large networks takes longer than all the rest."""
+    monkeypatch.setattr(Conv, "reset_parameters", lambda conv: nn.init.constant_(conv.weight, 0.01))
+
+
+@pytest.mark.usefixtures("cheap_weights")
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize(("arch", "cut"), every_cut())
+def test_contract(make: Make, arch: str, cut: str, heads: int) -> None:
+    network, x = make(arch, heads, cut, shape=shape_of(arch), classes=CLASSES), images(arch)
+    logits_LNC = network(x)
+    assert logits_LNC.shape == (heads, 2, CLASSES)
+    logits_LNC[0].square().sum().backward()
+    assert not [name for name, p in network.named_parameters() if p.grad is None]
+    nonzero = [
+        any(bool(p.grad.any()) for p in head.parameters() if p.grad is not None) for head in network.heads
+    ]
+    assert nonzero == [k == 0 for k in range(heads)], "the first head's logits depend on its own weights only"
+    assert heads == 1 or torch.equal(logits(network, x), logits(network, x))  # one head: see the next test
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_splitting_computes_what_the_single_network_does(arch: str) -> None:
+    single, x = ARCHITECTURES[arch](shape_of(arch), CLASSES), images(arch)
+    expected = logits(single, x)
+    for cut in single.cuts:
+        trunk, head = single.split(cut)
+        network = MultiHead(trunk, [head])
+        assert torch.equal(logits(network, x)[0], expected)
+        names = [name.removeprefix("trunk.").removeprefix("heads.0.") for name in network.state_dict()]
+        assert names == list(single.state_dict())
+
+
+@pytest.mark.parametrize("arch", ["resnet8", "resnet18", "lenet"])
+def test_weights_survive_the_state_dict(make: Make, arch: str) -> None:
+    cut = "fc" if arch == "lenet" else "input"
+    one, other = (make(arch, 2, cut, shape=shape_of(arch), classes=CLASSES, seed=s) for s in (0, 1))
+    one(images(arch))  # moves the running statistics
+    assert not torch.equal(logits(one, images(arch)), logits(other, images(arch)))
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(logits(one, images(arch)), logits(other, images(arch)))
+
+
+@pytest.mark.parametrize("arch", ["resnet8", "resnet18", "lenet"])
+def test_memory_layout_does_not_matter(make: Make, arch: str) -> None:
+    network, x = make(arch, 2, "input", shape=shape_of(arch), classes=CLASSES), images(arch)
+    plain = logits(network, x)
+    channels_last = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    got = logits(channels_last, x.to(memory_format=torch.channels_last))
+    torch.testing.assert_close(got, plain, rtol=1e-4, atol=1e-4)
+
+
+def test_the_seed_decides_the_weights_and_nothing_else_is_disturbed(make: Make) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    one = make("resnet8", 2, "stage2").state_dict()
+    assert torch.equal(torch.rand(3), expected)
+    same = make("resnet8", 2, "stage2").state_dict()
+    other = make("resnet8", 2, "stage2", seed=1).state_dict()
+    assert all(torch.equal(same[name], value) for name, value in one.items())
+    assert not torch.equal(other["trunk.conv1.weight"], one["trunk.conv1.weight"])
+
+
+def test_a_head_is_the_same_whatever_the_cut_and_the_number_of_heads(make: Make) -> None:
+    few = make("resnet8", 2, "stage2").state_dict()
+    many = make("resnet8", 3, "input").state_dict()
+    for k in range(2):
+        name = f"heads.{k}.layer3.0.conv1.weight"
+        assert torch.equal(few[name], many[name])
+    assert not torch.equal(many["heads.0.layer3.0.conv1.weight"], many["heads.1.layer3.0.conv1.weight"])
+
+
+def test_unknown_names_get_the_nearest_one(make: Make) -> None:
+    with pytest.raises(ConfigError, match="'resnet110'"):
+        make("resnet-110", 1, "stage2")
+    with pytest.raises(ConfigError, match="'stage2'"):
+        make("resnet8", 1, "stage-2")
+    with pytest.raises(ConfigError, match="convs, fc, input"):
+        make("lenet", 1, "stage2", shape=(1, 28, 28))
+
+
+def test_one_mean_per_channel_is_needed() -> None:
+    with pytest.raises(ConfigError, match="3 channel means"):
+        build(ModelConfig(), shape=(3, 8, 8), classes=2, mean=[0.5], std=[0.5], seed=0)
