@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from smoothheads import seeding
 from smoothheads.data import Dataset, plain_batches
 from smoothheads.models.aggregate import ensemble
 from smoothheads.objectives.attack import frozen
+
+BLOCK = 100  # draws that are drawn together; part of the noise key
 
 
 @torch.no_grad()
@@ -28,18 +31,21 @@ def class_frequencies(
     """
     counts_NC = torch.zeros(len(dataset), dataset.info.classes)
     with frozen(model):
-        for images, _, positions in plain_batches(dataset, max(1, batch // draws)):
-            generators = [seeding.generator(seed, "soft-labels", int(position)) for position in positions]
-            for done in range(0, draws, batch):
-                count = min(batch, draws - done)
-                noise = torch.stack([torch.randn(count, *images.shape[1:], generator=g) for g in generators])
+        for images, _, positions in plain_batches(dataset, max(1, batch // min(BLOCK, draws))):
+            for block, start in enumerate(range(0, draws, BLOCK)):
+                noise = _noise(seed, positions, block, (min(BLOCK, draws - start), *images.shape[1:]))
                 copies = (images.unsqueeze(1) + sigma * noise).flatten(0, 1).to(device)
-                votes_NM = ensemble(model(copies).float()).argmax(-1).view(len(images), count).cpu()
-                counts_NC[positions] += nn.functional.one_hot(votes_NM, counts_NC.shape[1]).sum(1)
+                votes_NM = ensemble(model(copies).float()).argmax(-1).view(noise.shape[:2]).cpu()
+                counts_NC[positions] += functional.one_hot(votes_NM, counts_NC.shape[1]).sum(1)
     return counts_NC / draws
+
+
+def _noise(seed: int, positions: Tensor, block: int, shape: tuple[int, ...]) -> Tensor:
+    generators = [seeding.generator(seed, "soft-labels", int(position), block) for position in positions]
+    return torch.stack([torch.randn(shape, generator=generator) for generator in generators])
 
 
 def right_shares(frequencies_NC: Tensor, dataset: Dataset) -> Tensor:
     """Share of each image's draws that got its label [images]."""
-    labels_N = torch.as_tensor(dataset.labels)
+    labels_N = torch.tensor(dataset.labels)
     return frequencies_NC.gather(1, labels_N.unsqueeze(1)).squeeze(1)

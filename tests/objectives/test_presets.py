@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from smoothheads.config import Consistency, Gaussian, ObjectiveConfig, SmoothMix, TeachingConfig
+from smoothheads.objectives.presets import PRESETS, resolve
+
+
+def test_the_presets_differ_where_paper_and_code_do() -> None:
+    paper, official, published = (
+        resolve(ObjectiveConfig(preset=preset, method=SmoothMix()))
+        for preset in ("paper", "official", "official-2022")
+    )
+    assert (paper.teaching.hard_weight_source, paper.teaching.tie) == ("teacher", "easy")
+    for code in (official, published):
+        assert (code.teaching.hard_weight_source, code.teaching.tie) == ("student", "zero")
+    masks = [(c.method.mask, c.method.weigh_mix) for c in (paper, official, published)]  # type: ignore[union-attr]
+    assert masks == [(None, True), (None, True), (True, False)]
+
+
+def test_the_official_consistency_stops_the_mean() -> None:
+    flows = {
+        preset: resolve(ObjectiveConfig(preset=preset, method=Consistency())).method.mean_gradient  # type: ignore[arg-type, union-attr]
+        for preset in PRESETS
+    }
+    assert flows == {"paper": True, "official": False, "official-2022": False}
+
+
+def test_fields_that_were_set_stay() -> None:
+    config = ObjectiveConfig(
+        preset="official", teaching=TeachingConfig(tie="easy"), method=Consistency(mean_gradient=True)
+    )
+    resolved = resolve(config)
+    assert resolved.teaching.tie == "easy"
+    assert resolved.method == config.method
+    assert resolved.teaching.hard_weight_source == "student"
+
+
+def test_resolving_twice_changes_nothing() -> None:
+    once = resolve(ObjectiveConfig(preset="official", method=Gaussian()))
+    assert resolve(once) == once

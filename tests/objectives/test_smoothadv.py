@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from smoothheads import config
+from smoothheads.objectives.attack import FixedNoise, lengths
+from smoothheads.objectives.base import Step, draw_noise
+from smoothheads.objectives.smoothadv import Attack, SmoothAdv
+
+Steps = Callable[..., Step]
+DIRECTION = torch.tensor([3.0, -4.0]).repeat(8).view(1, 1, 4, 4)
+
+
+class Linear(nn.Module):
+    """Two equal heads with logits (0, slope * (w . x - bias)), w of unit length."""
+
+    def __init__(self, slope: float = 1.0, bias: float = 0.0) -> None:
+        super().__init__()
+        self.w = nn.Parameter(F.normalize(DIRECTION.flatten(), dim=0))
+        self.slope, self.bias = slope, bias
+        self.inputs: list[Tensor] = []
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.inputs.append(images.detach())
+        score = self.slope * (images.flatten(1) @ self.w - self.bias)
+        return torch.stack([torch.zeros_like(score), score], dim=1).expand(2, -1, -1)
+
+
+def step_on(model: nn.Module, make_step: Steps, **changes: Any) -> Step:
+    images = torch.full((3, 1, 4, 4), 0.5)
+    return make_step(model, **({"images": images, "labels": torch.zeros(3, dtype=torch.long)} | changes))
+
+
+def attack(model: nn.Module, make_step: Steps, radius: float = 0.3, **settings: Any) -> tuple[Attack, Step]:
+    chosen = config.SmoothAdv(**({"draws": 2, "steps": 5} | settings))
+    step = step_on(model, make_step)
+    noise = draw_noise(step.images, step.sigma, chosen.draws, step.generator)
+    return Attack(FixedNoise(model, noise, chosen.draws), step, chosen, radius), step
+
+
+@pytest.mark.parametrize("target", ["heads", "ensemble"])
+def test_pgd_on_a_linear_network_takes_the_whole_radius_along_its_weights(
+    target: str, make_step: Steps
+) -> None:
+    model = Linear()
+    method, step = attack(model, make_step, attack_target=target)
+    expected = 0.3 * model.w.detach().view(1, 4, 4).expand(3, 1, 4, 4)
+    torch.testing.assert_close(method.pgd() - step.images, expected, rtol=0, atol=1e-5)
+
+
+def test_pgd_stays_in_the_cube(make_step: Steps) -> None:
+    method, step = attack(Linear(), make_step, radius=5.0)
+    adversarial = method.pgd()
+    assert adversarial.min() >= 0
+    assert adversarial.max() <= 1
+    assert lengths(adversarial - step.images).max() <= 5
+
+
+def test_a_vanishing_gradient_gives_a_random_direction(make_step: Steps) -> None:
+    method, step = attack(Linear(slope=0.0), make_step, steps=1)
+    delta = method.pgd() - step.images
+    torch.testing.assert_close(lengths(delta).flatten(), torch.full((3,), 0.3))
+    assert not torch.allclose(delta[0], delta[1])
+
+
+def test_the_gradient_free_estimate_points_along_the_gradient(make_step: Steps) -> None:
+    model = Linear(slope=4.0, bias=0.5 * float(Linear().w.detach().sum()))
+    method, step = attack(model, make_step, attack="gradient-free", draws=2000)
+    estimate = method._estimate(step.images).flatten(1)
+    cosine = F.cosine_similarity(estimate, model.w.detach().unsqueeze(0))
+    assert cosine.min() > 0.9
+
+
+def test_ddn_finds_the_distance_to_the_boundary(make_step: Steps) -> None:
+    start = 0.5 * float(Linear().w.detach().sum())
+    model = Linear(slope=50.0, bias=start + 0.2)
+    method, step = attack(
+        model, make_step, radius=1.0, attack="ddn", steps=60, norm_start=0.5, norm_factor=0.05, draws=1
+    )
+    quiet = Attack(FixedNoise(model, torch.zeros(3, 1, 4, 4), 1), step, method.settings, 1.0)
+    found = quiet.ddn()
+    assert quiet._fooled(found).all()
+    assert lengths(found - step.images).flatten().tolist() == pytest.approx([0.2] * 3, abs=0.02)
+
+
+def test_ddn_without_success_leaves_the_image(make_step: Steps) -> None:
+    method, step = attack(Linear(slope=50.0, bias=100.0), make_step, attack="ddn")
+    assert torch.equal(method.ddn(), step.images)
+
+
+def test_epsilon_warms_up_and_training_reuses_the_attacked_draws(make_step: Steps) -> None:
+    for epoch, radius in ((1, 0.05), (5, 0.25), (10, 0.5), (40, 0.5)):
+        model = Linear()
+        step = step_on(model, make_step, epoch=epoch)
+        losses = SmoothAdv(config.SmoothAdv(draws=2, steps=2, epsilon=0.5))(step)
+        moved = model.inputs[-1] - model.inputs[0]
+        assert lengths(moved).flatten().tolist() == pytest.approx([radius] * 6, abs=1e-5)
+        torch.testing.assert_close(moved[:3], moved[3:], rtol=0, atol=1e-6)
+        assert losses.per_sample_LN.shape == (2, 3)
+
+
+def test_training_on_the_first_draw_alone(make_step: Steps) -> None:
+    model = Linear()
+    SmoothAdv(config.SmoothAdv(draws=4, steps=2, train_on="first"))(step_on(model, make_step, epoch=10))
+    assert [len(images) for images in model.inputs] == [12, 12, 3]
+    shift = model.inputs[-1] - model.inputs[0][:3]
+    torch.testing.assert_close(shift, shift[:1].expand_as(shift), rtol=0, atol=1e-5)
