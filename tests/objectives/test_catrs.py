@@ -45,18 +45,15 @@ def test_the_count_is_binomial_in_the_hits(
     """Head 1 is right on one of two draws of image 2: both are kept in a quarter of the steps."""
     images = torch.rand(2, 1, 4, 4, dtype=torch.float64)
     generator = torch.Generator().manual_seed(3)
-    kept = set()
     method = CatRs(config.CatRs(draws=2, strength=0.0), SOFT)
-    count = 0
-    for _ in range(200):
+    values = []
+    for _ in range(100):
         step = make_step(
             fixed_logits, images=images, labels=labels_N, positions=torch.tensor([0, 1]), generator=generator
         )
-        value = round(method(step).per_sample_LN[0, 1].item(), 6)
-        kept.add(value)
-        count += value == max(kept)
-    assert len(kept) == 2
-    assert 20 <= count <= 85
+        values.append(round(method(step).per_sample_LN[0, 1].item(), 6))
+    assert len(set(values)) == 2
+    assert 8 <= values.count(max(values)) <= 45
 
 
 def test_noise_keeps_its_mean_and_size() -> None:

@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from smoothheads.config import ModelConfig
+from smoothheads.models import build
 from smoothheads.objectives.diversity import cosine_penalty, cosines
 
 
@@ -44,3 +46,13 @@ def test_orthogonal_and_equal_heads() -> None:
     assert cosines([[torch.tensor([1.0, 0.0])], [torch.tensor([0.0, 2.0])]]).tolist() == [0.0]
     equal = [[torch.tensor([3.0, 4.0])]] * 3
     assert cosine_penalty(equal).item() == pytest.approx(3)
+
+
+def test_at_the_start_the_constraint_acts_on_batchnorm_alone() -> None:
+    """Scales of 1 are common to all heads: the cosine is their number over the squared length of a head."""
+    config = ModelConfig(arch="resnet20", heads=5)
+    network = build(config, shape=(3, 32, 32), classes=10, mean=(0.5,) * 3, std=(0.25,) * 3, seed=0)
+    with torch.no_grad():
+        assert cosines(network.head_weights()).abs().max() < 0.02
+        assert cosines(network.head_parameters()).mean().item() == pytest.approx(0.367, abs=0.01)
+        assert cosine_penalty(network.head_parameters()).item() == pytest.approx(1.344, abs=0.06)

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from smoothheads.config import DiversityConfig, Gaussian, ObjectiveConfig, TeachingConfig
+from smoothheads.config import DiversityConfig, Gaussian, ObjectiveConfig, SmoothMix, TeachingConfig
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.base import Step, noisy_copies
 from smoothheads.objectives.objective import Objective
+from smoothheads.objectives.teaching import teaching_weights
 
 Models = Callable[[int], MultiHead]
 Steps = Callable[..., Step]
@@ -70,3 +73,73 @@ def test_under_autocast_the_losses_are_float32(tiny_heads: Models, make_step: St
     with torch.autocast("cpu", torch.bfloat16):
         terms = objective()(make_step(tiny_heads(3)))
     assert terms.loss.dtype == terms.lam_L.dtype == torch.float32
+
+
+@pytest.mark.parametrize("pace", ["quantile", "budget"])
+def test_a_resumed_objective_goes_on_bit_for_bit(pace: str, tiny_heads: Models, make_step: Steps) -> None:
+    def losses(train: Objective, seeds: range) -> list[float]:
+        model = tiny_heads(3)
+        return [
+            train(make_step(model, epoch=2, generator=torch.Generator().manual_seed(seed))).loss.item()
+            for seed in seeds
+        ]
+
+    teaching = TeachingConfig(pace=pace, window=30)  # type: ignore[arg-type]
+    whole, first, second = (objective(teaching=teaching) for _ in range(3))
+    losses(whole, range(5))
+    losses(first, range(5))
+    second.load_state_dict(first.state_dict())
+    assert set(first.state_dict()) == {"pace.recent", "pace.lambda"}
+    assert losses(whole, range(5, 9)) == losses(second, range(5, 9))
+
+
+def test_the_published_code_leaves_the_mixing_term_unweighted(tiny_heads: Models, make_step: Steps) -> None:
+    def parts(preset: str) -> tuple[float, float, float]:
+        """Loss, and its weighted and unweighted parts, from one head's point of view."""
+        train = objective(preset=preset, method=SmoothMix(mask=False), teaching=TeachingConfig(pace="fixed"))
+        terms = train(make_step(tiny_heads(3), epoch=10))
+        losses = train.method(make_step(tiny_heads(3), epoch=10))
+        weights_LN = teaching_weights(losses.smoothed_LN, terms.lam_L, train.config.teaching)
+        rest = losses.unweighted_LN
+        unweighted = 0.0 if rest is None else rest.mean().item()
+        return terms.loss.item(), (weights_LN * losses.per_sample_LN).mean().item(), unweighted
+
+    loss, weighted, unweighted = parts("official-2022")
+    assert unweighted > 0
+    assert loss == pytest.approx(weighted + unweighted)
+    loss, weighted, unweighted = parts("official")
+    assert unweighted == 0
+    assert loss == pytest.approx(weighted)
+
+
+def test_a_tie_costs_nothing_in_the_authors_code(make_step: Steps) -> None:
+    """Two classes, zero logits, lambda = ln 2: the smoothed loss is lambda itself."""
+
+    class Undecided(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            return torch.zeros(2, len(images), 2)
+
+    lam = float(F.cross_entropy(torch.zeros(1, 2), torch.zeros(1, dtype=torch.long)))
+    for preset, expected in (("paper", lam), ("official", 0.0)):
+        train = objective(preset=preset, teaching=TeachingConfig(pace="fixed", lambda_last=lam))
+        step = make_step(Undecided(), labels=torch.arange(12) % 2)
+        assert train(step).loss.item() == pytest.approx(expected)
+
+
+def test_the_effective_share_of_images(
+    smoothed_LN: Tensor, labels_N: Tensor, make_step: Steps, fixed_logits: nn.Module
+) -> None:
+    teaching = TeachingConfig(pace="fixed", lambda_last=math.log(2))
+    step = make_step(fixed_logits, images=torch.rand(2, 1, 4, 4), labels=labels_N)
+    terms = objective(method=Gaussian(draws=2), teaching=teaching)(step)
+    pairs = [(1 / 4, 1 / 3), (1, 1 / 2), (3 / 8, 1)]
+    expected = [(a + b) ** 2 / (a * a + b * b) / 2 for a, b in pairs]
+    assert terms.effective_share_L.tolist() == pytest.approx(expected)
+    assert terms.loss.item() == pytest.approx(0.8957393080401633, abs=1e-12)
+
+
+def test_hard_weights_that_are_all_zero_still_give_numbers(tiny_heads: Models, make_step: Steps) -> None:
+    teaching = TeachingConfig(weights="hard", pace="fixed", lambda_last=1e-6)
+    terms = objective(teaching=teaching)(make_step(tiny_heads(2)))
+    assert terms.loss.item() == 0
+    assert terms.effective_share_L.tolist() == [0, 0]
