@@ -72,6 +72,8 @@ class Certificate:
     k: int
     n: int
     n0: int
+    label_aware: bool = False
+    """The class was the true label, fixed before sampling: for evaluation, where the label is known."""
 
     @property
     def abstained(self) -> bool:

@@ -18,13 +18,15 @@ import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothheads.errors import ConfigError
 from smoothheads.noise.base import check_image, check_settings, keyed_bits
 from smoothheads.types import Grid, Phase, Pixels
 
 _BITS, _CELL_BITS = 62, 46  # a uniform has 62 bits: 16 choose a cell of the lookup, 46 refine it
 _REACH = 9.3  # standard deviations covered; what lies beyond is in the total variation
+_UNDECIDED = int(np.iinfo(np.int16).min)
 
-Steps = NDArray[np.int16] | NDArray[np.int32]
+Steps = NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,22 +39,21 @@ class GridTable:
     thresholds: NDArray[np.uint64]
     """T[j] for j = -reach .. reach - 1; K is -reach plus how many of them a 62-bit uniform has reached."""
     lookup: Steps
-    """K for each value of the uniform's first 16 bits, or `undecided`."""
+    """K for each value of the uniform's first 16 bits; the least int16 where they do not decide."""
     total_variation: float
     """Between this K and the exact one, rounded up."""
 
     @classmethod
     def build(cls, sigma: float, grid: Grid) -> Self:
+        check_settings(sigma, grid, 1)
+        if _REACH * sigma * grid.q > 2**15 - 2**9:
+            raise ConfigError("sigma small enough that noisy pixels fit 16 bits", f"{sigma:g}", "lower sigma")
         thresholds, total_variation = _thresholds(sigma, grid.q)
-        return cls(sigma, grid, thresholds, _lookup(thresholds, grid.q), total_variation)
+        return cls(sigma, grid, thresholds, _lookup(thresholds), total_variation)
 
     @property
     def reach(self) -> int:
         return len(self.thresholds) // 2
-
-    @property
-    def undecided(self) -> int:
-        return int(np.iinfo(self.lookup.dtype).min)
 
     @property
     def digest(self) -> str:
@@ -102,7 +103,7 @@ class GridNoise:
         bits = keyed_bits(self.seed, index, phase, block)
         cells = bits.random_raw(-(-count // 4)).astype("<u8", copy=False).view("<u2")[:count]
         steps: Steps = self.table.lookup.take(cells, mode="clip")  # clip: no bounds check, none is needed
-        open_ = np.flatnonzero(steps == self.table.undecided)
+        open_ = np.flatnonzero(steps == _UNDECIDED)
         finer = bits.random_raw(len(open_)) >> np.uint64(64 - _CELL_BITS)
         uniform = cells[open_].astype(np.uint64) << np.uint64(_CELL_BITS) | finer
         steps[open_] = np.searchsorted(self.table.thresholds, uniform, side="right") - self.table.reach
@@ -111,7 +112,7 @@ class GridNoise:
 
 def _thresholds(sigma: float, q: int) -> tuple[NDArray[np.uint64], float]:
     mp = mpmath.MPContext()  # a context of our own: mpmath's global precision stays untouched
-    mp.dps = 50
+    mp.dps = 30
     reach = math.ceil(_REACH * q * sigma) + 1
     scale = q * mp.mpf(sigma) * mp.sqrt(2)
     tails = [mp.erfc((j + mp.mpf(1) / 2) / scale) / 2 for j in range(reach + 1)]
@@ -124,11 +125,9 @@ def _thresholds(sigma: float, q: int) -> tuple[NDArray[np.uint64], float]:
     return np.array(whole, dtype=np.uint64), float(variation) * (1 + 1e-12)
 
 
-def _lookup(thresholds: NDArray[np.uint64], q: int) -> Steps:
+def _lookup(thresholds: NDArray[np.uint64]) -> Steps:
     first = np.arange(2 ** (_BITS - _CELL_BITS), dtype=np.uint64) << np.uint64(_CELL_BITS)
     last = first + np.uint64(2**_CELL_BITS - 1)
     low, high = (np.searchsorted(thresholds, end, side="right") for end in (first, last))
     reach = len(thresholds) // 2
-    small = reach + q < np.iinfo(np.int16).max
-    steps = np.where(low == high, low - reach, np.iinfo(np.int16 if small else np.int32).min)
-    return steps.astype(np.int16) if small else steps.astype(np.int32)
+    return np.where(low == high, low - reach, _UNDECIDED).astype(np.int16)

@@ -1,0 +1,106 @@
+"""Exact error spending: when a count of votes, looked at several times, shows that p exceeds p0.
+
+Looks are numbers of samples fixed in advance; each may spend a share of alpha. For every p <= p0 the count is
+stochastically smaller than at p0, so the probability of ever reaching a boundary is at most what was spent.
+Stopping early for any other reason can only lower it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from smoothheads.certify.radius import minimum_n
+from smoothheads.errors import ConfigError
+
+_LOST = 1e-18  # mass cut off each end of a step; 1e-9 of alpha is kept back for it and for rounding
+_KEPT_BACK = 1e-9
+_GIVE_UP_LEVEL, _GIVE_UP_POWER = 0.01, 0.05
+
+
+class Boundaries(NamedTuple):
+    """Reaching `counts[i]` votes at look i shows p > p0; a count above the look can never be reached."""
+
+    counts: tuple[int, ...]
+    crossing: float
+    """Probability that p = p0 reaches any of them: the error really spent."""
+
+
+class SequentialTest(NamedTuple):
+    """A test of p > p0 in looks; giving up never affects its error."""
+
+    looks: tuple[int, ...]
+    certify_at: tuple[int, ...]
+    """At look i the claim is shown by this many votes."""
+    give_up_at: tuple[int, ...]
+    """At look i the claim is hopeless with this many votes or fewer; -1 for never."""
+
+
+def look_schedule(n: int, first: int, ratio: float = 1.1) -> tuple[int, ...]:
+    """Multiples of `first` that grow by about `ratio`, ending with n."""
+    looks, size = [], float(first)
+    while (look := first * round(size / first)) < n:
+        looks.append(look)
+        size = max(size * ratio, look + first)
+    return (*looks, n)
+
+
+def spending_plan(alpha: float, looks: Sequence[int]) -> tuple[float, ...]:
+    """Half of alpha evenly over the looks before the last, half on the last."""
+    whole = alpha * (1 - _KEPT_BACK)
+    if len(looks) == 1:
+        return (whole,)
+    interim = len(looks) - 1
+    return (*[whole / 2 / interim] * interim, whole / 2)
+
+
+def spend_boundaries(p0: float, looks: Sequence[int], spend: Sequence[float]) -> Boundaries:
+    """The smallest counts whose crossing probability at p0 stays within the spending at every look.
+
+    Dynamic programming over the distribution of the count among paths that have not stopped; what a look does
+    not use is carried to the next.
+    """
+    alive, offset, unspent, drawn = np.ones(1), 0, 0.0, 0
+    counts: list[int] = []
+    for look, share in zip(looks, spend, strict=True):
+        step = look - drawn
+        low, high = int(stats.binom.ppf(_LOST, step, p0)), step - int(stats.binom.ppf(_LOST, step, 1 - p0))
+        alive = np.convolve(alive, stats.binom.pmf(np.arange(low, high + 1), step, p0))
+        offset, drawn, unspent = offset + low, look, unspent + share
+        tail = np.append(np.cumsum(alive[::-1])[::-1], 0.0)
+        boundary = int(np.argmax(tail <= unspent))
+        unspent -= float(tail[boundary])
+        counts.append(offset + boundary)
+        alive = alive[:boundary] if boundary else np.zeros(1)
+    return Boundaries(tuple(counts), sum(spend) - unspent)
+
+
+@lru_cache(maxsize=256)
+def sequential_test(p0: float, n: int, first: int, alpha: float) -> SequentialTest:
+    """A test of p > p0 with at most n samples and error at most alpha, looking from `first` samples on."""
+    if not (n >= minimum_n(alpha) and 1 <= first <= n):
+        least = minimum_n(alpha)
+        raise ConfigError(f"n >= {least} and 1 <= first look <= n", f"n = {n}, first = {first}", "raise n")
+    looks = look_schedule(n, first)
+    if not 0 < p0 < 1:
+        return SequentialTest(looks, tuple(look + 1 for look in looks), looks)
+    counts = spend_boundaries(p0, looks, spending_plan(alpha, looks)).counts
+    # A count that suffices for a later look suffices now: it can only grow.
+    certify_at = tuple(np.minimum.accumulate(counts[::-1])[::-1].tolist())
+    return SequentialTest(looks, certify_at, _give_up(p0, looks, counts[-1]))
+
+
+def _give_up(p0: float, looks: tuple[int, ...], goal: int) -> tuple[int, ...]:
+    """Hopeless: the mirrored test shows p < p0, or the goal at the last look is out of likely reach."""
+    if goal > looks[-1]:
+        return looks
+    misses = spend_boundaries(1 - p0, looks, spending_plan(_GIVE_UP_LEVEL, looks)).counts
+    left = looks[-1] - np.array(looks)
+    likely = stats.binom.isf(_GIVE_UP_POWER, left, goal / looks[-1])
+    unlikely = goal - 1 - np.where(left > 0, likely, 0)
+    give_up = np.maximum(np.array(looks) - np.array(misses), unlikely)
+    return tuple(int(count) for count in np.maximum(give_up, -1))

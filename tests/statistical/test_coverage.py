@@ -1,0 +1,148 @@
+"""Every budget keeps its promise on classifiers whose probabilities are known by construction.
+
+Votes are drawn, not computed, so thousands of certificates cost seconds. A promise of error alpha is called
+broken when the errors seen have probability below 1e-6 under it; seeds are fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from smoothheads.certify.algorithm import certify, predict, top_class
+from smoothheads.certify.anytime import Anytime
+from smoothheads.certify.bounds import clopper_pearson_lower
+from smoothheads.certify.budget import Budget, Fixed, Pair, Randomized
+from smoothheads.certify.pilot import Radius
+from smoothheads.certify.table import Table
+from smoothheads.types import ABSTAIN, Certificate, Counts, Phase
+
+FALSE_ALARM = 1e-6
+RUNS = 2500
+ALPHA = 0.05  # large, so that errors are frequent enough to be counted
+
+
+@dataclass(frozen=True)
+class Designed:
+    """A base classifier with the given class probabilities at the image."""
+
+    shares: tuple[float, ...]
+    rng: np.random.Generator
+
+    def __call__(self, phase: Phase, count: int) -> Counts:
+        return self.rng.multinomial(count, self.shares)
+
+    @property
+    def radius(self) -> float:
+        """True radius / sigma: no smaller ball is safe for a classifier with these probabilities at worst."""
+        first, second = sorted(self.shares, reverse=True)[:2]
+        return max(0.0, float(special.ndtri(first) - special.ndtri(second)) / 2)
+
+    def is_false(self, certificate: Certificate) -> bool:
+        wrong_class = self.shares[certificate.prediction] < max(self.shares)
+        return not certificate.abstained and (wrong_class or certificate.radius > self.radius)
+
+
+def errors_are_credible(errors: int, runs: int, alpha: float) -> bool:
+    return bool(stats.binom.sf(errors - 1, runs, alpha) > FALSE_ALARM)
+
+
+def two_classes(p: float) -> tuple[float, float]:
+    return (p, 1 - p)
+
+
+JUST_BELOW_ONE = float(special.ndtr(1.0)) - 1e-9  # the hardest p for a table with radius 1: nearly certified
+BUDGETS: dict[str, Callable[[np.random.Generator], Budget]] = {
+    "fixed": lambda _: Fixed(n0=20, n=200, alpha=ALPHA),
+    "randomized": lambda rng: Randomized(n0=20, n=200, alpha=ALPHA, w=1.0 - rng.random()),
+    "pair": lambda _: Pair(n0=20, n=200, alpha=ALPHA),
+    "table": lambda _: Table(radii=(0.0, 0.5, 1.0, 1.5), n0=20, n_max=2000, alpha=ALPHA, first=20),
+    "table-label-aware": lambda _: Table(radii=(0.5, 1.0), n_max=2000, alpha=ALPHA, first=20, label=0),
+    "radius": lambda _: Radius(n_max=2000, alpha=ALPHA, tolerance=0.1),
+    "radius-price": lambda _: Radius(n_max=2000, alpha=ALPHA, price=1e4),
+    "anytime": lambda _: Anytime(n0=20, n_max=600, alpha=ALPHA, step=100),
+}
+
+
+@pytest.mark.parametrize("p", [0.5, 0.6, JUST_BELOW_ONE, 0.97])
+@pytest.mark.parametrize("name", BUDGETS)
+def test_certificates_of_two_classes(name: str, p: float) -> None:
+    rng = np.random.default_rng([1, len(name), int(1000 * p)])
+    runs = RUNS if name in ("fixed", "randomized", "pair", "table", "table-label-aware") else RUNS // 5
+    classifier = Designed(two_classes(p), rng)
+    errors = sum(classifier.is_false(BUDGETS[name](rng).certify(classifier, sigma=1.0)) for _ in range(runs))
+    assert errors_are_credible(errors, runs, ALPHA)
+
+
+@pytest.mark.parametrize("shares", [(0.45, 0.3, 0.25), (0.34, 0.33, 0.33), (0.2, 0.7, 0.1)])
+def test_runner_up_needs_no_correction_for_many_classes(shares: tuple[float, ...]) -> None:
+    classifier = Designed(shares, np.random.default_rng(2))
+    budget = Pair(n0=20, n=400, alpha=ALPHA)
+    errors = sum(classifier.is_false(budget.certify(classifier, sigma=1.0)) for _ in range(RUNS))
+    assert errors_are_credible(errors, RUNS, ALPHA)
+
+
+def test_randomised_bound_is_exact() -> None:
+    """Neither more nor fewer errors than alpha, where Clopper-Pearson makes fewer."""
+    rng = np.random.default_rng(3)
+    k, w = rng.binomial(200, 0.97, RUNS), 1.0 - rng.random(RUNS)
+    wide = Randomized(n0=1, n=200, alpha=ALPHA, w=1.0)
+
+    def bound(votes: int, uniform: float) -> float:
+        def sample(phase: Phase, count: int) -> Counts:
+            return np.array([votes, 200 - votes]) if phase is Phase.ESTIMATION else np.array([count, 0])
+
+        return replace(wide, w=uniform).certify(sample, sigma=1.0).p_lower
+
+    errors = sum(bound(int(votes), float(uniform)) > 0.97 for votes, uniform in zip(k, w, strict=True))
+    assert errors_are_credible(errors, RUNS, ALPHA)
+    assert stats.binom.cdf(errors, RUNS, ALPHA) > FALSE_ALARM
+
+
+def test_choosing_the_class_on_the_votes_that_are_bounded_fails() -> None:
+    """Ten equal classes, 100 votes, nominal 5 %: the popular shortcut errs about 36 % of the time."""
+    classifier = Designed((0.1,) * 10, np.random.default_rng(4))
+    shortcut = honest = 0
+    for _ in range(1000):
+        votes = classifier(Phase.ESTIMATION, 100)
+        shortcut += clopper_pearson_lower(int(votes[top_class(votes)]), 100, ALPHA) > 0.1
+        honest += certify(classifier, sigma=1.0, n0=100, n=100, alpha=ALPHA).p_lower > 0.1
+    assert 0.3 < shortcut / 1000 < 0.42
+    assert not errors_are_credible(shortcut, 1000, ALPHA)
+    assert errors_are_credible(honest, 1000, ALPHA)
+
+
+def test_looking_until_it_succeeds_fails() -> None:
+    """A coin flip, 50 looks, nominal 5 %: the plain bound certifies it far too often, the table does not."""
+    coin, impatient, patient = Designed((0.5, 0.5), np.random.default_rng(5)), 0, 0
+    table = Table(radii=(0.0,), n_max=1000, alpha=ALPHA, first=20, label=0)
+    # The first count at each look whose plain bound exceeds one half.
+    enough = [int(stats.binom.isf(ALPHA, look, 0.5)) + 1 for look in range(20, 1001, 20)]
+    for _ in range(600):
+        votes = np.cumsum([coin(Phase.ESTIMATION, 20)[0] for _ in enough])
+        impatient += bool(np.any(votes >= enough))
+        patient += not table.certify(coin, sigma=1.0).abstained
+    assert impatient / 600 > 0.15
+    assert errors_are_credible(patient, 600, ALPHA)
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.34, 0.33, 0.33), (0.4, 0.4, 0.2)])
+def test_predictions(shares: tuple[float, ...]) -> None:
+    """Class 0 is G's answer; equal classes are the hardest case, where any other answer is an error."""
+    classifier = Designed(shares, np.random.default_rng(6))
+    answers = [predict(classifier, n=100, alpha=ALPHA).prediction for _ in range(RUNS)]
+    errors = sum(answer not in (0, ABSTAIN) for answer in answers)
+    assert errors_are_credible(errors, RUNS, ALPHA)
+
+
+def test_certificates_are_useful() -> None:
+    """A bound that always abstained would be valid too."""
+    rng = np.random.default_rng(7)
+    for name, budget in BUDGETS.items():
+        certificate = budget(rng).certify(Designed(two_classes(0.97), rng), sigma=1.0)
+        assert certificate.prediction == 0, name
+        assert certificate.radius > 0.5 * float(special.ndtri(0.97)), name
