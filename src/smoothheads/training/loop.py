@@ -159,7 +159,7 @@ class Trainer:
         if not torch.isfinite(loss):
             raise TrainingError(
                 "a finite loss",
-                f"{float(loss)} in epoch {self.epoch}, step {self.step + 1}",
+                f"{float(loss.detach())} in epoch {self.epoch}, step {self.step + 1}",
                 "lower the learning rate, or train in float32; the last saved state is still good",
             )
         loss.backward()  # type: ignore[no-untyped-call]
