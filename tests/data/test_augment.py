@@ -46,6 +46,13 @@ def test_each_result_is_a_window_of_the_padded_image() -> None:
         assert any(np.array_equal(result, window) for window in both)
 
 
+def test_each_side_is_padded_by_an_eighth_of_its_own() -> None:
+    images = np.ones((500, 1, 8, 24), np.uint8)
+    dark = crop_flip(images, stream()) == 0
+    assert dark.all(axis=3).sum(axis=2).max() == 1  # whole rows
+    assert dark.all(axis=2).sum(axis=2).max() == 3  # whole columns
+
+
 def test_the_generator_decides() -> None:
     images = pictures(20, (1, 8, 8))
     assert np.array_equal(crop_flip(images, stream(1)), crop_flip(images, stream(1)))

@@ -19,7 +19,8 @@ from smoothheads.data import (
     plain_batches,
     select,
 )
-from smoothheads.data.folder import image_folder
+from smoothheads.data.folder import FolderDataset, image_folder
+from smoothheads.data.subset import View
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.seeding import generator
 
@@ -70,6 +71,22 @@ def test_order_and_augmentation_change_with_epoch_and_seed() -> None:
     assert len({tuple(batch) for batch in batches}) == 4
 
 
+def test_one_image_looks_different_in_every_epoch_and_run() -> None:
+    """Eighteen looks (nine places, mirrored or not); forty draws show most of them."""
+    dataset = in_memory(1)
+    for key in ("epoch", "seed"):
+        loaders = [Loader(dataset, 1, seed=i if key == "seed" else 0, augment=True) for i in range(40)]
+        epochs = [i if key == "epoch" else 0 for i in range(40)]
+        batches = [next(one.epoch(epoch)) for one, epoch in zip(loaders, epochs, strict=True)]
+        assert len({batch.images.numpy().tobytes() for batch in batches}) >= 10
+
+
+def test_steps_are_augmented_differently() -> None:
+    same_images = from_arrays(np.repeat(pictures(1, (8, 8)), 40, axis=0), numbered(40))
+    batches = Loader(same_images, 1, seed=0, augment=True).epoch(0)
+    assert len({batch.images.numpy().tobytes() for batch in batches}) >= 10
+
+
 def test_the_order_is_the_keyed_permutation() -> None:
     expected = torch.randperm(40, generator=generator(5, "order", 3)).tolist()
     batches = Loader(in_memory(40), 7, seed=5, augment=True).epoch(3)
@@ -97,8 +114,11 @@ def test_a_folder_image_is_augmented_by_its_own_key(folder: Dataset) -> None:
     small = Batch(*map(torch.cat, zip(*Loader(folder, 2, seed=4, augment=True).epoch(1), strict=True)))
     large = next(Loader(folder, 7, seed=4, augment=True).epoch(1))
     assert same([small], [large])
-    position = int(large.positions[0])
-    assert not np.array_equal(large.images[0].numpy() * 255, folder.image(position))
+    whole = folder.base if isinstance(folder, View) else None
+    assert isinstance(whole, FolderDataset)
+    for image, position in zip(large.images, large.positions.tolist(), strict=True):
+        expected = whole.augmented(int(folder.indices[position]), generator(4, "augment", 1, position))
+        assert np.array_equal(image.numpy(), expected.astype(np.float32) / np.float32(255))
 
 
 def test_folder_batches_are_the_right_images(folder: Dataset) -> None:

@@ -61,9 +61,11 @@ class Loader:
     def steps_per_epoch(self) -> int:
         return -(-len(self.dataset) // self.images_per_step)
 
-    def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        order = torch.randperm(len(self.dataset), generator=generator(self.seed, "order", epoch)).numpy()
-        parts = np.array_split(order, self.steps_per_epoch)
+    def epoch(self, epoch: int, start_step: int = 0, order: Tensor | None = None) -> Iterator[Batch]:
+        """The epoch's batches from `start_step` on; `order` replaces the keyed permutation."""
+        if order is None:
+            order = torch.randperm(len(self.dataset), generator=generator(self.seed, "order", epoch))
+        parts = np.array_split(order.numpy(), self.steps_per_epoch)
         reader = _Reader(self.dataset, (self.seed, epoch) if self.augment else None)
         yield from _batches(reader, list(enumerate(parts))[start_step:], self.workers)
 
