@@ -43,7 +43,8 @@ def main(arguments: list[str]) -> None:
     folder = Path(name or "")
 
     from smoothheads.results.row import Row
-    from smoothheads.runs.certify import certification_images, certify_run, open_checkpoint
+    from smoothheads.runs.certify import certification_images, certify_run
+    from smoothheads.runs.layout import open_checkpoint
 
     ready = open_checkpoint(folder)
     data: DataConfig = replace(ready.config.data, root=args.root or ready.config.data.root)

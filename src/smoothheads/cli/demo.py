@@ -43,7 +43,8 @@ def main(arguments: list[str]) -> None:
 
 
 def _train_and_certify(name: str, args: Demo) -> Path:
-    from smoothheads.runs.certify import certification_images, certify_run, open_checkpoint
+    from smoothheads.runs.certify import certification_images, certify_run
+    from smoothheads.runs.layout import open_checkpoint
     from smoothheads.runs.train import train_run
     from smoothheads.training import EpochDone, StepDone
 

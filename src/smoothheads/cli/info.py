@@ -87,7 +87,7 @@ def network(args: Info) -> dict[str, Any]:
 
 
 def checkpoint(folder: Path) -> dict[str, Any]:
-    from smoothheads.runs.certify import open_checkpoint
+    from smoothheads.runs.layout import open_checkpoint
 
     ready = open_checkpoint(folder)
     return {"data": to_dict(ready.info), "run": to_dict(ready.config), "manifest": ready.manifest}

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
 
     from smoothheads.certify.smoothed import Smoothed
     from smoothheads.data import read_image
-    from smoothheads.runs.certify import open_checkpoint
+    from smoothheads.runs.layout import open_checkpoint
 
     ready = open_checkpoint(Path(name or ""))
     smoothed = Smoothed(ready.model, ready.info, args.certify)

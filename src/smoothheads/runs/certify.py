@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from smoothheads import checkpoint
 from smoothheads.certify.smoothed import OnVotes, Smoothed
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config import CertifyConfig, DataConfig, SubsetConfig, to_dict
@@ -17,17 +16,11 @@ from smoothheads.provenance import versions
 from smoothheads.results.ledger import Ledger
 from smoothheads.results.manifest import Manifest, describe_indices
 from smoothheads.results.row import Row
-from smoothheads.runs.train import CHECKPOINT
 
 OnRow = Callable[[Row, int, int], None]
 """Called with the row, how many images are done and how many there are."""
 
 FORMAT = "smoothheads-ledger/1"
-
-
-def open_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint in a folder, or the one inside a training run's folder."""
-    return checkpoint.load(path / CHECKPOINT if (path / CHECKPOINT).is_dir() else path)
 
 
 def certification_images(ready: Checkpoint, data: DataConfig, subset: SubsetConfig) -> Dataset:

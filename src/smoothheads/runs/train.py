@@ -17,17 +17,17 @@ from typing import IO, Any
 from smoothheads import checkpoint
 from smoothheads.config import RunConfig, from_dict, load_json, to_dict
 from smoothheads.data import Splits, augments, load
-from smoothheads.device import threads
+from smoothheads.device import parse, threads
 from smoothheads.errors import CheckpointError
 from smoothheads.files import exclusive, storage, write_json
 from smoothheads.models import build
 from smoothheads.results.manifest import differences
 from smoothheads.runs.interrupt import Interrupt
+from smoothheads.runs.layout import CHECKPOINT, CONFIG, METRICS, STATE
+from smoothheads.runs.teacher import soft_labels
 from smoothheads.runs.tensorboard import Writer
 from smoothheads.training import EpochDone, Plan, StepDone, Trainer, make_plan
 from smoothheads.training.loop import resolve
-
-CONFIG, METRICS, STATE, CHECKPOINT = "config.json", "metrics.jsonl", "state.safetensors", "checkpoint"
 
 OnPlan = Callable[[Plan], None]
 OnEvent = Callable[[StepDone | EpochDone], None]
@@ -54,7 +54,7 @@ def train_run(
         if (out / CHECKPOINT).is_dir():
             return out / CHECKPOINT
         with threads(config.train.threads):
-            trainer = _trainer(config, load(config.data), workers)
+            trainer = _trainer(config, load(config.data), out, workers)
             metrics_size = _restore(trainer, out / STATE)
             if on_plan:
                 on_plan(make_plan(trainer))
@@ -71,7 +71,7 @@ def train_run(
     return out / CHECKPOINT
 
 
-def _trainer(config: RunConfig, data: Splits, workers: int) -> Trainer:
+def _trainer(config: RunConfig, data: Splits, out: Path, workers: int) -> Trainer:
     info = data.train.info
     model = build(
         config.model,
@@ -89,6 +89,7 @@ def _trainer(config: RunConfig, data: Splits, workers: int) -> Trainer:
         validation=data.validation,
         augment=augments(config.data),
         workers=workers,
+        soft_labels=soft_labels(config.objective.method, data.train, out, parse(config.train.device)),
     )
 
 

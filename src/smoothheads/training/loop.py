@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 
 from smoothheads import seeding
-from smoothheads.config import ObjectiveConfig, TrainConfig
+from smoothheads.config import AcrTargeted, ObjectiveConfig, TrainConfig
 from smoothheads.data import Batch, Dataset, Loader
 from smoothheads.device import autocast, computes_bfloat16, parse
 from smoothheads.errors import TrainingError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.base import Step
+from smoothheads.objectives.curriculum import Curriculum
 from smoothheads.objectives.objective import Objective
+from smoothheads.objectives.soft_labels import class_frequencies, right_shares
 from smoothheads.training.meter import Meter
 from smoothheads.training.schedule import learning_rate
 from smoothheads.training.validate import head_cosines, noisy_accuracy
@@ -46,6 +48,11 @@ class TrainState:
     tensors: dict[str, Tensor]
     meta: dict[str, Any]
 
+    def part(self, name: str) -> dict[str, Tensor]:
+        """The tensors of `model`, `optimizer`, `objective` or `curriculum`, by their names there."""
+        prefix = f"{name}."
+        return {k.removeprefix(prefix): v for k, v in self.tensors.items() if k.startswith(prefix)}
+
 
 def resolve(config: TrainConfig) -> TrainConfig:
     """`auto` choices made for this machine, so that they can be recorded."""
@@ -68,6 +75,7 @@ class Trainer:
         validation: Dataset | None = None,
         augment: bool = False,
         workers: int = 0,
+        soft_labels: Tensor | None = None,
     ) -> None:
         self.config = resolve(config)
         self.device = parse(config.device)
@@ -75,7 +83,9 @@ class Trainer:
         self.layout = layout
         self.model = model.to(device=self.device, memory_format=layout)  # type: ignore[call-overload]
         self.validation = validation
-        self.objective = Objective(objective, classes=train.info.classes, epochs=config.epochs)
+        self.objective = Objective(
+            objective, classes=train.info.classes, epochs=config.epochs, soft_labels=soft_labels
+        )
         draws = objective.method.draws
         images = config.batch if config.batch_unit == "images" else max(1, config.batch // draws)
         self.loader = Loader(train, images, config.seed, augment=augment, workers=workers)
@@ -91,6 +101,8 @@ class Trainer:
         )
         self.epoch, self.step_in_epoch = 1, 0
         self.meter = Meter()
+        method = objective.method
+        self.curriculum = Curriculum(method, len(train)) if isinstance(method, AcrTargeted) else None
 
     @property
     def steps(self) -> int:
@@ -105,8 +117,9 @@ class Trainer:
         """From where the state stands to the last epoch."""
         while self.epoch <= self.config.epochs:
             started = time.monotonic()
+            order = self._order()
             self.model.train()
-            for batch in self.loader.epoch(self.epoch, start_step=self.step_in_epoch):
+            for batch in self.loader.epoch(self.epoch, start_step=self.step_in_epoch, order=order):
                 loss = self._train_step(batch)
                 self.step_in_epoch += 1
                 yield StepDone(self.step, self.steps, self.epoch, loss)
@@ -114,6 +127,28 @@ class Trainer:
             done = EpochDone(self.epoch, self.config.epochs, metrics)
             self.epoch, self.step_in_epoch, self.meter = self.epoch + 1, 0, Meter()
             yield done
+
+    def _order(self) -> Tensor | None:
+        """Which images this epoch shows; none for every image once."""
+        if self.curriculum is None:
+            return None
+        if self.step_in_epoch == 0:
+            self.curriculum.refresh(self.epoch, self._right_shares)
+        return self.curriculum.order(
+            self.epoch, seeding.generator(self.config.seed, "curriculum", self.epoch)
+        )
+
+    def _right_shares(self, draws: int) -> Tensor:
+        dataset = self.loader.dataset
+        frequencies = class_frequencies(
+            self.model,
+            dataset,
+            sigma=self.config.sigma,
+            draws=draws,
+            seed=seeding.derive(self.config.seed, "curriculum", self.epoch),
+            device=self.device,
+        )
+        return right_shares(frequencies, dataset)
 
     def _train_step(self, batch: Batch) -> float:
         lr = learning_rate(self.config, self.step, self.loader.steps_per_epoch)
@@ -123,30 +158,24 @@ class Trainer:
         generator = seeding.generator(self.config.seed, "noise", self.step, device=self.device)
         total = 0.0
         parts = min(self.config.accumulate, len(batch.images))
-        for part, (images, labels) in enumerate(
-            zip(batch.images.tensor_split(parts), batch.labels.tensor_split(parts), strict=True)
-        ):
-            share = len(images) / len(batch.images)
-            total += self._backward(images, labels, generator, share, with_diversity=part == 0)
+        for part in range(parts):
+            piece = Batch(*(tensor.tensor_split(parts)[part] for tensor in batch))
+            share = len(piece.images) / len(batch.images)
+            total += self._backward(piece, generator, share, with_diversity=part == 0)
         self.optimizer.step()
         self.meter.add_loss(total, len(batch.images))
         return total
 
     def _backward(
-        self,
-        images: Tensor,
-        labels: Tensor,
-        generator: torch.Generator,
-        share: float,
-        *,
-        with_diversity: bool,
+        self, batch: Batch, generator: torch.Generator, share: float, *, with_diversity: bool
     ) -> float:
         with autocast(self.device, self.config.precision):
             terms = self.objective(
                 Step(
                     model=self.model,
-                    images=images.to(self.device, memory_format=self.layout),
-                    labels=labels.to(self.device),
+                    images=batch.images.to(self.device, memory_format=self.layout),
+                    labels=batch.labels.to(self.device),
+                    positions=batch.positions.to(self.device),
                     sigma=self.config.sigma,
                     generator=generator,
                     epoch=self.epoch,
@@ -163,7 +192,7 @@ class Trainer:
                 "lower the learning rate, or train in float32; the last saved state is still good",
             )
         loss.backward()  # type: ignore[no-untyped-call]
-        self.meter.add(terms, len(images))
+        self.meter.add(terms, len(batch.images))
         return float(loss.detach())
 
     def _epoch_metrics(self) -> dict[str, Any]:
@@ -187,6 +216,9 @@ class Trainer:
             tensors |= {
                 f"optimizer.{index}.{key}": value for key, value in slots.items() if value is not None
             }
+        tensors |= {f"objective.{name}": value for name, value in self.objective.state_dict().items()}
+        if self.curriculum is not None:
+            tensors |= {f"curriculum.{name}": value for name, value in self.curriculum.state_dict().items()}
         meta = {
             "epoch": self.epoch,
             "step_in_epoch": self.step_in_epoch,
@@ -196,13 +228,14 @@ class Trainer:
 
     def restore(self, state: TrainState) -> None:
         """Goes on from `state`, which must be of the same model and settings."""
-        model = {k.removeprefix("model."): v for k, v in state.tensors.items() if k.startswith("model.")}
-        self.model.load_state_dict(model)
+        self.model.load_state_dict(state.part("model"))
+        self.objective.load_state_dict(state.part("objective"))
+        if self.curriculum is not None:
+            self.curriculum.load_state_dict(state.part("curriculum"))
         slots: dict[int, dict[str, Tensor]] = {}
-        for name, value in state.tensors.items():
-            if name.startswith("optimizer."):
-                _, index, key = name.split(".")
-                slots.setdefault(int(index), {})[key] = value
+        for name, value in state.part("optimizer").items():
+            index, key = name.split(".")
+            slots.setdefault(int(index), {})[key] = value
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": slots})
         self.epoch, self.step_in_epoch = int(state.meta["epoch"]), int(state.meta["step_in_epoch"])
         self.meter = Meter(**state.meta["meter"])

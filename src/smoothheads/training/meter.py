@@ -23,6 +23,7 @@ class Meter:
         self._add("lambda", terms.lam_L, images)
         self._add("easy_fraction", terms.easy_fraction_L, images)
         self._add("mean_weight", terms.mean_weight_L, images)
+        self._add("effective_share", terms.effective_share_L, images)
 
     def add_loss(self, total: float, images: int) -> None:
         """The whole step's loss, cosine constraint included."""

@@ -54,6 +54,7 @@ def _seconds_per_step(trainer: Trainer, images: int, repeats: int = 3) -> float:
         model=model,
         images=pixels.contiguous(memory_format=trainer.layout),
         labels=torch.arange(len(pixels), device=trainer.device) % info.classes,
+        positions=torch.zeros(len(pixels), dtype=torch.long, device=trainer.device),
         sigma=trainer.config.sigma,
         generator=generator,
         epoch=trainer.config.epochs,

@@ -1,0 +1,15 @@
+"""Where things lie in the folder of a training run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from smoothheads import checkpoint
+from smoothheads.checkpoint import Checkpoint
+
+CONFIG, METRICS, STATE, CHECKPOINT = "config.json", "metrics.jsonl", "state.safetensors", "checkpoint"
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint in a folder, or the one inside a training run's folder."""
+    return checkpoint.load(path / CHECKPOINT if (path / CHECKPOINT).is_dir() else path)
