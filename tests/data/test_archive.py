@@ -43,3 +43,13 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x.tar.gz").write_bytes(data)
     with pytest.raises(DataError):
         read_files(tmp_path / "x.tar.gz", ["a"])
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    write_files(tmp_path, FILES)
+    monkeypatch.setattr(Path, "read_bytes", deny)
+    with pytest.raises(DataError, match="Permission denied"):
+        read_files(tmp_path, ["a"])

@@ -21,7 +21,10 @@ def read_files(source: Path, names: Sequence[str]) -> list[bytes]:
 
 
 def _from_folder(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
+    try:
+        return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
+    except OSError as error:
+        raise damaged(folder, "folder of readable files", error) from error
 
 
 def _from_tar(path: Path, names: Sequence[str]) -> dict[str, bytes]:
