@@ -288,3 +288,11 @@ def test_reset_forgets_running_statistics() -> None:
     reset(model)
     mean = model.get_buffer("2.running_mean")
     assert torch.equal(mean, torch.zeros(4))
+
+
+def test_nothing_is_shared_with_the_original() -> None:
+    model = Dense()
+    kept = {id(p) for p in model.parameters()}
+    for reinit in (True, False):
+        assert not kept & {id(p) for p in augment(model, "norm", 2, reinit=reinit).parameters()}
+    assert not kept & {id(p) for p in augment(model, None, 1, head_factory=nn.Identity).parameters()}
