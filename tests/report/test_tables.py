@@ -43,7 +43,9 @@ def test_nothing_is_best_across_sigmas(make_log: Make) -> None:
 def test_differences_have_intervals_and_p(make_log: Make) -> None:
     (table,) = differences(compare([make_log("a"), make_log("b", 20)], [0]))
     assert table.title == "b against a, paired over 40 images"
-    acr, at_zero = table.rows
+    acr, at_zero, noisy, hard = table.rows
+    assert [noisy[0].text, hard[0].text] == ["noisy acc.", "hard half"]
+    assert hard[1].text != "–"
     assert [cell.text for cell in at_zero[:4]] == ["r = 0.00", "75.0", "50.0", "-25.0 ±6.9"]
     assert at_zero[4].text.startswith("[-")
     assert at_zero[5].value == pytest.approx(2 * 0.5**10)

@@ -59,9 +59,11 @@ def row() -> Callable[..., Row]:
 @pytest.fixture
 def manifest() -> Manifest:
     certify: dict[str, Any] = {"sigma": SIGMA, "alpha": ALPHA, "n0": N0, "n": N, "rule": "ensemble"}
+    certify |= {"seed": 0, "block": 100, "noise": "grid"}
     return {
         "created": "2026-01-01T00:00:00",
         "certify": certify,
+        "engine": {"engine": "torch", "precision": "float32"},
         "rules": list(RULES),
         "classes": CLASSES,
         "indices": {"first": 0, "step": 5, "count": 12},

@@ -75,6 +75,10 @@ def test_damage_is_named(tmp_path: Path, text: str, message: str) -> None:
         read_log(_write(tmp_path / "log.tsv", text))
 
 
+def test_the_number_in_a_name_is_no_ending(tmp_path: Path) -> None:
+    assert read_log(_write(tmp_path / "sigma_0.25", PLAIN)).name == "sigma_0.25"
+
+
 def test_a_missing_or_binary_file(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="No such file"):
         read_log(tmp_path / "none.tsv")

@@ -27,12 +27,14 @@ def test_differences_are_paired(logs: tuple[Log, Log]) -> None:
     (difference,) = comparison.differences
     gain = second.radius * second.correct - first.radius * first.correct
     assert (difference.name, difference.baseline) == ("b", "a")
-    assert difference.acr.value == pytest.approx(gain.mean())
+    assert difference.acr.difference == pytest.approx(gain.mean())
     assert difference.acr.standard_error == pytest.approx(gain.std(ddof=1) / np.sqrt(12))
-    assert difference.acr.interval.low <= difference.acr.value <= difference.acr.interval.high
+    assert difference.acr.interval.low <= difference.acr.difference <= difference.acr.interval.high
     assert difference.acr.p_value is None
     at_half = [log.correct & (log.radius >= 0.5) for log in logs]
-    assert difference.certified[1].value == pytest.approx(np.mean(at_half[1]) - np.mean(at_half[0]))
+    assert difference.certified[1].difference == pytest.approx(np.mean(at_half[1]) - np.mean(at_half[0]))
+    assert difference.certified[1].baseline == np.mean(at_half[0])
+    assert difference.certified[1].this == np.mean(at_half[1])
     assert difference.certified[1].p_value == paired_test(*at_half)
     assert [s.name for s in comparison.summaries] == ["a", "b"]
     assert comparison.notes == ()
@@ -41,7 +43,7 @@ def test_differences_are_paired(logs: tuple[Log, Log]) -> None:
 def test_a_log_equals_itself(logs: tuple[Log, Log]) -> None:
     (difference,) = compare([logs[0], replace(logs[0], name="again")]).differences
     for paired in (difference.acr, *difference.certified):
-        assert (paired.value, paired.standard_error, *paired.interval) == (0, 0, 0, 0)
+        assert (paired.difference, paired.standard_error, *paired.interval) == (0, 0, 0, 0)
 
 
 def test_the_result_does_not_change_from_run_to_run(logs: tuple[Log, Log]) -> None:
@@ -66,6 +68,31 @@ def test_other_settings_are_refused_or_noted(logs: tuple[Log, Log], name: str, v
     with pytest.raises(LedgerError, match=rf"{name} = .* as in a, got {value:g} in b"):
         compare([logs[0], other])
     assert any(f"{name} differs" in note for note in compare([logs[0], other], align=True).notes)
+
+
+def test_votes_are_certified_again_at_the_smallest_alpha(run: Run) -> None:
+    loose, strict = read_log(run("loose", alpha=0.01)), read_log(run("strict", seed=1))
+    with pytest.raises(LedgerError, match=r"alpha = 0\.01 as in loose"):
+        compare([loose, strict])
+    comparison = compare([loose, strict], align=True)
+    assert comparison.notes == ("loose: certified again at alpha 0.001 from its votes",)
+    expected = [row.radius for row in read_log(run("exact")).rows]
+    np.testing.assert_allclose(comparison.logs[0].radius, expected, atol=1.01e-6)  # the file rounds down
+
+
+def test_noisy_accuracy_on_all_images_and_on_the_hardest_half(logs: tuple[Log, Log]) -> None:
+    (difference,) = compare(logs).differences
+    before, after = (log.label_probability() for log in logs)
+    assert before is not None
+    assert after is not None
+    assert difference.noisy_accuracy is not None
+    assert difference.hard_accuracy is not None
+    assert difference.noisy_accuracy.difference == pytest.approx(np.mean(after - before))
+    hard = np.argsort(before + after, kind="stable")[:6]
+    assert difference.hard_accuracy.baseline == pytest.approx(before[hard].mean())
+    assert difference.hard_accuracy.this == pytest.approx(after[hard].mean())
+    (bare,) = compare([logs[0], replace(logs[1], rows=())]).differences
+    assert (bare.noisy_accuracy, bare.hard_accuracy) == (None, None)
 
 
 def test_unknown_settings_are_noted(logs: tuple[Log, Log]) -> None:

@@ -40,12 +40,20 @@ def test_bootstrap_covers() -> None:
     assert stats.binom.ppf(1e-6, 300, 0.88) <= hits <= stats.binom.isf(1e-6, 300, 0.90)
 
 
-def test_binomial_interval_is_clopper_pearson() -> None:
-    low, high = intervals.binomial_interval(3, 10)
-    assert low == pytest.approx(stats.beta.ppf(0.025, 3, 8))
-    assert high == pytest.approx(stats.beta.ppf(0.975, 4, 7))
-    assert intervals.binomial_interval(0, 10).low == 0
-    assert intervals.binomial_interval(10, 10).high == 1
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_binomial_band_is_clopper_pearson(level: float) -> None:
+    low, high = intervals.binomial_band(np.arange(31) / 30, 30, level=level)
+    for hits in range(31):
+        exact = stats.binomtest(hits, 30).proportion_ci(level, "exact")
+        assert (low[hits], high[hits]) == pytest.approx((exact.low, exact.high))
+    assert (low[0], high[30]) == (0, 1)
+
+
+@pytest.mark.parametrize(("only_first", "only_second"), [(0, 3), (8, 2), (5, 5), (40, 61)])
+def test_paired_test_is_the_exact_binomial_test(only_first: int, only_second: int) -> None:
+    first = np.arange(only_first + only_second) < only_first
+    expected = stats.binomtest(only_first, only_first + only_second, 0.5).pvalue
+    assert intervals.paired_test(first, ~first) == pytest.approx(expected)
 
 
 def test_paired_test_counts_only_where_they_differ() -> None:
@@ -68,6 +76,7 @@ def test_dataset_level_vectors() -> None:
 @pytest.mark.parametrize("alpha", [0.001, 0.01, 0.05])
 def test_the_exact_bound_holds_and_is_the_smallest(images: int, alpha: float) -> None:
     wrong = intervals.false_certificates(images, alpha)
+    assert wrong == stats.binom.ppf(0.999, images, alpha)
     assert stats.binom.sf(wrong, images, alpha) <= 0.001 < stats.binom.sf(wrong - 1, images, alpha)
 
 

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from smoothheads.results.cohen import read_log
+from smoothheads.types import Votes
 
 
 def test_label_probability_from_votes_and_from_radii(run: Callable[..., Path]) -> None:
@@ -52,3 +53,13 @@ def test_samples_count_both_phases(run: Callable[..., Path]) -> None:
     stated = replace(foreign, n=100_000, n0=None).samples
     assert stated is not None
     assert stated[0] == 100_000
+
+
+def test_an_image_without_estimation_votes_counts_its_selection(run: Callable[..., Path]) -> None:
+    log = read_log(run())
+    first = log.rows[0]
+    assert first.selection is not None
+    none = replace(first, votes=Votes.none(first.selection.rules, 4), n=0)
+    shares = replace(log, rows=(none, *log.rows[1:])).label_probability()
+    assert shares is not None
+    assert shares[0] == first.selection.of()[first.label] / 20

@@ -6,11 +6,15 @@ from hypothesis import strategies as st
 
 from smoothheads.errors import LedgerError
 from smoothheads.results.manifest import (
+    budget,
+    correction,
     describe_indices,
     differences,
     expected_indices,
     require_equal,
+    run_indices,
     setting,
+    shard,
 )
 
 
@@ -39,3 +43,28 @@ def test_differences_name_nested_keys_and_skip_the_date() -> None:
     with pytest.raises(LedgerError, match=r"certify.sigma 0.5.*got certify.sigma 0.25.*another folder"):
         require_equal(old, new, "run")
     require_equal(old, old, "run")
+
+
+@given(st.lists(st.integers(0, 10**6), unique=True), st.integers(1, 9))
+def test_shards_share_the_images_out(indices: list[int], count: int) -> None:
+    whole = {"indices": describe_indices(indices)}
+    shards = [shard(whole, number, count) for number in range(count)]
+    held = [index for part in shards for index in expected_indices(part) or ()]
+    assert sorted(held) == sorted(indices)
+    assert all(run_indices(part) == tuple(indices) for part in shards)
+
+
+def test_there_is_no_shard_beyond_the_last() -> None:
+    for number in (-1, 4):
+        with pytest.raises(LedgerError, match="a shard from 0 to 3"):
+            shard({}, number, 4)
+
+
+def test_budget_and_correction() -> None:
+    assert budget({}) == "fixed"
+    assert budget({"certify": {"budget": "table"}}) == "table"
+    assert budget({"certify": {"budget": {"name": "radius"}}}) == "radius"
+    assert correction({"certify": {"noise": "gaussian"}}) == 0
+    assert correction({"correction": 1e-12, "certify": {"noise": "grid"}}) == 1e-12
+    with pytest.raises(LedgerError, match="correction of its noise"):
+        correction({"certify": {"noise": "grid"}})

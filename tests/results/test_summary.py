@@ -29,6 +29,8 @@ def test_a_ledger_tells_everything(run: Callable[..., Path]) -> None:
     assert summary.noisy_accuracy is not None
     assert summary.noisy_accuracy.value == pytest.approx(shares.mean())
     assert summary.hard_accuracy == pytest.approx(np.sort(shares)[:6].mean())
+    assert summary.label_quantiles is not None
+    assert summary.label_quantiles[2] == pytest.approx(np.median(shares))
     assert summary.ceiling == ceiling(1000, 0.001, 0.5)
     assert summary.at_ceiling == pytest.approx(1 / 12)  # only index 0 has every vote
     assert summary.samples == 1020
@@ -38,6 +40,6 @@ def test_a_ledger_tells_everything(run: Callable[..., Path]) -> None:
 def test_a_foreign_log_says_what_it_does_not_know(run: Callable[..., Path]) -> None:
     bare = replace(read_log(run()), rows=(), n=None, alpha=None)
     summary = summarize(bare, [0, 0.5])
-    unknown = (summary.noisy_accuracy, summary.hard_accuracy, summary.ceiling, summary.at_ceiling)
-    assert (*unknown, summary.samples, summary.certified_lower) == (None,) * 6
+    unknown = (summary.noisy_accuracy, summary.hard_accuracy, summary.label_quantiles, summary.ceiling)
+    assert (*unknown, summary.at_ceiling, summary.samples, summary.certified_lower) == (None,) * 7
     assert summary.radii == (0, 0.5)

@@ -13,12 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import special
 
 from smoothheads.errors import ConfigError
 from smoothheads.files import write_atomic
 from smoothheads.results import metrics
-from smoothheads.results.log import Floats, Log
+from smoothheads.results.intervals import binomial_band
+from smoothheads.results.log import Log
 from smoothheads.results.summary import ceiling_of
 
 # Okabe and Ito's colours, told apart with any colour vision; the dashes tell apart what comes after them.
@@ -39,7 +40,7 @@ def certified_accuracy(logs: Sequence[Log]) -> Figure:
         colour, dash = style(i)
         drop = [*grid, grid[-1]], [*accuracy, 0.0]
         axes.plot(*drop, dash, color=colour, linewidth=1.8)
-        axes.fill_between(grid, *_band(accuracy, len(log)), color=colour, alpha=0.14, linewidth=0)
+        axes.fill_between(grid, *binomial_band(accuracy, len(log)), color=colour, alpha=0.14, linewidth=0)
     axes.set_xlim(0, 1.08 * max(float(log.radius.max()) for log in logs) or 1.0)
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -107,14 +108,6 @@ def _new(x: str, y: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _band(accuracy: Floats, images: int) -> tuple[Floats, Floats]:
-    """Exact binomial intervals [low, high] of every point."""
-    hits = np.round(accuracy * images)
-    low = np.where(hits > 0, stats.beta.ppf(0.025, hits, images - hits + 1), 0.0)
-    high = np.where(hits < images, stats.beta.ppf(0.975, hits + 1, images - hits), 1.0)
-    return low, high
-
-
 def _mark_ceiling(axes: Axes, logs: Sequence[Log]) -> None:
     ceilings = {ceiling_of(log) for log in logs}
     if len(ceilings) != 1 or (ceiling := ceilings.pop()) is None or ceiling > axes.get_xlim()[1]:
@@ -153,7 +146,7 @@ def _scaled(factor: float) -> Callable[[ArrayLike], ArrayLike]:
 def _legend(
     axes: Axes, names: Sequence[str], place: Literal["upper right", "lower left"], right: float = 1.0
 ) -> None:
-    """One entry for each of the first lines; a name is shown as it is, never as mathematics, never left out."""
+    """One entry for each of the first lines; names are shown as they are, none as mathematics."""
     if not names:
         return
     legend = axes.legend(

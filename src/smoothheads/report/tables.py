@@ -71,32 +71,36 @@ def background(comparison: Comparison) -> Table:
 
 
 def _difference_table(comparison: Comparison, difference: Difference) -> Table:
-    """One row for ACR and one for each radius: both values, their paired difference and its interval."""
-    by_name = {s.name: s for s in comparison.summaries}
-    old, new = by_name[difference.baseline], by_name[difference.name]
-    rows = [(Cell("ACR"), *_pair(old.acr, new.acr, difference.acr, 1, 3))]
-    for i, radius in enumerate(comparison.radii):
-        paired = difference.certified[i]
-        rows.append((Cell(f"r = {radius:.2f}"), *_pair(old.certified[i], new.certified[i], paired, 100, 1)))
+    """One row for ACR, one for each radius, and noisy accuracy where both logs kept votes."""
+    images = len(comparison.logs[0])
+    at_radii = zip(comparison.radii, difference.certified, strict=True)
+    rows = [_pair("ACR", difference.acr, 1, 3)]
+    rows += [_pair(f"r = {radius:.2f}", paired, 100, 1) for radius, paired in at_radii]
+    noisy = {"noisy acc.": difference.noisy_accuracy, "hard half": difference.hard_accuracy}
+    rows += [_pair(name, paired, 100, 1) for name, paired in noisy.items() if paired is not None]
+    notes = ["Accuracies in points; bootstrap interval; p of the exact paired (McNemar) test."]
+    if difference.hard_accuracy is not None:
+        notes.append("hard half: noisy accuracy on the half of the images that both together find hardest.")
     return Table(
-        title=f"{difference.name} against {difference.baseline}, paired over {old.images} images",
+        title=f"{difference.name} against {difference.baseline}, paired over {images} images",
         columns=("", "baseline", "this", "difference", "95 % interval", "p"),
         rows=tuple(rows),
-        notes=("Certified accuracy in points; bootstrap interval; p of the exact paired (McNemar) test.",),
+        notes=tuple(notes),
     )
 
 
-def _pair(old: Estimate, new: Estimate, paired: Paired, scale: float, digits: int) -> tuple[Cell, ...]:
-    low, high = (f"{scale * bound:+.{digits}f}" for bound in paired.interval)
+def _pair(name: str, paired: Paired, scale: float, digits: int) -> tuple[Cell, ...]:
+    def shown(value: float, sign: str = "") -> str:
+        return f"{scale * value:{sign}.{digits}f}"
+
+    low, high = (shown(bound, "+") for bound in paired.interval)
+    change = f"{shown(paired.difference, '+')} ±{shown(paired.standard_error)}"
     p = paired.p_value
     return (
-        Cell(f"{scale * old.value:.{digits}f}", old.value),
-        Cell(f"{scale * new.value:.{digits}f}", new.value),
-        Cell(
-            f"{scale * paired.value:+.{digits}f} ±{scale * paired.standard_error:.{digits}f}",
-            paired.value,
-            standard_error=paired.standard_error,
-        ),
+        Cell(name, name),
+        Cell(shown(paired.baseline), paired.baseline),
+        Cell(shown(paired.this), paired.this),
+        Cell(change, paired.difference, standard_error=paired.standard_error),
         Cell(f"[{low}, {high}]", tuple(paired.interval)),
         _UNKNOWN if p is None else Cell("<0.001" if p < 0.001 else f"{p:.3f}", p),
     )

@@ -17,6 +17,7 @@ from smoothheads.results.manifest import setting
 from smoothheads.results.row import FIELD_COLUMNS, HEADER, parse_time
 
 T = TypeVar("T")
+_ENDINGS = (".tsv", ".txt", ".csv", ".log")  # others, as in `sigma_0.25`, belong to the name
 
 
 def read_log(path: Path) -> Log:
@@ -73,7 +74,7 @@ def _read_foreign(path: Path, text: str) -> Log:
         return [_value(path, line, name, word, parse) for line, word in enumerate(columns[name], start=2)]
 
     return Log(
-        name=path.stem,
+        name=path.stem if path.suffix in _ENDINGS else path.name,
         index=np.array(parsed("idx", _whole)),
         label=np.array(parsed("label", _whole)),
         prediction=np.array(parsed("predict", _whole)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -11,28 +11,38 @@ import numpy as np
 from smoothheads.errors import LedgerError
 from smoothheads.results import metrics
 from smoothheads.results.intervals import Interval, bootstrap, mean, paired_test
-from smoothheads.results.log import Log
+from smoothheads.results.log import Floats, Log
+from smoothheads.results.recertify import recertified, recountable
 from smoothheads.results.summary import Summary, summarize
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Mean over images of (this - baseline)."""
+    """Two means over the same images, and the mean of their difference."""
 
-    value: float
+    baseline: float
+    this: float
+    difference: float
     standard_error: float
+    """Of the difference, image by image."""
     interval: Interval
-    """Bootstrap, 95 %."""
+    """Of the difference: bootstrap, 95 %."""
     p_value: float | None = None
-    """Exact paired test of equal certified accuracy; None for a radius."""
+    """Exact paired test of equal certified accuracy; None for other numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
+    """`noisy_accuracy` and `hard_accuracy` need the votes of both logs."""
+
     name: str
     baseline: str
     acr: Paired
     certified: tuple[Paired, ...]
+    noisy_accuracy: Paired | None
+    """Share of noisy copies classified right, which does not depend on n, alpha or easy images."""
+    hard_accuracy: Paired | None
+    """The same on the half of the images that both together find hardest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,8 @@ def compare(
     resamples: int = 2000,
 ) -> Comparison:
     """Refuses (LedgerError) logs that differ in images, alpha or n, unless `align`: then only the images
-    that all of them hold are compared, and every remaining difference is named in the notes."""
+    that all of them hold are compared, votes are certified again at the smallest alpha, and every remaining
+    difference is named in the notes."""
     if not logs:
         raise LedgerError("at least one log", "none", "name the logs to compare")
     matched, notes = _align(logs) if align else (tuple(logs), ())
@@ -80,14 +91,43 @@ def _difference(
     baseline: Log, log: Log, radii: tuple[float, ...], generator: np.random.Generator, resamples: int
 ) -> Difference:
     old, new = (metrics.certified(each.correct, each.radius, radii) for each in (baseline, log))
-    before, after = (metrics.certified_radii(each.correct, each.radius) for each in (baseline, log))
-    gains = np.column_stack([after - before, new.astype(np.float64) - old])
-    intervals = bootstrap(gains, generator, resamples=resamples)
-    p_values = [None, *(paired_test(new[:, i], old[:, i]) for i in range(len(radii)))]
-    acr, *certified = (
-        Paired(*mean(gains[:, i]), intervals[i], p_value) for i, p_value in enumerate(p_values)
+    before, after = (
+        np.column_stack([metrics.certified_radii(each.correct, each.radius), reached])
+        for each, reached in ((baseline, old), (log, new))
     )
-    return Difference(log.name, baseline.name, acr, tuple(certified))
+    p_values = [None, *(paired_test(new[:, i], old[:, i]) for i in range(len(radii)))]
+    acr, *certified = _paired(before, after, generator, resamples, p_values)
+    noisy, hard = _noisy(baseline, log, generator, resamples)
+    return Difference(log.name, baseline.name, acr, tuple(certified), noisy, hard)
+
+
+def _noisy(
+    baseline: Log, log: Log, generator: np.random.Generator, resamples: int
+) -> tuple[Paired | None, Paired | None]:
+    """On all images and on the hardest half."""
+    before, after = (each.label_probability() if each.has_votes else None for each in (baseline, log))
+    if before is None or after is None:
+        return None, None
+    hard = metrics.hardest_half(before + after)
+    parts = ((before, after), (before[hard], after[hard]))
+    noisy, harder = (_paired(old[:, None], new[:, None], generator, resamples)[0] for old, new in parts)
+    return noisy, harder
+
+
+def _paired(
+    before: Floats,
+    after: Floats,
+    generator: np.random.Generator,
+    resamples: int,
+    p_values: Sequence[float | None] = (None,),
+) -> list[Paired]:
+    """For each column of [images, columns]."""
+    gains = after - before
+    intervals = bootstrap(gains, generator, resamples=resamples)
+    return [
+        Paired(float(before[:, i].mean()), float(after[:, i].mean()), *mean(gains[:, i]), interval, p_value)
+        for i, (interval, p_value) in enumerate(zip(intervals, p_values, strict=True))
+    ]
 
 
 def _require_comparable(logs: Sequence[Log]) -> None:
@@ -127,16 +167,24 @@ def _align(logs: Sequence[Log]) -> tuple[tuple[Log, ...], tuple[str, ...]]:
         raise LedgerError("images that all logs hold", "none", "compare logs of the same data")
     matched, notes = [], []
     for log in logs:
-        positions = {int(index): i for i, index in enumerate(log.index)}
-        matched.append(log.take(np.array([positions[int(index)] for index in common])))
         if len(log) > len(common):
             notes.append(f"{log.name}: {len(log) - len(common)} of {len(log)} images are in no other log")
+        positions = {int(index): i for i, index in enumerate(log.index)}
+        chosen = log.take(np.array([positions[int(index)] for index in common]))
+        smallest = min((each.alpha for each in logs if each.alpha is not None), default=None)
+        if chosen.alpha is not None and chosen.alpha != smallest and recountable(chosen):
+            chosen = recertified(chosen, alpha=smallest)
+            notes.append(f"{log.name}: certified again at alpha {smallest:g} from its votes")
+        matched.append(chosen)
+    return tuple(matched), (*notes, *_unequal(matched))
+
+
+def _unequal(logs: Sequence[Log]) -> Iterator[str]:
     for name in ("alpha", "n"):
         known = {log.name: getattr(log, name) for log in logs if getattr(log, name) is not None}
         if len(set(known.values())) > 1:
             listed = ", ".join(f"{log} {value:g}" for log, value in known.items())
-            notes.append(f"radii are not comparable one to one: {name} differs ({listed})")
-    return tuple(matched), tuple(notes)
+            yield f"radii are not comparable one to one: {name} differs ({listed})"
 
 
 def _unknown(logs: Sequence[Log]) -> tuple[str, ...]:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
+from smoothheads.certify.algorithm import two_sided_p_value
 from smoothheads.errors import ConfigError
 
 Floats = NDArray[np.float64]
@@ -54,25 +55,26 @@ def bootstrap(
     return [Interval(float(a), float(b)) for a, b in zip(low, high, strict=True)]
 
 
-def binomial_interval(successes: int, count: int, *, level: float = 0.95) -> Interval:
-    """Exact (Clopper-Pearson) two-sided interval of a share of images."""
-    interval = stats.binomtest(successes, count).proportion_ci(level, "exact")
-    return Interval(float(interval.low), float(interval.high))
+def binomial_band(shares: Floats, count: int, *, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Exact (Clopper-Pearson) two-sided interval, low and high, of each share of `count` images."""
+    hits, tail = np.round(shares * count), (1 - level) / 2
+    low = np.where(hits > 0, special.betaincinv(np.maximum(hits, 1), count - hits + 1, tail), 0.0)
+    misses = np.maximum(count - hits, 1)
+    high = np.where(hits < count, special.betaincinv(hits + 1, misses, 1 - tail), 1.0)
+    return low, high
 
 
 def paired_test(first: Bools, second: Bools) -> float:
     """Exact McNemar test: two-sided p-value of as unequal a split of the images where only one succeeds."""
     only_first = int(np.sum(first & ~second))
     only_second = int(np.sum(second & ~first))
-    if only_first + only_second == 0:
-        return 1.0
-    return float(stats.binomtest(only_first, only_first + only_second, 0.5).pvalue)
+    return two_sided_p_value(max(only_first, only_second), min(only_first, only_second))
 
 
 def false_certificates(images: int, alpha: float, rho: float = 0.001) -> int:
     """With probability at least 1 - rho no more than this many of the certificates are wrong."""
     _check(images, alpha, rho)
-    return int(stats.binom.ppf(1 - rho, images, alpha))
+    return next(wrong for wrong in range(images + 1) if special.bdtrc(wrong, images, alpha) <= rho)
 
 
 def certified_lower(certified: float, images: int, alpha: float, rho: float = 0.001) -> float:

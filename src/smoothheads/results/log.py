@@ -69,8 +69,7 @@ class Log:
         correctly certified images (0 elsewhere) and needs sigma; None without it.
         """
         if self.has_votes:
-            shares = (r.votes.of(self.rule)[r.label] / r.votes.n for r in self.rows if r.votes is not None)
-            return np.fromiter(shares, dtype=np.float64, count=len(self))
+            return np.array([_share(row, self.rule) for row in self.rows])
         if self.sigma is None:
             return None
         return np.where(self.correct, ndtr(self.radius / self.sigma), 0.0)
@@ -83,6 +82,12 @@ class Log:
 
     def __len__(self) -> int:
         return len(self.index)
+
+
+def _share(row: Row, rule: str) -> float:
+    """Votes for the label; those of the selection where a hopeless image got no others."""
+    counted = [votes for votes in (row.votes, row.selection) if votes is not None and votes.n > 0]
+    return float(counted[0].of(rule)[row.label] / counted[0].n) if counted else 0.0
 
 
 _ARRAYS = ("index", "label", "prediction", "radius", "seconds")

@@ -21,6 +21,22 @@ def setting(manifest: Manifest, name: str) -> Any:
     return block.get(name) if isinstance(block, dict) else None
 
 
+def budget(manifest: Manifest) -> str:
+    """How the number of samples was chosen; `fixed` where nothing is said."""
+    said = setting(manifest, "budget")
+    return str(said.get("name", "fixed") if isinstance(said, dict) else said or "fixed")
+
+
+def correction(manifest: Manifest) -> float:
+    """What the sampler's noise takes off every p_lower; raises LedgerError where that is not known."""
+    said = setting(manifest, "correction")
+    if said is None and setting(manifest, "noise") not in (None, "gaussian"):
+        raise LedgerError(
+            "a manifest that states the correction of its noise", "none", "certify again with this version"
+        )
+    return float(said or 0.0)
+
+
 def describe_indices(indices: Sequence[int]) -> dict[str, int] | list[int]:
     """The manifest's `indices`: a progression in three numbers, any other order written out."""
     values = [int(index) for index in indices]
@@ -30,8 +46,21 @@ def describe_indices(indices: Sequence[int]) -> dict[str, int] | list[int]:
     return values
 
 
+def shard(manifest: Manifest, number: int, count: int) -> Manifest:
+    """The manifest of one of `count` shards (numbered from 0): every count-th image of the same whole run."""
+    if not 0 <= number < count:
+        raise LedgerError(f"a shard from 0 to {count - 1}", str(number), "number the shards from 0")
+    return manifest | {"shard": {"number": number, "of": count}}
+
+
 def expected_indices(manifest: Manifest) -> tuple[int, ...] | None:
-    """The images that a complete ledger holds, in order; None where the manifest does not say."""
+    """The images that this ledger, perhaps a shard, holds when complete, in order; None where not stated."""
+    whole, part = run_indices(manifest), manifest.get("shard")
+    return whole if whole is None or part is None else whole[int(part["number"]) :: int(part["of"])]
+
+
+def run_indices(manifest: Manifest) -> tuple[int, ...] | None:
+    """The images of the whole run, of all shards together."""
     said = manifest.get("indices")
     if said is None:
         return None

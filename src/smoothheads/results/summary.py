@@ -12,6 +12,8 @@ from smoothheads.results import metrics
 from smoothheads.results.intervals import Estimate, certified_lower, mean
 from smoothheads.results.log import Log
 
+_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -35,6 +37,8 @@ class Summary:
     """Share of noisy copies that the base classifier gets right."""
     hard_accuracy: float | None
     """The same on the hardest half of the images."""
+    label_quantiles: tuple[float, ...] | None
+    """10, 25, 50, 75 and 90 % quantiles over images of the share of noisy copies classified right."""
     ceiling: float | None
     """The largest radius that n, alpha and sigma allow."""
     at_ceiling: float | None
@@ -68,6 +72,7 @@ def summarize(log: Log, radii: Sequence[float] | None = None) -> Summary:
         abstained=float(log.abstained.mean()),
         noisy_accuracy=None if noisy is None else mean(noisy),
         hard_accuracy=None if noisy is None else float(noisy[metrics.hardest_half(noisy)].mean()),
+        label_quantiles=None if noisy is None else tuple(np.quantile(noisy, _QUANTILES).tolist()),
         ceiling=ceiling,
         at_ceiling=None if ceiling is None else float(metrics.at_ceiling(log.radius, ceiling).mean()),
         samples=None if log.samples is None else float(np.mean(log.samples)),

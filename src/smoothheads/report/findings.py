@@ -1,0 +1,57 @@
+"""An audit for people and for programs."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from smoothheads.results.audit import Audit
+from smoothheads.results.checks import Finding
+from smoothheads.results.ladder import Fit
+
+_SHOWN = 8
+
+
+def to_text(audit: Audit, width: int = 100) -> str:
+    """A headline, then every finding with the images it concerns; lines of at most `width` characters."""
+    verdict = "nothing wrong found" if audit.sound else f"{_count(audit, 'error')} errors"
+    sigma = "sigma unknown" if audit.sigma is None else f"sigma {audit.sigma:g}"
+    stated = "n and alpha not stated" if audit.stated is None else f"stated {audit.stated}"
+    lines = [f"{audit.name}: {verdict} ({audit.images:,} images, {sigma}, {stated})"]
+    for finding in audit.findings:
+        text = f"{finding.message}{_images(finding)}"
+        first = f"  {finding.severity:<8}{finding.code:<15} "
+        lines += textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first))
+    return "\n".join(lines)
+
+
+def to_json(audit: Audit) -> dict[str, Any]:
+    ladder = audit.ladder
+    return {
+        "name": audit.name,
+        "sound": audit.sound,
+        "images": audit.images,
+        "sigma": audit.sigma,
+        "stated": None if audit.stated is None else audit.stated._asdict(),
+        "revealed": None if ladder is None or ladder.revealed is None else _fit(ladder.revealed),
+        "excluded": [fit.settings._asdict() for fit in ladder.fits if not fit.possible] if ladder else [],
+        "findings": [
+            {"severity": f.severity, "code": f.code, "message": f.message, "rows": list(f.rows)}
+            for f in audit.findings
+        ],
+    }
+
+
+def _fit(fit: Fit) -> dict[str, Any]:
+    return {**fit.settings._asdict(), "matched": fit.matched, "chance": fit.chance}
+
+
+def _count(audit: Audit, severity: str) -> int:
+    return sum(finding.severity == severity for finding in audit.findings)
+
+
+def _images(finding: Finding) -> str:
+    if not finding.rows:
+        return ""
+    more = f" and {len(finding.rows) - _SHOWN} more" if len(finding.rows) > _SHOWN else ""
+    return f" [idx {', '.join(map(str, finding.rows[:_SHOWN]))}{more}]"

@@ -1,0 +1,144 @@
+"""The ladder check: which n and alpha the largest radii of a log reveal, whatever its text says.
+
+With n samples a radius can only be sigma * Phi^-1 of the bound for n - j hits, j = 0, 1, 2, ... Near the top
+these rungs lie further apart than the digits of a log, so radii that were really made with another n or alpha
+fall between them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import NamedTuple
+
+import numpy as np
+
+from smoothheads.certify.bounds import clopper_pearson_lower
+from smoothheads.certify.radius import ceiling, l2_radius
+from smoothheads.results.log import Log
+
+ALPHAS = (0.05, 0.01, 0.001, 0.0005, 0.0001)
+SAMPLES = (10**2, 10**3, 10**4, 10**5, 10**6)
+SIGMAS = (0.12, 0.25, 0.5, 1.0)
+_CONVINCING = 0.05  # chance that radii of other settings fit as well
+_TELLING = 1.3  # a rung tells something while the next is this many units of the last digit away
+_MOST = 40  # radii looked at
+
+
+class Settings(NamedTuple):
+    n: int
+    alpha: float
+
+    def __str__(self) -> str:
+        return f"n = {self.n:,} with alpha = {self.alpha:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How the largest radii meet the rungs of some settings."""
+
+    settings: Settings
+    matched: int
+    missed: tuple[float, ...]
+    """Radii between the rungs, or above the highest."""
+    chance: float
+    """Probability that as many radii fit by accident; 1 where the digits are too coarse to tell."""
+
+    @property
+    def possible(self) -> bool:
+        return not self.missed
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    sigma: float
+    fits: tuple[Fit, ...]
+    """Most convincing first; impossible settings last."""
+
+    @property
+    def revealed(self) -> Fit | None:
+        best = self.fits[0]
+        return best if best.possible and best.chance < _CONVINCING else None
+
+    def fit(self, settings: Settings) -> Fit:
+        return next(fit for fit in self.fits if fit.settings == settings)
+
+
+class Digits(NamedTuple):
+    """How a log writes radii: three significant digits as the field does, or a number of decimals."""
+
+    significant: int
+    decimals: int
+
+    def unit(self, radius: float) -> float:
+        """Of the last digit."""
+        if self.significant > 3:
+            return 10.0**-self.decimals
+        return float(10.0 ** (math.floor(math.log10(radius)) - 2))
+
+    def room(self, radius: float) -> float:
+        """How far the true radius may lie from what is written: three digits are rounded to the nearest,
+        more may have been cut off."""
+        return self.unit(radius) * (0.5 if self.significant <= 3 else 1.0) * (1 + 1e-6)
+
+
+def read_ladder(log: Log, sigma: float, stated: Sequence[Settings] = ()) -> Ladder | None:
+    """None where the log has no positive radius. `stated` settings are tried besides the usual ones."""
+    radii = np.unique(log.radius[~log.abstained & (log.radius > 0)])[::-1][:_MOST]
+    if not len(radii):
+        return None
+    digits = digits_of(log)
+    usual = (Settings(n, alpha) for n, alpha in product(SAMPLES, ALPHAS))
+    candidates = sorted({*usual, *stated})
+    fits = [_fit(radii.tolist(), digits, sigma, settings) for settings in candidates]
+    return Ladder(sigma, tuple(sorted(fits, key=lambda fit: (not fit.possible, fit.chance))))
+
+
+def infer_sigma(log: Log) -> float | None:
+    """From the log's name (`sigma_0.25`, `gaussian-0.25`), else the usual sigma whose ladder the radii meet;
+    None where neither tells."""
+    match = re.search(r"sigma[_=-]?(\d*\.?\d+)", log.name) or re.search(r"(\d*\.\d+)$", log.name)
+    if match is not None and float(match[1]) > 0:
+        return float(match[1])
+    ladders = [found for sigma in SIGMAS if (found := read_ladder(log, sigma)) is not None]
+    best = min(ladders, key=lambda ladder: ladder.fits[0].chance, default=None)
+    return best.sigma if best is not None and best.revealed is not None else None
+
+
+def digits_of(log: Log) -> Digits:
+    texts = [text.lower().partition("e")[0].lstrip("+-") for text in log.columns.get("radius", ())]
+    significant = [len(text.replace(".", "").lstrip("0")) for text in texts]
+    decimals = [len(text.partition(".")[2]) for text in texts]
+    return Digits(max(significant, default=0), max(decimals, default=0))
+
+
+def _fit(radii: list[float], digits: Digits, sigma: float, settings: Settings) -> Fit:
+    top = ceiling(settings.n, settings.alpha, sigma)
+    above = tuple(radius for radius in radii if radius > top + digits.room(radius))
+    if above:
+        return Fit(settings, 0, above, 1.0)
+    rungs = list(_telling_rungs(settings, sigma, digits))
+    matched, missed, chance = 0, [], 1.0
+    for radius in radii:
+        near = min(rungs, key=lambda rung: abs(rung[0] - radius), default=None)
+        if near is None or radius < rungs[-1][0] - digits.room(radius):
+            break
+        if abs(near[0] - radius) <= digits.room(radius):
+            matched += 1
+            chance *= min(1.0, 2 * digits.room(radius) / near[1])
+        else:
+            missed.append(radius)
+    return Fit(settings, matched, tuple(missed), chance)
+
+
+def _telling_rungs(settings: Settings, sigma: float, digits: Digits) -> Iterator[tuple[float, float]]:
+    """From the top: each rung and its distance to the next, while that is more than the digits blur."""
+    n, alpha = settings
+    rungs = (l2_radius(clopper_pearson_lower(n - j, n, alpha), sigma) for j in range(min(n, 400)))
+    for rung, following in pairwise(rungs):
+        if following <= 0 or rung - following < _TELLING * digits.unit(rung):
+            return
+        yield rung, rung - following

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from smoothheads.errors import LedgerError
+from smoothheads.results.ledger import Ledger
+from smoothheads.results.manifest import Manifest, expected_indices, shard
+from smoothheads.results.merge import merge
+from smoothheads.results.row import Row
+
+Rows = Callable[..., Row]
+Shards = Callable[..., list[Path]]
+
+
+@pytest.fixture
+def shards(tmp_path: Path, manifest: Manifest, row: Rows) -> Shards:
+    def make(count: int = 3, skip: Sequence[int] = (), **changes: object) -> list[Path]:
+        folders = []
+        for number in range(count):
+            told = shard(manifest | (changes if number else {}), number, count)
+            folder = tmp_path / f"shard-{number}"
+            with Ledger.open(folder, told | {"created": f"then {number}"}) as ledger:
+                for index in expected_indices(told) or ():
+                    if index in skip:
+                        break
+                    ledger.append(row(index))
+            folders.append(folder)
+        return folders
+
+    return make
+
+
+@pytest.mark.parametrize("count", [1, 3, 5, 20])
+def test_shards_make_the_bytes_of_one_run(
+    shards: Shards, run: Callable[..., Path], tmp_path: Path, manifest: Manifest, count: int
+) -> None:
+    folders = shards(count)
+    out = merge(folders[::-1], tmp_path / "merged")
+    assert (out / "ledger.tsv").read_bytes() == (run() / "ledger.tsv").read_bytes()
+    with Ledger.open(out, manifest) as ledger:
+        assert len(ledger.done) == 12
+
+
+def test_gaps_are_refused(shards: Shards, tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match=r"all 12 images of the run, got 2 missing \(40, 55\)"):
+        merge(shards(skip=[40]), tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_a_missing_shard_is_a_gap(shards: Shards, tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match=r"4 missing \(5, 20, 35, 50\)"):
+        merge(shards()[::2], tmp_path / "merged")
+
+
+def test_duplicates_are_refused(shards: Shards, tmp_path: Path) -> None:
+    folders = shards()
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("ledger.tsv", "manifest.json"):
+        (copy / name).write_bytes((folders[1] / name).read_bytes())
+    with pytest.raises(LedgerError, match=r"index 5 in .*shard-1 and .*copy"):
+        merge([*folders, copy], tmp_path / "merged")
+
+
+def test_shards_of_different_runs_are_refused(shards: Shards, tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="weights"):
+        merge(shards(weights="f" * 64), tmp_path / "merged")
+
+
+def test_an_existing_ledger_is_kept(shards: Shards, run: Callable[..., Path]) -> None:
+    with pytest.raises(LedgerError, match="no ledger at"):
+        merge(shards(), run())
+
+
+def test_nothing_to_merge(tmp_path: Path, run: Callable[..., Path]) -> None:
+    with pytest.raises(LedgerError, match="at least one shard"):
+        merge([], tmp_path / "merged")

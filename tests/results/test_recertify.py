@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smoothheads.errors import ConfigError, LedgerError
+from smoothheads.results.audit import audit
+from smoothheads.results.cohen import read_log
+from smoothheads.results.recertify import recertified, recertify, recountable
+
+Run = Callable[..., Path]
+
+
+def test_the_same_settings_give_the_same_bytes(run: Run, tmp_path: Path) -> None:
+    folder = run()
+    out = recertify(folder, tmp_path / "again")
+    assert (out / "ledger.tsv").read_bytes() == (folder / "ledger.tsv").read_bytes()
+
+
+def test_another_alpha_is_as_if_certified_with_it(run: Run, tmp_path: Path) -> None:
+    out = recertify(run("strict"), tmp_path / "loose", alpha=0.01)
+    direct = run("direct", alpha=0.01)
+    assert (out / "ledger.tsv").read_bytes() == (direct / "ledger.tsv").read_bytes()
+    log = read_log(out)
+    assert log.alpha == 0.01
+    assert len(log.manifest["source"]["ledger"]) == 64
+    assert audit(out).sound
+
+
+def test_another_rule_takes_its_own_votes(run: Run, tmp_path: Path) -> None:
+    folder = run()
+    out = recertify(folder, tmp_path / "head", rule="head-2")
+    before, after = read_log(folder), read_log(out)
+    assert after.rule == "head-2"
+    for old, new in zip(before.rows, after.rows, strict=True):
+        assert old.selection is not None
+        assert old.votes is not None
+        chosen = int(np.argmax(old.selection.of("head-2")))
+        assert new.k == old.votes.of("head-2")[chosen]
+        assert new.prediction in (chosen, -1)
+    assert audit(out).sound
+
+
+def test_an_interrupted_recertification_goes_on(run: Run, tmp_path: Path) -> None:
+    folder = run()
+    out = recertify(folder, tmp_path / "a", alpha=0.01)
+    whole = (out / "ledger.tsv").read_bytes()
+    (out / "ledger.tsv").write_bytes(whole[: len(whole) // 2])
+    recertify(folder, out, alpha=0.01)
+    assert (out / "ledger.tsv").read_bytes() == whole
+
+
+def test_the_correction_of_the_noise_is_taken_off(run: Run) -> None:
+    log = read_log(run())
+    plain = recertified(log, alpha=0.01)
+    corrected = recertified(replace(log, manifest=log.manifest | {"correction": 1e-3}), alpha=0.01)
+    certified = corrected.radius > 0
+    assert np.all(corrected.radius[certified] < plain.radius[certified])
+    unknown = {key: value for key, value in log.manifest.items() if key != "correction"}
+    with pytest.raises(LedgerError, match="correction of its noise"):
+        recertified(replace(log, manifest=unknown))
+
+
+def test_what_the_votes_do_not_allow(run: Run) -> None:
+    log = read_log(run())
+    with pytest.raises(ConfigError, match="'head-9'"):
+        recertified(log, rule="head-9")
+    with pytest.raises(LedgerError, match="rows without them"):
+        recertified(replace(log, rows=()), alpha=0.01)
+    no_selection = replace(log, rows=(replace(log.rows[0], selection=None), *log.rows[1:]))
+    with pytest.raises(LedgerError, match="selection and estimation votes"):
+        recertified(no_selection, alpha=0.01)
+    sequential = replace(log, manifest=log.manifest | {"budget": "table"})
+    with pytest.raises(LedgerError, match="a sequential test stops"):
+        recertified(sequential, alpha=0.01)
+    assert recountable(log)
+    assert not recountable(sequential)
+    with pytest.raises(ConfigError, match="alpha"):
+        recertified(log, alpha=0.7)
+
+
+def test_a_randomised_ledger_becomes_a_plain_one(run: Run) -> None:
+    log = read_log(run(certify_budget="unused"))
+    randomised = replace(
+        log, manifest=log.manifest | {"certify": {**log.manifest["certify"], "budget": "randomized"}}
+    )
+    assert recertified(randomised).manifest["certify"]["budget"] == "fixed"
