@@ -13,6 +13,9 @@ class SmoothheadsError(Exception):
         super().__init__(f"expected {expected}, got {got}; {remedy}")
         self.expected, self.got, self.remedy = expected, got, remedy
 
+    def __reduce__(self) -> tuple[object, ...]:  # so that worker processes can hand it on
+        return _rebuild, (type(self), self.expected, self.got, self.remedy)
+
 
 class ConfigError(SmoothheadsError):
     """A setting that is unknown, of the wrong type, out of range or contradictory."""
@@ -49,6 +52,12 @@ class MissingExtraError(SmoothheadsError):
         super().__init__(
             f"the optional package {package!r}", "none installed", f"run: pip install 'smoothheads[{extra}]'"
         )
+
+
+def _rebuild(kind: type[SmoothheadsError], expected: str, got: str, remedy: str) -> SmoothheadsError:
+    error = kind.__new__(kind)
+    SmoothheadsError.__init__(error, expected, got, remedy)
+    return error
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

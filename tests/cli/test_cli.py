@@ -211,3 +211,39 @@ def test_ctrl_c_is_130_without_a_traceback(
     monkeypatch.setattr(command, "main", interrupted)
     assert main(["info"]) == 130
     assert "interrupted" in capsys.readouterr().err
+
+
+def test_another_method_takes_the_place_of_the_recipes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [*SMALL, "--method", "consistency", "--objective.method.strength", "5", "--out", str(tmp_path)]
+    assert main(["train", "digits-some", *options]) == 0
+    saved = json.loads((tmp_path / "config.json").read_text())["objective"]["method"]
+    assert (saved["name"], saved["strength"], saved["draws"]) == ("consistency", 5.0, 2)
+    assert "did you mean 'smoothmix'" in fails(capsys, "train", "digits-some", "--method", "smoothmx")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--budget", "table", "--radii", "0", "0.1", "0.2"],
+        ["--budget", "table", "--label-aware"],
+        ["--budget", "radius", "--tolerance", "0.1"],
+        ["--budget", "anytime", "--target", "0.1"],
+        ["--bound", "randomized"],
+        ["--bound", "pair"],
+    ],
+)
+def test_every_budget_certifies(
+    trained: Path, tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "ledger"
+    assert main(["certify", str(trained), *FEW, *options, "--out", str(out)]) == 0
+    assert main(["certify", str(trained), *FEW, *options, "--out", str(out)]) == 0  # nothing left to do
+    assert len((out / "ledger.tsv").read_text().splitlines()) == 5
+
+
+def test_options_that_the_budget_would_ignore_are_refused(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "a budget that uses radii, got 'fixed'" in fails(capsys, "certify", str(trained), "--radii", "0.5")

@@ -12,6 +12,7 @@ import numpy as np
 
 from smoothheads import device as devices
 from smoothheads.certify import algorithm
+from smoothheads.certify.budgets import make_budget
 from smoothheads.certify.engines import Engine, TorchEngine
 from smoothheads.certify.soundness import fingerprint
 from smoothheads.config import CertifyConfig
@@ -88,9 +89,9 @@ class Smoothed:
         )
         if self.config.rule not in self.engine.rules:
             raise one_of("rule of this network", self.config.rule, self.engine.rules)
-        dimension = int(np.prod(info.shape))
-        self.correction = noise.correction(dimension)
+        self.correction = noise.correction(int(np.prod(info.shape)))
         algorithm.require_samples(self.config.n0, self.config.n, self.config.alpha, self.correction)
+        make_budget(self.config, label=0, index=0)  # an impossible plan is refused before the first image
 
     def certify(
         self, dataset: Dataset, skip: set[int] | None = None, on_votes: OnVotes | None = None
@@ -104,8 +105,11 @@ class Smoothed:
             if skip and index in skip:
                 continue
             started = time.monotonic()
+            label = int(dataset.labels[position])
             with devices.threads(self.config.threads):
-                certificate, sampler = self.certify_image(dataset.image(position), index, on_votes)
+                certificate, sampler = self.certify_image(
+                    dataset.image(position), index, label=label, on_votes=on_votes
+                )
             if fingerprint(self.model) != before:
                 raise SoundnessError(
                     "a network that stays as it is",
@@ -114,28 +118,28 @@ class Smoothed:
                 )
             yield Certified(
                 index=index,
-                label=int(dataset.labels[position]),
+                label=label,
                 certificate=certificate,
-                selection=sampler.table(Phase.SELECTION),
+                selection=sampler.table(Phase.SELECTION) + sampler.table(Phase.PILOT),
                 votes=sampler.table(Phase.ESTIMATION),
                 seconds=time.monotonic() - started,
             )
 
     def certify_image(
-        self, image: Pixels, index: int | None = None, on_votes: OnVotes | None = None
+        self,
+        image: Pixels,
+        index: int | None = None,
+        *,
+        label: int | None = None,
+        on_votes: OnVotes | None = None,
     ) -> tuple[Certificate, ImageSampler]:
-        """CERTIFY one image; without an index its noise is keyed by its content."""
+        """CERTIFY one image; without an index its noise is keyed by its content.
+
+        The label is used by a label-aware budget alone.
+        """
         sampler = self._sampler(image, index, on_votes)
-        config = self.config
-        certificate = algorithm.certify(
-            sampler,
-            sigma=config.sigma,
-            n0=config.n0,
-            n=config.n,
-            alpha=config.alpha,
-            correction=self.correction,
-        )
-        return certificate, sampler
+        budget = make_budget(self.config, label=label, index=sampler.index)
+        return budget.certify(sampler, sigma=self.config.sigma, correction=self.correction), sampler
 
     def predict(self, image: Pixels, index: int | None = None) -> algorithm.Prediction:
         """PREDICT one image with n noisy copies: a class, or an abstention."""

@@ -52,7 +52,9 @@ def main(arguments: list[str]) -> None:
     if args.certify.sigma != ready.config.train.sigma:
         say(f"note: trained with sigma {ready.config.train.sigma:g}, certifying with {args.certify.sigma:g}")
     out = args.out or folder / "ledger"
-    per_image = args.certify.n0 + args.certify.n
+    # With a fixed budget progress is counted in noisy copies, otherwise their number is not known beforehand.
+    fixed = args.certify.budget == "fixed"
+    per_image = args.certify.n0 + args.certify.n if fixed else 1
     with Progress("certify", len(dataset) * per_image) as progress:
 
         def on_row(row: Row, done: int, total: int) -> None:  # noqa: ARG001
@@ -69,7 +71,7 @@ def main(arguments: list[str]) -> None:
             fresh=args.fresh,
             on_start=on_start,
             on_row=on_row,
-            on_votes=progress.add,
+            on_votes=progress.add if fixed else None,
         )
     from smoothheads.cli.report import show
 

@@ -35,6 +35,16 @@ def first_argument(arguments: list[str], what: str, remedy: str) -> tuple[str | 
     raise ConfigError(f"{what} as the first argument", got, remedy)
 
 
+def take_option(arguments: list[str], option: str) -> tuple[str | None, list[str]]:
+    """The value of an option that decides the defaults of others, and the arguments without it."""
+    for position, argument in enumerate(arguments):
+        if argument == option and position + 1 < len(arguments):
+            return arguments[position + 1], arguments[:position] + arguments[position + 2 :]
+        if argument.startswith(f"{option}="):
+            return argument.partition("=")[2], arguments[:position] + arguments[position + 1 :]
+    return None, arguments
+
+
 def say(text: str) -> None:
     """For the person at the terminal; standard output is kept for the answer."""
     print(text, file=sys.stderr, flush=True)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from smoothheads import recipes
-from smoothheads.cli.common import duration, first_argument, parse, print_json, say
+from smoothheads.cli.common import duration, first_argument, parse, print_json, say, take_option
 from smoothheads.cli.progress import Progress
-from smoothheads.config import RunConfig, from_dict, load_json
+from smoothheads.config import METHODS, RunConfig, from_dict, load_json
+from smoothheads.errors import one_of
 
 DESCRIPTION = """Train a classifier on noisy images and write a checkpoint.
 
 RECIPE comes first: a name from `smoothheads info recipes`, or the config.json of an earlier run. Every field
-of it can be overridden by an option below. Progress goes to the screen, metrics to OUT/metrics.jsonl, the
+of it can be overridden by an option below; --method NAME puts another base method (gaussian, stability,
+consistency, smoothmix, smoothadv, macer, cat-rs, acr-targeted, drt) in its place first. Progress goes to the screen, metrics to OUT/metrics.jsonl, the
 finished network to OUT/checkpoint."""
 
 
@@ -39,7 +41,9 @@ class Train:
 
 def main(arguments: list[str]) -> None:
     name, rest = first_argument(arguments, "a recipe", "see `smoothheads info recipes`")
+    method, rest = take_option(rest, "--method")
     config = load_recipe(name or "digits-some")
+    config = config if method is None else with_method(config, method)
     args = parse(
         Train, rest, default=Train(run=config), prog=f"train {name or 'RECIPE'}", description=DESCRIPTION
     )
@@ -82,6 +86,13 @@ def main(arguments: list[str]) -> None:
         print_json(answer)
     else:
         print(checkpoint)
+
+
+def with_method(config: RunConfig, name: str) -> RunConfig:
+    """The same run with another base method, at that method's own defaults."""
+    if name not in METHODS:
+        raise one_of("method", name, METHODS)
+    return replace(config, objective=replace(config.objective, method=METHODS[name]()))
 
 
 def load_recipe(name: str) -> RunConfig:

@@ -2,6 +2,7 @@
 
 from smoothheads.config.codec import digest, from_dict, load_json, to_dict
 from smoothheads.config.methods import (
+    METHODS,
     AcrTargeted,
     AttackTarget,
     CatRs,
@@ -27,6 +28,7 @@ from smoothheads.config.stages import (
 )
 
 __all__ = [
+    "METHODS",
     "AcrTargeted",
     "AttackTarget",
     "CatRs",

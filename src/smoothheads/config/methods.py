@@ -5,8 +5,9 @@ Defaults are the published values for CIFAR-10 at sigma 0.25. Fields at none fol
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from smoothheads.config.check import at_least, positive
 from smoothheads.errors import ConfigError
@@ -245,3 +246,5 @@ class Drt:
 Method: TypeAlias = (
     Gaussian | Stability | Consistency | SmoothMix | SmoothAdv | Macer | CatRs | AcrTargeted | Drt
 )
+
+METHODS: Mapping[str, type[Method]] = {method.name: method for method in get_args(Method)}

@@ -54,6 +54,8 @@ class ModelConfig:
     """L: 1 is a single network; SOME uses 5."""
     cut: str = "stage2"
     """Where the shared trunk ends; `input` makes the heads separate networks."""
+    normalize: bool = True
+    """Subtract the data's mean and divide by its deviation, inside the network, after the noise."""
 
     def __post_init__(self) -> None:
         at_least("heads", self.heads, 1)
@@ -85,8 +87,8 @@ class TeachingConfig:
     """Pace quantile: share of samples that are easy in the last epoch."""
     budget: float = 0.7
     """Pace budget: the mean weight of the samples, held throughout."""
-    window: int = 4096
-    """Paces quantile and budget: how many of the last smoothed losses of a head they look at."""
+    window: int = 1024
+    """Paces quantile and budget: how many of a head's last losses they look at; at most an epoch of images."""
 
     def __post_init__(self) -> None:
         positive("lambda_last", self.lambda_last)
@@ -184,6 +186,23 @@ class CertifyConfig:
     """Fresh noisy copies that bound its probability."""
     alpha: float = 0.001
     """Probability that a certificate is wrong, per image."""
+    budget: Literal["fixed", "table", "radius", "anytime"] = "fixed"
+    """fixed: n copies of every image, as published tables have it. The others need fewer, n at most: table
+    decides only which of RADII are certified, radius comes within TOLERANCE of the fixed radius, anytime stops
+    at TARGET."""
+    bound: Literal["clopper-pearson", "randomized", "pair"] = "clopper-pearson"
+    """Of the fixed budget. randomized and pair (bounds the runner-up too) are tighter but do not compare with
+    published tables."""
+    radii: tuple[float, ...] | None = None
+    """Radii of the table budget (default: steps of a quarter up to what n can show)."""
+    tolerance: float = 0.05
+    """Share of the radius that the radius budget may lose on average."""
+    price: float | None = None
+    """Copies that a radius of one sigma is worth to the radius budget, instead of a tolerance."""
+    target: float | None = None
+    """Radius at which the anytime budget stops."""
+    label_aware: bool = False
+    """Test the true label instead of a chosen class (table and radius): cheaper, for evaluation only."""
     rule: str = "ensemble"
     """The base classifier that is certified: ensemble, head-K, prefix-K or consensus-K."""
     block: int = 100
@@ -198,6 +217,22 @@ class CertifyConfig:
     def __post_init__(self) -> None:
         positive("sigma", self.sigma)
         between("alpha", self.alpha, 0, 0.5)
+        self._check_budget()
         for name in ("n0", "n", "block", "threads"):
             at_least(name, getattr(self, name), 1)
         at_least("seed", self.seed, 0)
+
+    def _check_budget(self) -> None:
+        """Refuses options that the chosen budget would ignore."""
+        ignored = {
+            "bound": self.bound != "clopper-pearson" and self.budget != "fixed",
+            "radii": self.radii is not None and self.budget != "table",
+            "price": self.price is not None and self.budget != "radius",
+            "target": self.target is not None and self.budget != "anytime",
+            "label_aware": self.label_aware and self.budget not in ("table", "radius"),
+        }
+        for name, wrong in ignored.items():
+            if wrong:
+                raise ConfigError(
+                    f"a budget that uses {name}", repr(self.budget), f"change the budget or drop {name}"
+                )

@@ -46,7 +46,8 @@ def build(
     if len(mean) != shape[0]:
         raise ConfigError(f"{shape[0]} channel means", str(len(mean)), "give one mean and std per channel")
     parts = [_draw(config, shape, classes, seed, k) for k in range(config.heads)]
-    return MultiHead(parts[0][0], [head for _, head in parts], Normalize(mean, std))
+    normalize = Normalize(mean, std) if config.normalize else None
+    return MultiHead(parts[0][0], [head for _, head in parts], normalize)
 
 
 def _draw(config: ModelConfig, shape: Shape, classes: int, seed: int, k: int) -> tuple[nn.Module, nn.Module]:

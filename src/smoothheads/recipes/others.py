@@ -21,7 +21,7 @@ def mnist_gaussian(sigma: float) -> Recipe:
         source="settings of the Consistency authors' MNIST experiments",
         config=RunConfig(
             data=DataConfig(name="mnist"),
-            model=ModelConfig(arch="lenet", cut="convs"),
+            model=ModelConfig(arch="lenet", cut="convs", normalize=False),
             train=TrainConfig(sigma=sigma, epochs=90, batch=256, lr=0.01, step_epochs=30),
         ),
     )

@@ -26,7 +26,7 @@ def soft_labels(method: Method, dataset: Dataset, out: Path, device: torch.devic
         raise ConfigError(
             "a teacher for cat-rs",
             "none",
-            "set --objective.method.teacher to the checkpoint of a Gaussian model",
+            "set --objective.method.teacher to a Gaussian model's checkpoint",
         )
     path = out / FILE
     if not path.exists():

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from smoothheads.errors import ConfigError, MissingExtraError, SmoothheadsError, one_of
+
+
+@pytest.mark.parametrize("error", [ConfigError("a", "b", "c"), MissingExtraError("ray", "ray")])
+def test_errors_cross_process_borders_unchanged(error: SmoothheadsError) -> None:
+    back = pickle.loads(pickle.dumps(error))
+    assert type(back) is type(error)
+    assert (str(back), back.expected, back.remedy) == (str(error), error.expected, error.remedy)
+
+
+def test_an_unknown_name_gets_the_nearest_or_all() -> None:
+    assert "did you mean 'stage2'?" in str(one_of("cut", "stage-2", ["stage1", "stage2"]))
+    assert "choose from: a, b" in str(one_of("cut", "xyz", ["b", "a"]))
