@@ -24,7 +24,7 @@ AUDIT = Audit(
 def test_text_says_it_all_within_the_width() -> None:
     text = to_text(AUDIT, 80)
     lines = text.splitlines()
-    assert lines[0] == "log: 1 errors (1,500 images, sigma 0.25, stated n = 1,000 with alpha = 0.001)"
+    assert lines[0] == "log: 1 error (1,500 images, sigma 0.25, stated n = 1,000 with alpha = 0.001)"
     assert all(len(line) <= 80 for line in lines[1:])
     assert lines[1].startswith("  error   cap             radii are far")
     assert lines[-1] == "  note    time            in seconds"

@@ -44,7 +44,7 @@ def test_differences_have_intervals_and_p(make_log: Make) -> None:
     (table,) = differences(compare([make_log("a"), make_log("b", 20)], [0]))
     assert table.title == "b against a, paired over 40 images"
     acr, at_zero, noisy, hard = table.rows
-    assert [noisy[0].text, hard[0].text] == ["noisy acc.", "hard half"]
+    assert [noisy[0].text, hard[0].text] == ["noisy", "hard"]
     assert hard[1].text != "–"
     assert [cell.text for cell in at_zero[:4]] == ["r = 0.00", "75.0", "50.0", "-25.0 ±6.9"]
     assert at_zero[4].text.startswith("[-")
@@ -56,15 +56,15 @@ def test_differences_have_intervals_and_p(make_log: Make) -> None:
 
 def test_background_leaves_out_what_nobody_knows(make_log: Make) -> None:
     full = background(compare([make_log()]))
-    assert "hard half" in full.columns
+    assert "hard" in full.columns
     bare = background(compare([replace(make_log(), rows=(), n=None, alpha=None)]))
     assert set(full.columns) - set(bare.columns) == {
         "n",
         "alpha",
         "ceiling",
         "at it",
-        "noisy acc.",
-        "hard half",
+        "noisy",
+        "hard",
         "passes",
     }
     assert not any("noisy" in note for note in bare.notes)

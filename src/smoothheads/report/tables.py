@@ -14,8 +14,8 @@ _UNKNOWN = Cell("–")
 _NAME = 28
 _EXPLAINED = {
     "ceiling": "ceiling: the largest radius that n samples can show; at it: share of images that reach it.",
-    "noisy acc.": "noisy acc.: noisy copies classified right, of all images and of the hardest half.",
-    "passes": "passes: noisy copies classified per image, selection included.",
+    "noisy": "noisy: noisy copies classified right, of all images; hard: of the hardest half.",
+    "passes": "passes: noisy copies classified per image, selection included; s: seconds per image.",
 }
 
 
@@ -55,10 +55,10 @@ def background(comparison: Comparison) -> Table:
         "ceiling": lambda s: _plain(s.ceiling, ".3f"),
         "at it": lambda s: _share(s.at_ceiling),
         "abstain": lambda s: _share(s.abstained),
-        "noisy acc.": lambda s: _share(s.noisy_accuracy.value if s.noisy_accuracy else None),
-        "hard half": lambda s: _share(s.hard_accuracy),
+        "noisy": lambda s: _share(s.noisy_accuracy.value if s.noisy_accuracy else None),
+        "hard": lambda s: _share(s.hard_accuracy),
         "passes": lambda s: _plain(s.samples, ",.0f"),
-        "seconds": lambda s: _plain(s.seconds, ".3g"),
+        "s": lambda s: _plain(s.seconds, ".3g"),
     }
     columns = {name: [make(s) for s in comparison.summaries] for name, make in makers.items()}
     known = {name: cells for name, cells in columns.items() if any(cell is not _UNKNOWN for cell in cells)}
@@ -76,11 +76,11 @@ def _difference_table(comparison: Comparison, difference: Difference) -> Table:
     at_radii = zip(comparison.radii, difference.certified, strict=True)
     rows = [_pair("ACR", difference.acr, 1, 3)]
     rows += [_pair(f"r = {radius:.2f}", paired, 100, 1) for radius, paired in at_radii]
-    noisy = {"noisy acc.": difference.noisy_accuracy, "hard half": difference.hard_accuracy}
+    noisy = {"noisy": difference.noisy_accuracy, "hard": difference.hard_accuracy}
     rows += [_pair(name, paired, 100, 1) for name, paired in noisy.items() if paired is not None]
     notes = ["Accuracies in points; bootstrap interval; p of the exact paired (McNemar) test."]
     if difference.hard_accuracy is not None:
-        notes.append("hard half: noisy accuracy on the half of the images that both together find hardest.")
+        notes.append("hard: noisy accuracy on the half of the images that both together find hardest.")
     return Table(
         title=f"{difference.name} against {difference.baseline}, paired over {images} images",
         columns=("", "baseline", "this", "difference", "95 % interval", "p"),

@@ -72,7 +72,7 @@ def rounding(log: Log, step: float = 0.25) -> Iterator[Finding]:
     ties = np.flatnonzero(log.correct & (log.radius > 0) & (np.abs(log.radius % step) < 1e-9)).tolist()
     message = (
         "radii have three digits, rounded to the nearest: about half of them claim more than was shown; "
-        f"{len(ties)} right ones lie exactly on a multiple of {step:g}, where a table counts them"
+        f"right answers exactly on a multiple of {step:g}, where a table counts them: {len(ties)}"
     )
     yield Finding("warning", "rounding", message, _named(log, ties))
 
