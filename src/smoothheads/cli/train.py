@@ -18,8 +18,8 @@ DESCRIPTION = """Train a classifier on noisy images and write a checkpoint.
 
 RECIPE comes first: a name from `smoothheads info recipes`, or the config.json of an earlier run. Every field
 of it can be overridden by an option below; --method NAME puts another base method (gaussian, stability,
-consistency, smoothmix, smoothadv, macer, cat-rs, acr-targeted, drt) in its place first. Progress goes to the screen, metrics to OUT/metrics.jsonl, the
-finished network to OUT/checkpoint."""
+consistency, smoothmix, smoothadv, macer, cat-rs, acr-targeted, drt) in its place first. Progress goes to the
+screen, metrics to OUT/metrics.jsonl, the finished network to OUT/checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)

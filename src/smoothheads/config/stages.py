@@ -88,7 +88,7 @@ class TeachingConfig:
     budget: float = 0.7
     """Pace budget: the mean weight of the samples, held throughout."""
     window: int = 1024
-    """Paces quantile and budget: how many of a head's last losses they look at; at most an epoch of images."""
+    """Paces quantile and budget: how many of a head's last losses count; at most an epoch."""
 
     def __post_init__(self) -> None:
         positive("lambda_last", self.lambda_last)
@@ -188,8 +188,8 @@ class CertifyConfig:
     """Probability that a certificate is wrong, per image."""
     budget: Literal["fixed", "table", "radius", "anytime"] = "fixed"
     """fixed: n copies of every image, as published tables have it. The others need fewer, n at most: table
-    decides only which of RADII are certified, radius comes within TOLERANCE of the fixed radius, anytime stops
-    at TARGET."""
+    decides only which of RADII are certified, radius comes within TOLERANCE of the fixed radius, anytime
+    stops at TARGET."""
     bound: Literal["clopper-pearson", "randomized", "pair"] = "clopper-pearson"
     """Of the fixed budget. randomized and pair (bounds the runner-up too) are tighter but do not compare with
     published tables."""
