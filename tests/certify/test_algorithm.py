@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from smoothheads.certify.algorithm import certify, predict, two_sided_p_value
@@ -69,6 +71,22 @@ def test_correction_lowers_the_bound() -> None:
     corrected = certify(Script([1, 0], [90, 10]), sigma=1.0, n0=1, n=100, alpha=0.001, correction=0.01)
     assert corrected.p_lower == pytest.approx(plain.p_lower - 0.01)
     assert corrected.radius < plain.radius
+
+
+@pytest.mark.parametrize("correction", [-1e-3, float("nan"), 0.5])
+def test_a_correction_that_would_raise_the_bound_is_refused(correction: float) -> None:
+    with pytest.raises(SoundnessError):
+        certify(Script([1, 0], [90, 10]), sigma=1.0, n0=1, n=100, alpha=0.001, correction=correction)
+    with pytest.raises(SoundnessError):
+        predict(Script([], [90, 10]), n=100, alpha=0.001, correction=correction)
+
+
+@given(st.integers(10, 3000), st.data(), st.sampled_from([0.001, 0.05]))
+def test_no_radius_exceeds_the_ceiling(n: int, data: st.DataObject, alpha: float) -> None:
+    k = data.draw(st.integers(0, n))
+    certificate = certify(Script([1, 0], [k, n - k]), sigma=0.5, n0=1, n=n, alpha=alpha)
+    assert 0 <= certificate.radius <= ceiling(n, alpha, 0.5)
+    assert certificate.abstained == (certificate.radius == 0)
 
 
 def test_too_few_samples_are_refused_before_the_first_one() -> None:

@@ -84,6 +84,13 @@ def test_long_plans_get_a_larger_pilot() -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    for wrong in ({"tolerance": 1.0}, {"floor": -1.0}, {"price": 0.0}, {"n_max": 5}, {"step": 0}):
+    for wrong in (
+        {"tolerance": 1.0},
+        {"floor": -1.0},
+        {"price": 0.0},
+        {"n_max": 5},
+        {"step": 0},
+        {"label": -1},
+    ):
         with pytest.raises(ConfigError):
             Radius(**wrong)

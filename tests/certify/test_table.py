@@ -98,6 +98,12 @@ def test_correction_raises_the_bar() -> None:
     assert table.certify(Just(), sigma=1.0, correction=0.01).prediction == ABSTAIN
 
 
+def test_a_negative_label_is_refused() -> None:
+    """It would index the classes from the end and certify the answer ABSTAIN."""
+    with pytest.raises(ConfigError, match="label"):
+        Table(radii=RADII, label=-1)
+
+
 @pytest.mark.parametrize("radii", [(), (0.5, 0.25), (0.5, 0.5), (-0.1, 0.5)])
 def test_radii_must_rise(radii: tuple[float, ...]) -> None:
     with pytest.raises(ConfigError, match="rise"):

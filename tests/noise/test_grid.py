@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cache
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from smoothheads.certify.algorithm import certify
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.noise import GaussianNoise, GridNoise, GridTable, Noise
 from smoothheads.noise.base import keyed_bits
 from smoothheads.types import Counts, Grid, Phase, Pixels
@@ -67,6 +68,9 @@ def test_price_of_the_table(cifar_table: GridTable) -> None:
     assert cifar_table.total_variation == pytest.approx(8.1e-17, rel=0.01)
     assert noise.correction(3072) == pytest.approx(2.5e-13, rel=0.01)
     assert noise.correction(150_528) == pytest.approx(1.2e-11, rel=0.02)
+    assert noise.sigma == 0.5
+    with pytest.raises(SoundnessError):
+        noise.correction(0)
     assert noise.correction(3072) >= 3072 * cifar_table.total_variation
 
 
@@ -132,6 +136,13 @@ def test_digest_ties_a_ledger_to_sigma_and_grid(cifar_table: GridTable) -> None:
     assert cifar_table.digest in digests
     # A golden value: another platform or mpmath that gives another table must not go unnoticed.
     assert cifar_table.digest.startswith("4f402e5bc1f7")
+
+
+def test_noise_of_a_key_is_the_same_everywhere(cifar_table: GridTable) -> None:
+    """Golden integers: ledgers of other machines and releases can be recomputed only while these hold."""
+    steps = GridNoise(cifar_table, 7, 10).integers(np.zeros((3, 8, 8), np.uint8), 20, Phase.ESTIMATION, 3)
+    assert steps.ravel()[:8].tolist() == [195, -114, 6, 4, -81, 173, -157, -52]
+    assert hashlib.sha256(steps.astype("<i2").tobytes()).hexdigest().startswith("9dcc033373f437f7")
 
 
 def test_noise_that_would_overflow_is_refused() -> None:

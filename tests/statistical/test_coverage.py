@@ -86,6 +86,19 @@ def test_runner_up_needs_no_correction_for_many_classes(shares: tuple[float, ...
     assert errors_are_credible(errors, RUNS, ALPHA)
 
 
+@pytest.mark.parametrize("name", BUDGETS)
+def test_every_budget_pays_for_inexact_noise(name: str) -> None:
+    """A sampler that makes the top class likelier by 0.1 than exact noise does, and says so."""
+    rng = np.random.default_rng(8)
+    sampled, exact = Designed((0.9, 0.05, 0.05), rng), Designed((0.8, 0.15, 0.05), rng)
+    runs, false = 300, exact.is_false if name == "pair" else replace(exact, shares=two_classes(0.8)).is_false
+    budget = BUDGETS[name]
+    honest = sum(false(budget(rng).certify(sampled, sigma=1.0, correction=0.1)) for _ in range(runs))
+    silent = sum(false(budget(rng).certify(sampled, sigma=1.0)) for _ in range(runs))
+    assert errors_are_credible(honest, runs, ALPHA)
+    assert not errors_are_credible(silent, runs, ALPHA)
+
+
 def test_randomised_bound_is_exact() -> None:
     """Neither more nor fewer errors than alpha, where Clopper-Pearson makes fewer."""
     rng = np.random.default_rng(3)

@@ -45,6 +45,7 @@ def certify(
 
 def predict(sample: Sampler, *, n: int, alpha: float, correction: float = 0.0) -> Prediction:
     """With probability at least 1 - alpha: it abstains, or returns the smoothed classifier's answer."""
+    check_correction(correction)
     level = alpha - n * correction  # n copies together differ by at most this from exact noise
     if not 0 < alpha < 0.5 or two_sided_p_value(n, 0) > level:
         raise ConfigError(
@@ -84,6 +85,7 @@ def draw(sample: Sampler, phase: Phase, count: int) -> Counts:
 
 def require_samples(n0: int, n: int, alpha: float, correction: float = 0.0) -> None:
     """Refuses, before the first sample, settings under which every answer would be an abstention."""
+    check_correction(correction)
     if not 0 < alpha < 0.5:
         raise ConfigError("0 < alpha < 0.5", f"{alpha:g}", "0.001 is usual")
     if n0 < 1:
@@ -91,3 +93,16 @@ def require_samples(n0: int, n: int, alpha: float, correction: float = 0.0) -> N
     if n < 1 or clopper_pearson_lower(n, n, alpha) - correction <= 0.5:
         least = minimum_n(alpha)
         raise ConfigError(f"n >= {least} for alpha = {alpha:g}", str(n), f"set n to {least} or more")
+
+
+def check_correction(correction: float) -> None:
+    if not 0 <= correction < 0.5:
+        raise SoundnessError(
+            "0 <= correction < 0.5", f"{correction:g}", "take it from the noise that is sampled"
+        )
+
+
+def check_label(label: int | None) -> None:
+    """A negative label would count the votes of a class from the end, and name ABSTAIN as certified."""
+    if label is not None and label < 0:
+        raise ConfigError("label >= 0", str(label), "pass the data set's label, or none to be label-blind")

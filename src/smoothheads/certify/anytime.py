@@ -39,6 +39,7 @@ class Anytime:
 
     def stream(self, sample: Sampler, *, sigma: float, correction: float = 0.0) -> Iterator[Certificate]:
         """Running certificates; whoever listens may stop at any of them for any reason."""
+        require_samples(self.n0, self.n_max, self.alpha, correction)
         candidate = top_class(draw(sample, Phase.SELECTION, self.n0))
         k = n = 0
         p_lower = radius = 0.0

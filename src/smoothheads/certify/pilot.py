@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from smoothheads.certify.algorithm import Sampler, draw, require_samples, top_class
+from smoothheads.certify.algorithm import Sampler, check_label, draw, require_samples, top_class
 from smoothheads.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
 from smoothheads.certify.radius import l2_radius, minimum_n
 from smoothheads.errors import ConfigError
@@ -40,6 +40,7 @@ class Radius:
 
     def __post_init__(self) -> None:
         require_samples(1, self.n_max, self.alpha)
+        check_label(self.label)
         if not (0 <= self.tolerance < 1 and self.floor >= 0 and self.step >= 1):
             raise ConfigError(
                 "0 <= tolerance < 1, floor >= 0, step >= 1", repr(self), "0.05 and 0.01 are usual"

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from smoothheads.certify.algorithm import Sampler, draw, require_samples, top_class
+from smoothheads.certify.algorithm import Sampler, check_label, draw, require_samples, top_class
 from smoothheads.certify.radius import probability_above
 from smoothheads.certify.spending import SequentialTest, sequential_test
 from smoothheads.errors import ConfigError
@@ -32,10 +32,12 @@ class Table:
 
     def __post_init__(self) -> None:
         require_samples(self.n0, self.n_max, self.alpha)
+        check_label(self.label)
         if not self.radii or self.radii[0] < 0 or any(b <= a for a, b in pairwise(self.radii)):
             raise ConfigError("radii that rise from 0 or more", str(self.radii), "sort them, none twice")
 
     def certify(self, sample: Sampler, *, sigma: float, correction: float = 0.0) -> Certificate:
+        require_samples(self.n0, self.n_max, self.alpha, correction)
         tests = [self._test(radius, sigma, correction) for radius in self.radii]
         if tests[0].certify_at[-1] > self.n_max:
             raise ConfigError(

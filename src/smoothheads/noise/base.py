@@ -25,6 +25,11 @@ class Noise(Protocol):
     def name(self) -> str: ...
 
     @property
+    def sigma(self) -> float:
+        """The radius must be computed with this very number."""
+        ...
+
+    @property
     def scope(self) -> str:
         """One sentence to print with a certificate: what it covers."""
         ...

@@ -18,7 +18,7 @@ import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.noise.base import check_image, check_settings, keyed_bits
 from smoothheads.types import Grid, Phase, Pixels
 
@@ -76,6 +76,10 @@ class GridNoise:
         check_settings(self.table.sigma, self.table.grid, self.block_size)
 
     @property
+    def sigma(self) -> float:
+        return self.table.sigma
+
+    @property
     def scope(self) -> str:
         q = self.table.grid.q
         return (
@@ -97,6 +101,10 @@ class GridNoise:
         return steps
 
     def correction(self, dimension: int) -> float:
+        if dimension < 1:
+            raise SoundnessError(
+                "dimension >= 1", str(dimension), "pass the number of pixel values, image.size"
+            )
         return math.nextafter(dimension * self.table.total_variation, math.inf)
 
     def _draw(self, index: int, phase: Phase, block: int, count: int) -> Steps:
