@@ -202,7 +202,7 @@ def test_a_full_disk_says_so(
 def test_the_folder_is_held_by_one(tmp_path: Path, manifest: Manifest) -> None:
     with (
         Ledger.open(tmp_path, manifest),
-        pytest.raises(LedgerError, match=rf"held by process {os.getpid()} on \S+; wait"),
+        pytest.raises(StorageError, match=rf"held by process {os.getpid()} on \S+; wait"),
         Ledger.open(tmp_path, manifest),
     ):
         pass
@@ -240,7 +240,7 @@ def test_kill_and_rerun_gives_the_same_bytes(tmp_path: Path, run: Run, manifest:
         assert process.stdout is not None
         process.stdout.readline()
         with (
-            pytest.raises(LedgerError, match=rf"held by process {process.pid} on"),
+            pytest.raises(StorageError, match=rf"held by process {process.pid} on"),
             Ledger.open(folder, manifest),
         ):
             pass

@@ -63,7 +63,8 @@ def test_there_is_no_shard_beyond_the_last() -> None:
 def test_budget_and_correction() -> None:
     assert budget({}) == "fixed"
     assert budget({"certify": {"budget": "table"}}) == "table"
-    assert budget({"certify": {"budget": {"name": "radius"}}}) == "radius"
+    assert budget({"certify": {"budget": "fixed", "bound": "clopper-pearson"}}) == "fixed"
+    assert budget({"certify": {"budget": "fixed", "bound": "pair"}}) == "pair"
     assert correction({"certify": {"noise": "gaussian"}}) == 0
     assert correction({"correction": 1e-12, "certify": {"noise": "grid"}}) == 1e-12
     with pytest.raises(LedgerError, match="correction of its noise"):

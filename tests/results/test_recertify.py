@@ -86,6 +86,6 @@ def test_what_the_votes_do_not_allow(run: Run) -> None:
 def test_a_randomised_ledger_becomes_a_plain_one(run: Run) -> None:
     log = read_log(run(certify_budget="unused"))
     randomised = replace(
-        log, manifest=log.manifest | {"certify": {**log.manifest["certify"], "budget": "randomized"}}
+        log, manifest=log.manifest | {"certify": {**log.manifest["certify"], "bound": "randomized"}}
     )
-    assert recertified(randomised).manifest["certify"]["budget"] == "fixed"
+    assert recertified(randomised).manifest["certify"]["bound"] == "clopper-pearson"

@@ -16,8 +16,14 @@ COMMANDS = {
     "certify": "certify a checkpoint's predictions on test images",
     "predict": "classify image files with a guarantee, or abstain",
     "report": "tables, plots and a page from one or more ledgers or logs",
+    "compare": "paired differences between logs on the same images",
+    "audit": "check anybody's certification logs",
+    "recertify": "certify again from stored votes, with another alpha or rule",
+    "merge": "join the ledgers of shards",
+    "import": "turn other people's weights (.pth) into a checkpoint",
     "info": "recipes, architectures and their cost, checkpoints",
 }
+MODULES = {"import": "import_"}  # where the command's name is a word of the language
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,9 +58,8 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise SmoothheadsError("a command", repr(name), suggest(name, COMMANDS))
-    module = importlib.import_module(f"smoothheads.cli.{name}")
-    module.main(rest)
-    return 0
+    module = importlib.import_module(f"smoothheads.cli.{MODULES.get(name, name)}")
+    return module.main(rest) or 0
 
 
 def _usage() -> str:

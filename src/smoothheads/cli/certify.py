@@ -11,7 +11,7 @@ import tyro
 from smoothheads.cli.common import first_argument, parse, say
 from smoothheads.cli.progress import Progress
 from smoothheads.config import CertifyConfig, DataConfig, RunConfig, SubsetConfig, from_dict, load_json
-from smoothheads.errors import CheckpointError
+from smoothheads.errors import CheckpointError, ConfigError
 
 DESCRIPTION = """Certify test images: for each one a class and a radius R, so that with probability at least
 1 - alpha no perturbation of l2 norm below R changes the answer of the smoothed classifier.
@@ -28,6 +28,8 @@ class Certify:
     """Folder of the ledger (default: ledger beside the checkpoint)."""
     root: str | None = None
     """Where the data set lies, if not where it lay in training."""
+    shard: str | None = None
+    """i/n: every n-th image from the i-th on (i from 0), for job arrays; `smoothheads merge` joins them."""
     fresh: bool = False
     """Throw away what the ledger holds and start again."""
     json: bool = False
@@ -51,11 +53,13 @@ def main(arguments: list[str]) -> None:
     dataset = certification_images(ready, data, args.subset)
     if args.certify.sigma != ready.config.train.sigma:
         say(f"note: trained with sigma {ready.config.train.sigma:g}, certifying with {args.certify.sigma:g}")
-    out = args.out or folder / "ledger"
+    shard = None if args.shard is None else parse_shard(args.shard)
+    out = args.out or folder / ("ledger" if shard is None else f"ledger-{shard[0]}-of-{shard[1]}")
+    images = len(dataset) if shard is None else len(range(shard[0], len(dataset), shard[1]))
     # With a fixed budget progress is counted in noisy copies, otherwise their number is not known beforehand.
     fixed = args.certify.budget == "fixed"
     per_image = args.certify.n0 + args.certify.n if fixed else 1
-    with Progress("certify", len(dataset) * per_image) as progress:
+    with Progress("certify", images * per_image) as progress:
 
         def on_row(row: Row, done: int, total: int) -> None:  # noqa: ARG001
             progress.update(done * per_image, f"{done} of {total} images")
@@ -68,6 +72,7 @@ def main(arguments: list[str]) -> None:
             dataset,
             args.certify,
             out,
+            shard=shard,
             fresh=args.fresh,
             on_start=on_start,
             on_row=on_row,
@@ -78,6 +83,13 @@ def main(arguments: list[str]) -> None:
     show([out], as_json=args.json)
     if not args.json:
         say(f"ledger: {out}")
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    if number.isdigit() and count.isdigit() and int(number) < int(count):
+        return int(number), int(count)
+    raise ConfigError("a shard i/n with 0 <= i < n", repr(text), "for example 0/4, 1/4, 2/4, 3/4")
 
 
 def trained_config(folder: Path) -> RunConfig:

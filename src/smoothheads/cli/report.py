@@ -38,9 +38,14 @@ class Report:
 
 
 def main(arguments: list[str]) -> None:
-    args = parse(
-        Report, arguments or ["--help"], default=Report(logs=()), prog="report", description=DESCRIPTION
-    )
+    run(read_arguments(arguments, "report", DESCRIPTION))
+
+
+def read_arguments(arguments: list[str], prog: str, description: str) -> Report:
+    return parse(Report, arguments or ["--help"], default=Report(logs=()), prog=prog, description=description)
+
+
+def run(args: Report) -> None:
     comparison = show(args.logs, args.radii, align=args.align, form=args.format, as_json=args.json)
     if args.out is not None:
         for path in write(comparison, args.out, args.title):

@@ -26,8 +26,9 @@ def digits(*, heads: int, sigma: float = 0.5) -> Recipe:
             data=DataConfig(name="digits"),
             model=ModelConfig(arch="resnet8", heads=heads, cut="stage2"),
             objective=ObjectiveConfig(method=Gaussian(draws=2), teaching=TeachingConfig(lambda_last=1.2)),
+            # The mean over heads divides each head's gradient by their number; the scale gives it back.
             train=TrainConfig(
-                sigma=sigma, epochs=30, batch=128, batch_unit="copies", lr=0.1, schedule="cosine"
+                sigma=sigma, epochs=30, batch=128, lr=0.1, schedule="cosine", head_lr_scale=float(heads)
             ),
         ),
     )

@@ -14,7 +14,7 @@ _SHOWN = 8
 
 def to_text(audit: Audit, width: int = 100) -> str:
     """A headline, then every finding with the images it concerns; lines of at most `width` characters."""
-    verdict = "nothing wrong found" if audit.sound else _errors(audit)
+    verdict = _verdict(audit)
     sigma = "sigma unknown" if audit.sigma is None else f"sigma {audit.sigma:g}"
     stated = "n and alpha not stated" if audit.stated is None else f"stated {audit.stated}"
     lines = [f"{audit.name}: {verdict} ({audit.images:,} images, {sigma}, {stated})"]
@@ -46,9 +46,13 @@ def _fit(fit: Fit) -> dict[str, Any]:
     return {**fit.settings._asdict(), "matched": fit.matched, "chance": fit.chance}
 
 
-def _errors(audit: Audit) -> str:
-    count = sum(finding.severity == "error" for finding in audit.findings)
-    return f"{count} error" + ("" if count == 1 else "s")
+def _verdict(audit: Audit) -> str:
+    counts = [
+        f"{count} {severity}" + ("" if count == 1 else "s")
+        for severity in ("error", "warning")
+        if (count := sum(finding.severity == severity for finding in audit.findings))
+    ]
+    return ", ".join(counts) or "nothing wrong found"
 
 
 def _images(finding: Finding) -> str:

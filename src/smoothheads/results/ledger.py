@@ -6,10 +6,8 @@ the time column apart: rows stand in the order of the manifest's `indices`, and 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import socket
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,13 +16,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smoothheads.errors import LedgerError, StorageError
-from smoothheads.files import storage, write_atomic, write_json
+from smoothheads.files import exclusive, storage, write_atomic, write_json
 from smoothheads.results.manifest import Manifest, expected_indices, normal, require_equal
 from smoothheads.results.row import HEADER, Row, from_line, to_line
 
 TABLE = "ledger.tsv"
 MANIFEST = "manifest.json"
-LOCK = ".lock"
 
 
 class Ledger:
@@ -48,7 +45,7 @@ class Ledger:
         path = folder / TABLE
         with storage(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        with _held(folder):
+        with exclusive(folder):
             if fresh:
                 with storage(path):
                     path.unlink(missing_ok=True)
@@ -190,27 +187,3 @@ def _write_all(file: FileIO, data: bytes) -> None:
     """One write; the system may take a part of it and then refuse the rest."""
     while data:
         data = data[file.write(data) or 0 :]
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """The folder belongs to this process, and the lock file says so; the system frees it if we are killed."""
-    path = folder / LOCK
-    with storage(path):
-        file = path.open("a+")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = path.read_text() or "another process"
-            raise LedgerError(
-                f"{folder} for this process alone", f"a ledger held by {holder}", "wait or use another folder"
-            ) from error
-        with storage(path):
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}")
-            file.flush()
-        try:
-            yield
-        finally:
-            file.truncate(0)

@@ -22,9 +22,11 @@ def setting(manifest: Manifest, name: str) -> Any:
 
 
 def budget(manifest: Manifest) -> str:
-    """How the number of samples was chosen; `fixed` where nothing is said."""
-    said = setting(manifest, "budget")
-    return str(said.get("name", "fixed") if isinstance(said, dict) else said or "fixed")
+    """How the samples were spent, `fixed` where nothing is said; a bound of its own goes by its name."""
+    bound = setting(manifest, "bound")
+    if bound not in (None, "clopper-pearson"):
+        return str(bound)
+    return str(setting(manifest, "budget") or "fixed")
 
 
 def correction(manifest: Manifest) -> float:

@@ -98,5 +98,5 @@ def _changed(manifest: Manifest, alpha: float, rule: str) -> Manifest:
     certify = manifest.get("certify")
     block = {**certify, **settings} if isinstance(certify, dict) else settings
     if budget(manifest) in ("randomized", "pair"):  # the votes are now bounded in the plain way
-        block["budget"] = "fixed"
+        block["bound"] = "clopper-pearson"
     return manifest | outer | {"certify": block}

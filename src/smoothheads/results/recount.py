@@ -40,10 +40,10 @@ def votes(log: Log) -> Iterator[Finding]:
         return
     checks: dict[str, tuple[str, Callable[[Row], bool]]] = {
         "votes-sum": ("votes do not sum to n, or selection votes to n0", _sums_wrong),
-        "votes-k": ("k is not the number of votes for the class", lambda row: _k_wrong(row, log.rule)),
+        "votes-k": ("k is not the number of votes for the class", lambda row: _k_wrong(row, log)),
         "selection": (
             "the class is not the one that the selection votes chose",
-            lambda row: _choice_wrong(row, log.rule),
+            lambda row: _choice_wrong(row, log),
         ),
     }
     if budget(log.manifest) in BOUNDED and log.alpha is not None and log.sigma is not None:
@@ -56,11 +56,13 @@ def votes(log: Log) -> Iterator[Finding]:
             yield Finding("error", code, f"{message} ({len(rows)} rows)", rows)
 
 
-def candidate(row: Row, rule: str) -> int | None:
+def candidate(row: Row, log: Log) -> int | None:
     """The class whose votes were counted; None where no selection votes were kept."""
+    if setting(log.manifest, "label_aware"):
+        return row.label
     if row.selection is None or row.selection.n == 0:
         return None if row.abstained else row.prediction
-    return top_class(row.selection.of(rule))
+    return top_class(row.selection.of(log.rule))
 
 
 def _bound_checks(
@@ -83,13 +85,13 @@ def _sums_wrong(row: Row) -> bool:
     return any(votes is not None and np.any(votes.counts.sum(axis=1) != count) for votes, count in pairs)
 
 
-def _k_wrong(row: Row, rule: str) -> bool:
-    chosen = candidate(row, rule)
-    return row.votes is not None and chosen is not None and int(row.votes.of(rule)[chosen]) != row.k
+def _k_wrong(row: Row, log: Log) -> bool:
+    chosen = candidate(row, log)
+    return row.votes is not None and chosen is not None and int(row.votes.of(log.rule)[chosen]) != row.k
 
 
-def _choice_wrong(row: Row, rule: str) -> bool:
-    return not row.abstained and candidate(row, rule) != row.prediction
+def _choice_wrong(row: Row, log: Log) -> bool:
+    return not row.abstained and candidate(row, log) != row.prediction
 
 
 def _correction(manifest: Manifest) -> float:

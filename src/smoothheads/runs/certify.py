@@ -13,6 +13,7 @@ from smoothheads.data import Dataset, load_test, select
 from smoothheads.device import threads
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.provenance import versions
+from smoothheads.results import manifest as manifests
 from smoothheads.results.ledger import Ledger
 from smoothheads.results.manifest import Manifest, describe_indices
 from smoothheads.results.row import Row
@@ -43,25 +44,32 @@ def certify_run(
     config: CertifyConfig,
     out: Path,
     *,
+    shard: tuple[int, int] | None = None,
     fresh: bool = False,
     on_start: Callable[[int], None] | None = None,
     on_row: OnRow | None = None,
     on_votes: OnVotes | None = None,
 ) -> Path:
-    """Certifies what the ledger in `out` does not hold yet; every finished image is safe on the disk."""
+    """Certifies what the ledger in `out` does not hold yet; every finished image is safe on the disk.
+
+    `shard` (i, n) takes every n-th image from the i-th on, i from 0; `results.merge` joins the ledgers.
+    """
     if not len(dataset):
         raise ConfigError("at least one image to certify", "an empty selection", "widen the subset")
     with threads(config.threads):
         smoothed = Smoothed(ready.model, ready.info, config)
         manifest = make_manifest(ready, dataset, smoothed)
+        if shard is not None:
+            manifest = manifests.shard(manifest, *shard)
+        others = set(dataset.indices.tolist()) - set(manifests.expected_indices(manifest) or ())
         with Ledger.open(out, manifest, fresh=fresh) as ledger:
             if on_start:
                 on_start(len(ledger.rows))
-            for found in smoothed.certify(dataset, skip=ledger.done, on_votes=on_votes):
+            for found in smoothed.certify(dataset, skip=ledger.done | others, on_votes=on_votes):
                 row = Row.of(found)
                 ledger.append(row)
                 if on_row:
-                    on_row(row, len(ledger.rows), len(dataset))
+                    on_row(row, len(ledger.rows), len(dataset) - len(others))
     return out
 
 
@@ -73,6 +81,7 @@ def make_manifest(ready: Checkpoint, dataset: Dataset, smoothed: Smoothed) -> Ma
         "certify": to_dict(smoothed.config),
         "engine": smoothed.engine.describe(),
         "scope": smoothed.engine.noise.scope,
+        "correction": smoothed.correction,
         "weights": ready.weights_hash,
         "train_sigma": ready.config.train.sigma,
         "data": {"name": dataset.info.name, "fingerprint": dataset.fingerprint},

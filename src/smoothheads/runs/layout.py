@@ -6,6 +6,7 @@ from pathlib import Path
 
 from smoothheads import checkpoint
 from smoothheads.checkpoint import Checkpoint
+from smoothheads.errors import CheckpointError
 
 CONFIG, METRICS, STATE, CHECKPOINT = "config.json", "metrics.jsonl", "state.safetensors", "checkpoint"
 
@@ -13,3 +14,9 @@ CONFIG, METRICS, STATE, CHECKPOINT = "config.json", "metrics.jsonl", "state.safe
 def open_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint in a folder, or the one inside a training run's folder."""
     return checkpoint.load(path / CHECKPOINT if (path / CHECKPOINT).is_dir() else path)
+
+
+def require_new(out: Path) -> None:
+    """A checkpoint is written as a whole folder, so whatever stood there would be gone."""
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise CheckpointError(f"a new folder at {out}", "one that is in use", "choose another --out")

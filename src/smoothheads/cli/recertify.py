@@ -1,0 +1,47 @@
+"""smoothheads recertify LEDGER [--alpha A] [--rule RULE]"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from smoothheads.cli.common import first_argument, parse, say
+from smoothheads.cli.report import show
+from smoothheads.errors import ConfigError
+
+DESCRIPTION = """Certify again from a ledger's stored votes, with another alpha or for another rule (a head, a
+prefix of heads, a consensus), without one forward pass.
+
+LEDGER comes first. Each certificate holds at its own alpha; whoever tries many settings and keeps the best
+must divide alpha by their number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recertify:
+    alpha: float | None = None
+    """New failure probability per image."""
+    rule: str | None = None
+    """Another base classifier whose votes were counted in the same pass."""
+    out: Path | None = None
+    """Folder of the new ledger (default: beside the old one)."""
+    json: bool = False
+    """Print the tables as JSON."""
+
+
+def main(arguments: list[str]) -> None:
+    name, rest = first_argument(arguments, "a ledger", "give the folder that `smoothheads certify` wrote")
+    args = parse(
+        Recertify, rest, default=Recertify(), prog=f"recertify {name or 'LEDGER'}", description=DESCRIPTION
+    )
+    if args.alpha is None and args.rule is None:
+        raise ConfigError("another alpha or another rule", "neither", "add --alpha or --rule")
+
+    from smoothheads.results.recertify import recertify
+
+    folder = Path(name or "")
+    changes = [f"alpha-{args.alpha:g}"] if args.alpha is not None else []
+    changes += [args.rule] if args.rule is not None else []
+    out = args.out or folder.with_name("-".join([folder.name, *changes]))
+    recertify(folder, out, alpha=args.alpha, rule=args.rule)
+    show([out], as_json=args.json)
+    say(f"ledger: {out}")

@@ -1,0 +1,46 @@
+"""Other people's weights become a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from smoothheads import checkpoint
+from smoothheads.checkpoint.legacy import load_legacy
+from smoothheads.config import RunConfig
+from smoothheads.data import describe
+from smoothheads.errors import ConfigError
+from smoothheads.files import sha256
+from smoothheads.models import build
+from smoothheads.runs.layout import require_new
+
+
+def import_run(files: Sequence[Path], config: RunConfig, out: Path, *, centre_only: bool = False) -> Path:
+    """Writes the checkpoint folder `out` and returns it; nothing in the files is executed.
+
+    `config` says what the files cannot: data, architecture, heads, cut and sigma. Several files are separate
+    networks and become one head each. `centre_only`: the network subtracts the mean but divides by nothing.
+    """
+    require_new(out)
+    _check(files, config)
+    info = describe(config.data)
+    if centre_only:
+        info = replace(info, std=(1.0,) * len(info.std))
+    model = build(config.model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
+    load_legacy(files[0] if len(files) == 1 else files, model)
+    sources = [{"file": path.name, "sha256": sha256(path)} for path in files]
+    checkpoint.save(out, model, config, info, imported=sources)
+    return out
+
+
+def _check(files: Sequence[Path], config: RunConfig) -> None:
+    if not files:
+        raise ConfigError("at least one file", "none", "name the .pth or .pth.tar to import")
+    heads, cut = config.model.heads, config.model.cut
+    if len(files) > 1 and (heads, cut) != (len(files), "input"):
+        raise ConfigError(
+            f"{len(files)} heads and cut 'input' for {len(files)} files",
+            f"{heads} head(s) and cut {cut!r}",
+            "leave heads and cut out; several files are separate networks",
+        )

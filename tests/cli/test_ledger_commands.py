@@ -1,0 +1,133 @@
+"""compare, audit, recertify and merge on real ledgers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from smoothheads import checkpoint
+from smoothheads.cli import main
+from smoothheads.config import ModelConfig, RunConfig
+from smoothheads.data import Splits
+from smoothheads.models import MultiHead
+
+FEW = [
+    "--sigma",
+    "0.5",
+    "--n0",
+    "20",
+    "--n",
+    "200",
+    "--block",
+    "20",
+    "--subset.every",
+    "9",
+    "--subset.first",
+    "7",
+]
+
+
+@pytest.fixture
+def network(tmp_path: Path, tiny_network: Callable[..., MultiHead], small_digits: Splits) -> Path:
+    run = RunConfig(model=ModelConfig(arch="resnet8", heads=2))
+    checkpoint.save(tmp_path / "network", tiny_network(heads=2), run, small_digits.train.info)
+    return tmp_path / "network"
+
+
+@pytest.fixture
+def ledger(network: Path) -> Path:
+    assert main(["certify", str(network), *FEW]) == 0
+    return network / "ledger"
+
+
+def rows(folder: Path) -> list[list[str]]:
+    lines = (folder / "ledger.tsv").read_text().splitlines()
+    return [line.split("\t")[:5] + line.split("\t")[6:] for line in lines]
+
+
+def test_shards_merge_to_the_ledger_of_one_process(
+    network: Path, ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for shard in ("0/3", "1/3", "2/3"):
+        assert main(["certify", str(network), *FEW, "--shard", shard]) == 0
+    shards = [str(network / f"ledger-{i}-of-3") for i in range(3)]
+    assert main(["merge", *shards[:2], "--out", str(tmp_path / "gap")]) == 2
+    assert "2 missing (18, 45)" in capsys.readouterr().err
+    assert main(["merge", *shards, "--out", str(tmp_path / "whole")]) == 0
+    assert rows(tmp_path / "whole") == rows(ledger)
+    assert main(["audit", str(tmp_path / "whole")]) == 0
+
+
+@pytest.mark.parametrize("shard", ["3/3", "a/b", "1", "-1/2", "0/0"])
+def test_impossible_shards_are_refused(network: Path, shard: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["certify", str(network), *FEW, f"--shard={shard}"]) == 2
+    assert "a shard i/n with 0 <= i < n" in capsys.readouterr().err
+
+
+def test_recertifying_needs_no_forward_pass_and_is_what_certifying_gives(
+    network: Path, ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "again"
+    assert main(["recertify", str(ledger), "--alpha", "0.01", "--rule", "head-2", "--out", str(out)]) == 0
+    fresh = tmp_path / "fresh"
+    options = ["--alpha", "0.01", "--rule", "head-2", "--out", str(fresh)]
+    assert main(["certify", str(network), *FEW, *options]) == 0
+    assert rows(out) == rows(fresh)
+    assert main(["recertify", str(ledger)]) == 2
+    assert "another alpha or another rule" in capsys.readouterr().err
+
+
+def test_a_sequential_ledger_cannot_be_recertified(
+    network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "table"
+    assert (
+        main(["certify", str(network), *FEW, "--budget", "table", "--radii", "0", "0.2", "--out", str(out)])
+        == 0
+    )
+    assert main(["recertify", str(out), "--alpha", "0.01"]) == 2
+    assert "a sequential test stops because of its votes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--budget", "table", "--label-aware"],
+        ["--budget", "radius", "--label-aware"],
+        ["--budget", "anytime"],
+        ["--bound", "pair"],
+        ["--bound", "randomized"],
+        ["--noise", "gaussian"],
+    ],
+)
+def test_the_auditor_finds_nothing_wrong_with_our_ledgers(
+    network: Path, tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "ledger"
+    assert main(["certify", str(network), *FEW, *options, "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["audit", str(out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)[0]
+    assert [finding for finding in found["findings"] if finding["severity"] != "note"] == []
+
+
+def test_the_auditor_notices_a_forged_radius(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = ledger / "ledger.tsv"
+    lines = [line.split("\t") for line in path.read_text().splitlines()]
+    lines[1][3] = "1.900000"
+    lines[1][2] = lines[1][1]
+    lines[1][4] = "1"
+    path.write_text("\n".join("\t".join(line) for line in lines) + "\n")
+    assert main(["audit", str(ledger)]) == 1
+    assert "error" in capsys.readouterr().out
+
+
+def test_compare_wants_two_logs(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(ledger)]) == 2
+    assert "two logs or more, got 1" in capsys.readouterr().err
+    assert main(["compare", str(ledger), str(ledger), "--format", "latex"]) == 0
+    assert "tabular" in capsys.readouterr().out
