@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from smoothheads.config import DataConfig, SubsetConfig
-from smoothheads.data import augments, load, load_test
+from smoothheads.data import augments, describe, load, load_test
 from smoothheads.errors import DataError
 
 from .builders import folder_of_images
@@ -63,3 +63,34 @@ def test_every_data_set_on_disk_needs_a_root_that_exists(name: Name, tmp_path: P
         load_test(DataConfig(name=name))
     with pytest.raises(DataError, match="got no such file or folder"):
         load_test(DataConfig(name=name, root=str(tmp_path / "absent")))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes"),
+    [
+        ("digits", (1, 8, 8), 10),
+        ("cifar10", (3, 32, 32), 10),
+        ("cifar100", (3, 32, 32), 100),
+        ("mnist", (1, 28, 28), 10),
+        ("fashion-mnist", (1, 28, 28), 10),
+    ],
+)
+def test_published_data_sets_are_known_without_their_files(
+    name: Name, shape: tuple[int, int, int], classes: int
+) -> None:
+    info = describe(DataConfig(name=name))
+    assert (info.name, info.shape, info.classes) == (name, shape, classes)
+    assert len(info.mean) == len(info.std) == shape[0]
+    halved = describe(DataConfig(name=name, downscale=2))
+    assert (halved.shape[1], halved.class_names) == (shape[1] // 2, info.class_names)
+
+
+def test_descriptions_are_those_of_the_loaded_data(tmp_path: Path) -> None:
+    for config in (
+        DataConfig(),
+        DataConfig(downscale=4),
+        DataConfig(name="folder", root=folder_of_images(tmp_path).root),
+    ):
+        assert describe(config) == load_test(config).info
+    with pytest.raises(DataError, match="a root for the data set 'npz', got none"):
+        describe(DataConfig(name="npz"))

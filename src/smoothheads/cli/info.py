@@ -65,12 +65,11 @@ def main(arguments: list[str]) -> None:
 
 def network(args: Info) -> dict[str, Any]:
     """Cost of one forward pass of one image; gmacs_paper counts as the paper does."""
-    from smoothheads.models import build, cost
+    from smoothheads.models import DEFAULT_CUTS, build, cost
 
     arch = args.arch or ""
     imagenet = _INPUT.get(arch, (0, 0, 0))[1] == 224
-    default_cut = "layer3" if imagenet else "convs" if arch == "lenet" else "stage2"
-    config = ModelConfig(arch=arch, heads=args.heads, cut=args.cut or default_cut)
+    config = ModelConfig(arch=arch, heads=args.heads, cut=args.cut or DEFAULT_CUTS.get(arch, ""))
     shape = _INPUT.get(arch, (3, 32, 32))
     classes = args.classes or (1000 if imagenet else 10)
     channels = shape[0]

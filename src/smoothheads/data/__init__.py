@@ -5,11 +5,13 @@ from __future__ import annotations
 from smoothheads.config import DataConfig
 from smoothheads.data.arrays import ArrayDataset, from_arrays
 from smoothheads.data.base import DataInfo, Dataset, Split, Splits
-from smoothheads.data.cifar import cifar10, cifar100
+from smoothheads.data.cifar import CIFAR10, CIFAR100, cifar10, cifar100
+from smoothheads.data.digits import INFO as DIGITS
 from smoothheads.data.digits import digits
+from smoothheads.data.downscale import downscaled_info
 from smoothheads.data.folder import FolderDataset, image_folder
 from smoothheads.data.loader import Batch, Loader, plain_batches
-from smoothheads.data.mnist import fashion_mnist, mnist
+from smoothheads.data.mnist import FASHION_MNIST, MNIST, fashion_mnist, mnist
 from smoothheads.data.npz import npz
 from smoothheads.data.read import read_image
 from smoothheads.data.subset import hold_out, select
@@ -23,6 +25,7 @@ __all__ = [
     "Loader",
     "Splits",
     "augments",
+    "describe",
     "from_arrays",
     "load",
     "load_test",
@@ -30,6 +33,8 @@ __all__ = [
     "read_image",
     "select",
 ]
+
+PUBLISHED = {info.name: info for info in (DIGITS, CIFAR10.info, CIFAR100.info, MNIST, FASHION_MNIST)}
 
 
 def load(config: DataConfig) -> Splits:
@@ -41,6 +46,14 @@ def load(config: DataConfig) -> Splits:
 def load_test(config: DataConfig) -> Dataset:
     """The whole test split, which is all that certification needs; the training images may be absent."""
     return _read(config, "test")
+
+
+def describe(config: DataConfig) -> DataInfo:
+    """The facts of a data set; those of the published ones are known without their files."""
+    if config.name not in PUBLISHED:
+        return load_test(config).info
+    info = PUBLISHED[config.name]
+    return info if config.downscale == 1 else downscaled_info(info, config.downscale)
 
 
 def augments(config: DataConfig) -> bool:

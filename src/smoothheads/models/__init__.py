@@ -5,10 +5,11 @@ from smoothheads.models.augment import augment
 from smoothheads.models.cost import Cost, cost
 from smoothheads.models.multihead import MultiHead
 from smoothheads.models.normalize import Normalize
-from smoothheads.models.registry import ARCHITECTURES, build
+from smoothheads.models.registry import ARCHITECTURES, DEFAULT_CUTS, build
 
 __all__ = [
     "ARCHITECTURES",
+    "DEFAULT_CUTS",
     "Cost",
     "MultiHead",
     "Normalize",

@@ -25,6 +25,12 @@ ARCHITECTURES: Final[Mapping[str, Builder]] = {
     **{f"resnet{d}": partial(resnet_imagenet.resnet_imagenet, d) for d in resnet_imagenet.STAGES},
     "lenet": lenet,
 }
+DEFAULT_CUTS: Final[Mapping[str, str]] = {
+    **{f"resnet{d}": "stage2" for d in resnet_cifar.DEPTHS},
+    **{f"resnet{d}": "layer3" for d in resnet_imagenet.STAGES},
+    "lenet": "convs",
+}
+"""Where the SOME authors cut: before the last stage."""
 
 
 def build(

@@ -1,0 +1,72 @@
+"""smoothheads import FILE..."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from smoothheads.cli.common import parse, print_json, say
+from smoothheads.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+
+DESCRIPTION = """Turn other people's weights into a checkpoint that certify, predict and ensemble read.
+
+Takes .pth and .pth.tar files of Cohen, Horvath, the SOME authors and whoever uses their layout; nothing in
+them is executed. Several files are separate networks and become one head each. What the files do not say
+(architecture, data, sigma) you have to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import:
+    files: tyro.conf.Positional[tuple[Path, ...]]
+    """Weights: the file of one network, or those of several separate networks."""
+    arch: str
+    """Architecture of the network, e.g. resnet110."""
+    data: Literal["digits", "cifar10", "cifar100", "mnist", "fashion-mnist", "folder", "npz"]
+    """What it was trained on; only folder and npz have to be there."""
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """Folder of the checkpoint."""
+    root: str | None = None
+    """Where the data lies; certify can be told later."""
+    downscale: int = 1
+    """Groups of pixels that were averaged, a side."""
+    heads: int | None = None
+    """Heads in the file (default: one, or one per file)."""
+    cut: str | None = None
+    """Where the trunk ends (default: stage2, layer3 or convs, by the architecture)."""
+    sigma: float = 0.25
+    """Noise that the network was trained with."""
+    normalize: Literal["standard", "centre", "none"] = "standard"
+    """standard: the network subtracts the mean and divides by the deviation; centre: it only subtracts."""
+    json: bool = False
+    """Print the answer as JSON."""
+
+
+def main(arguments: list[str]) -> None:
+    required = tyro.MISSING
+    default = Import(files=(), arch=required, data=required, out=required)
+    args = parse(Import, arguments or ["--help"], default=default, prog="import", description=DESCRIPTION)
+
+    from smoothheads.models import DEFAULT_CUTS
+    from smoothheads.runs.imported import import_run
+
+    several = len(args.files) > 1
+    model = ModelConfig(
+        arch=args.arch,
+        heads=max(1, len(args.files)) if args.heads is None else args.heads,
+        cut=args.cut or ("input" if several else DEFAULT_CUTS.get(args.arch, "")),
+        normalize=args.normalize != "none",
+    )
+    config = RunConfig(
+        data=DataConfig(name=args.data, root=args.root, downscale=args.downscale),
+        model=model,
+        train=TrainConfig(sigma=args.sigma),
+    )
+    out = import_run(args.files, config, args.out, centre_only=args.normalize == "centre")
+    if args.json:
+        print_json({"checkpoint": str(out)})
+        return
+    say(f"{model.arch}, {model.heads} head(s), trained on {args.data} with sigma {args.sigma:g}, as you say")
+    print(out)

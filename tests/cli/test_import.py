@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from smoothheads.checkpoint import load
+from smoothheads.cli import main
+from smoothheads.models.resnet_cifar import resnet_cifar
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, ("evil",)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "digits.pth"
+    torch.save({"state_dict": resnet_cifar(8, (1, 8, 8), 10).state_dict()}, path)
+    return path
+
+
+def options(out: Path, arch: str = "resnet8") -> list[str]:
+    return ["--arch", arch, "--data", "digits", "-o", str(out)]
+
+
+def test_what_is_imported_can_be_certified(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["import", str(file), *options(out), "--sigma", "0.5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"checkpoint": str(out)}
+    ready = load(out)
+    assert (ready.config.model.cut, ready.config.train.sigma) == ("stage2", 0.5)
+    few = ["--n0", "20", "--n", "100", "--block", "20", "--subset.first", "2"]
+    assert main(["certify", str(out), *few]) == 0
+
+
+def test_several_files_and_other_normalisations(file: Path, tmp_path: Path) -> None:
+    assert main(["import", str(file), str(file), *options(tmp_path / "two"), "--normalize", "centre"]) == 0
+    ready = load(tmp_path / "two")
+    assert (ready.config.model.heads, ready.config.model.cut, ready.info.std) == (2, "input", (1.0,))
+    assert main(["import", str(file), *options(tmp_path / "none"), "--normalize", "none"]) == 0
+    assert not list(load(tmp_path / "none").model.normalize.buffers())
+
+
+def test_mistakes_are_one_message(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, evil = tmp_path / "out", tmp_path / "evil.pth"
+    torch.save({"state_dict": Evil()}, evil)
+    for arguments, message in (
+        ([str(evil), *options(out)], "nothing was executed"),
+        ([str(tmp_path / "none.pth"), *options(out)], "check the path"),
+        ([str(file), *options(out, "resnet14")], "missing: trunk.layer1.1"),
+        ([str(file), *options(out, "resnet9")], "did you mean 'resnet8'?"),
+        ([str(file), *options(out), "--heads", "5"], "with 5 head(s)"),
+        ([str(file), *options(out), "--heads", "0"], "heads >= 1"),
+        ([str(file), str(file), *options(out), "--cut", "stage2"], "cut 'stage2'"),
+        ([*options(out)], "at least one file"),
+        ([str(file), "--arch", "resnet8", "--data", "npz", "-o", str(out)], "a root for the data set"),
+    ):
+        assert main(["import", *arguments]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
+        assert line.startswith("smoothheads: expected ")
+        assert not out.exists()
