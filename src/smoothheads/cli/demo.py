@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """Train a 5-head SOME network and its single-network control on the embedded digits, certify
 both on the same test images, and compare them. Run it again and it uses what is there."""
 
-CAPTION = "clean, with noise as the network sees it, and changed by the certified radius"
+CAPTION = "clean; noisy, as the network sees it; changed by exactly the radius"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Demo:
     """Where networks, ledgers and the report go."""
     images: int = 100
     """Test images to certify."""
-    n: int = 10_000
+    n: int = 2_000
     """Noisy copies per image."""
 
 
