@@ -71,3 +71,26 @@ def test_somebodys_own_network_needs_its_structure(
     assert torch.equal(ready.model(images), tiny_network(heads=2, seed=1).eval()(images))
     with pytest.raises(CheckpointError, match="weights of this network"):
         checkpoint.load(folder, model=tiny_network(heads=3))
+
+
+def test_learned_weights_are_saved_and_belong_to_the_hash(
+    tmp_path: Path, saved: Path, tiny_network: Network, small_digits: Splits
+) -> None:
+    model = tiny_network(heads=2, seed=4)
+    model.weigh(torch.tensor([1.0, -0.5]))
+    checkpoint.save(tmp_path / "weighted", model, RUN, small_digits.train.info)
+    ready = checkpoint.load(tmp_path / "weighted")
+    assert ready.model.ensemble_weights is not None
+    assert ready.model.ensemble_weights.tolist() == [1.0, -0.5]
+    assert ready.weights_hash != checkpoint.load(saved).weights_hash
+    assert checkpoint.load(saved, model=ready.model).model.ensemble_weights is None
+
+
+def test_weights_of_another_number_of_heads_are_refused(
+    tmp_path: Path, tiny_network: Network, small_digits: Splits
+) -> None:
+    model = tiny_network(heads=2)
+    model.ensemble_weights = torch.ones(3)
+    checkpoint.save(tmp_path / "wrong", model, RUN, small_digits.train.info)
+    with pytest.raises(CheckpointError, match="a finite weight for each of 2 heads"):
+        checkpoint.load(tmp_path / "wrong")

@@ -7,8 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.special import softmax
+from torch import Tensor
+from torch.nn import functional as F
 
-from smoothheads.models.aggregate import decide, ensemble, rules
+from smoothheads.models.aggregate import decide, ensemble, fit_weights, rules
 
 
 def logits_arrays(heads: st.SearchStrategy[int]) -> st.SearchStrategy[NDArray[np.float32]]:
@@ -19,10 +22,12 @@ def logits_arrays(heads: st.SearchStrategy[int]) -> st.SearchStrategy[NDArray[np
 
 def test_the_rules_and_their_order() -> None:
     assert rules(1) == ("ensemble",)
-    assert rules(2) == ("ensemble", "head-1", "head-2")
-    assert rules(4) == (
+    assert rules(1, weighted=True) == ("ensemble",)
+    assert rules(2) == ("ensemble", "head-1", "head-2", "softmax", "vote", "margin")
+    assert rules(4, weighted=True) == (
         *("ensemble", "head-1", "head-2", "head-3", "head-4"),
         *("prefix-2", "prefix-3", "consensus-2", "consensus-3"),
+        *("softmax", "vote", "margin", "weighted"),
     )
 
 
@@ -36,7 +41,8 @@ def test_by_hand() -> None:
             [[0.0, 0.0, 9.6], [0.0, 0.0, 5.0], [0.0, 0.0, 1.0]],
         ]
     )
-    got = dict(zip(rules(4), decide(logits_LNC).tolist(), strict=True))
+    weights_L = torch.tensor([3.0, 3.0, 1.0, -1.0], dtype=torch.float64)
+    got = dict(zip(rules(4, weighted=True), decide(logits_LNC, weights_L).tolist(), strict=True))
     assert got == {
         "ensemble": [2, 2, 2],
         "head-1": [0, 1, 2],
@@ -47,6 +53,10 @@ def test_by_hand() -> None:
         "prefix-3": [1, 2, 2],
         "consensus-2": [0, 2, 2],
         "consensus-3": [2, 2, 2],
+        "softmax": [1, 2, 2],
+        "vote": [0, 2, 2],
+        "margin": [2, 2, 2],
+        "weighted": [1, 0, 2],
     }
 
 
@@ -57,9 +67,28 @@ def test_the_ensemble_is_the_mean() -> None:
 
 @pytest.mark.parametrize("heads", [1, 2, 5])
 def test_of_equal_logits_the_smallest_class_wins(heads: int) -> None:
-    classes_RN = decide(torch.tensor([[[0.0, 1.0, 1.0], [3.0, 3.0, 3.0]]] * heads))
+    weights_L = torch.ones(heads, dtype=torch.float64)
+    classes_RN = decide(torch.tensor([[[0.0, 1.0, 1.0], [3.0, 3.0, 3.0]]] * heads), weights_L)
     assert classes_RN.dtype == torch.int64
-    assert classes_RN.tolist() == [[1, 0]] * len(rules(heads))
+    assert classes_RN.tolist() == [[1, 0]] * len(rules(heads, weighted=True))
+
+
+def test_a_tied_vote_goes_to_the_smallest_class_and_a_tied_margin_to_the_first_head() -> None:
+    logits_LNC = torch.tensor([[[0.0, 5.0]], [[5.0, 0.0]], [[0.0, 5.0]], [[5.0, 0.0]]])
+    got = dict(zip(rules(4), decide(logits_LNC)[:, 0].tolist(), strict=True))
+    assert (got["vote"], got["margin"]) == (0, 1)
+    turned = dict(zip(rules(4), decide(logits_LNC.flip(0))[:, 0].tolist(), strict=True))
+    assert (turned["vote"], turned["margin"]) == (0, 0)
+
+
+def test_weights_may_turn_a_head_around() -> None:
+    logits_LNC = torch.tensor([[[1.0, 0.0]], [[0.0, 3.0]]])
+    for weights, expected in (([1.0, 0.0], 0), ([1.0, 1.0], 1), ([1.0, -1.0], 0), ([-1.0, 0.1], 1)):
+        assert decide(logits_LNC, torch.tensor(weights, dtype=torch.float64))[-1].tolist() == [expected]
+
+
+def test_one_class_is_always_right() -> None:
+    assert (decide(torch.randn(3, 2, 1)) == 0).all()
 
 
 def test_heads_that_cancel_exactly_tie() -> None:
@@ -115,6 +144,16 @@ def test_every_rule_against_its_definition(array: NDArray[np.float32]) -> None:
         for i in range(n):
             agreed = len(set(single[:k, i])) == 1
             assert got[f"consensus-{k}"][i] == (single[0, i] if agreed else got["ensemble"][i])
+    p = softmax(array.astype(np.float64), axis=-1)
+    top = np.sort(p, axis=-1)
+    for i in range(n):
+        counts = np.bincount(single[:, i])
+        assert got["vote"][i] == counts.argmax()
+        chosen = p[:, i].mean(0)
+        assert chosen[got["softmax"][i]] == pytest.approx(chosen.max(), rel=1e-12)
+        margins = top[:, i, -1] - top[:, i, -2]
+        surest = [single[k, i] for k in range(heads) if margins[k] >= margins.max() - 1e-12]
+        assert got["margin"][i] in surest
 
 
 def _prefix(array: NDArray[np.float32], k: int) -> NDArray[np.int64]:
@@ -122,3 +161,53 @@ def _prefix(array: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     for head in array[:k]:
         total = total + head
     return np.asarray((total / k).argmax(-1))
+
+
+def drawn(weights: list[float], n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Logits of independent heads, and labels drawn from the softmax of their weighted sum."""
+    generator = torch.Generator().manual_seed(seed)
+    logits_LNC = 2 * torch.randn(len(weights), n, 5, generator=generator)
+    p_NC = torch.einsum("l,lnc->nc", torch.tensor(weights), logits_LNC).softmax(-1)
+    return logits_LNC, torch.multinomial(p_NC, 1, generator=generator)[:, 0]
+
+
+def loss(logits_LNC: Tensor, labels_N: Tensor, weights_L: Tensor) -> float:
+    scores_NC = torch.einsum("l,lnc->nc", weights_L, logits_LNC.double())
+    return float(F.cross_entropy(scores_NC, labels_N))
+
+
+def test_fitted_weights_recover_those_that_made_the_labels() -> None:
+    truth = [1.0, 0.4, -0.6, 0.0]
+    found_L = fit_weights(*drawn(truth, 20_000))
+    assert found_L.dtype == torch.float64
+    torch.testing.assert_close(found_L, torch.tensor(truth, dtype=torch.float64), rtol=0, atol=0.03)
+
+
+def test_fitted_weights_are_a_minimum_and_always_the_same() -> None:
+    logits_LNC, labels_N = drawn([0.7, -0.2, 0.3], 300)
+    found_L = fit_weights(logits_LNC, labels_N, ridge=0)
+    best = loss(logits_LNC, labels_N, found_L)
+    for direction_L in torch.randn(20, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64):
+        assert loss(logits_LNC, labels_N, found_L + 1e-3 * direction_L) > best
+    assert torch.equal(fit_weights(logits_LNC, labels_N, ridge=0), found_L)
+
+
+def test_what_the_data_leave_open_is_the_mean() -> None:
+    """Equal heads share equally; separable labels do not send the weights to infinity."""
+    logits_1NC, labels_N = drawn([1.0], 200)
+    torch.testing.assert_close(*fit_weights(logits_1NC.repeat(2, 1, 1), labels_N))
+    easy_LNC = 10.0 * F.one_hot(labels_N, 5).repeat(3, 1, 1)
+    found_L = fit_weights(easy_LNC, labels_N)
+    torch.testing.assert_close(found_L, torch.full_like(found_L, float(found_L.mean())))
+    assert 0.1 < float(found_L.mean()) < 10
+    flat_L = fit_weights(torch.zeros(3, 4, 5), torch.zeros(4, dtype=torch.long))
+    torch.testing.assert_close(flat_L, torch.full_like(flat_L, 1 / 3))
+
+
+def test_a_useless_head_gets_no_say_and_a_useful_one_helps() -> None:
+    logits_LNC, labels_N = drawn([1.0, 0.0], 2000)
+    weights_L = fit_weights(logits_LNC, labels_N)
+    named = zip(rules(2, weighted=True), decide(logits_LNC, weights_L), strict=True)
+    right = {rule: float((classes_N == labels_N).float().mean()) for rule, classes_N in named}
+    assert abs(weights_L[1]) < 0.1 * weights_L[0]
+    assert right["weighted"] > right["ensemble"] + 0.05

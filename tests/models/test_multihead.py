@@ -50,3 +50,26 @@ def test_heads_that_share_a_parameter_are_refused() -> None:
 def test_no_heads_are_refused() -> None:
     with pytest.raises(ConfigError, match="at least one head"):
         MultiHead(nn.Identity(), [])
+
+
+def test_learned_weights_travel_with_the_network() -> None:
+    network = MultiHead(nn.Flatten(), [linear(1.0), linear(3.0)])
+    before = network(torch.ones(1, 1, 1, 1))
+    assert "ensemble_weights" not in network.state_dict()
+    network.weigh(torch.tensor([0.5, -2.0]))
+    assert network.state_dict()["ensemble_weights"].tolist() == [0.5, -2.0]
+    assert network.state_dict()["ensemble_weights"].dtype == torch.float64
+    assert torch.equal(network(torch.ones(1, 1, 1, 1)), before)
+    network.weigh(None)
+    assert "ensemble_weights" not in network.state_dict()
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 2.0, 3.0], [0.0, 0.0], [1.0, float("nan")]])
+def test_unusable_weights_are_refused(weights: list[float]) -> None:
+    with pytest.raises(ConfigError, match="a finite weight for each of 2 heads, not all 0"):
+        MultiHead(nn.Flatten(), [linear(1.0), linear(3.0)]).weigh(torch.tensor(weights))
+
+
+def test_one_head_takes_no_weights() -> None:
+    with pytest.raises(ConfigError, match="one head needs none"):
+        MultiHead(nn.Flatten(), [linear(1.0)]).weigh(torch.ones(1))

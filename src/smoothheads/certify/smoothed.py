@@ -17,7 +17,7 @@ from smoothheads.certify.engines import Engine, TorchEngine
 from smoothheads.certify.soundness import fingerprint
 from smoothheads.config import CertifyConfig
 from smoothheads.data import DataInfo, Dataset
-from smoothheads.errors import DataError, SoundnessError, one_of
+from smoothheads.errors import ConfigError, DataError, SoundnessError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import make_noise
 from smoothheads.types import Certificate, Counts, Phase, Pixels, Votes
@@ -88,7 +88,8 @@ class Smoothed:
             device=devices.parse(self.config.device),
         )
         if self.config.rule not in self.engine.rules:
-            raise one_of("rule of this network", self.config.rule, self.engine.rules)
+            known = ", ".join(self.engine.rules)
+            raise ConfigError("a known rule of this network", repr(self.config.rule), f"choose from: {known}")
         self.correction = noise.correction(int(np.prod(info.shape)))
         algorithm.require_samples(self.config.n0, self.config.n, self.config.alpha, self.correction)
         make_budget(self.config, label=0, index=0)  # an impossible plan is refused before the first image

@@ -8,7 +8,7 @@ from typing import Any
 
 import safetensors.torch
 from safetensors import SafetensorError
-from torch import Tensor, nn
+from torch import Tensor
 
 from smoothheads.config import ModelConfig, RunConfig, from_dict, load_json, to_dict
 from smoothheads.data import DataInfo
@@ -77,10 +77,12 @@ def _build(config: ModelConfig, info: DataInfo, folder: Path) -> MultiHead:
     return build(config, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
 
 
-def _fill(model: nn.Module, folder: Path) -> None:
+def _fill(model: MultiHead, folder: Path) -> None:
     try:
-        model.load_state_dict(safetensors.torch.load_file(folder / WEIGHTS))
-    except (SafetensorError, RuntimeError) as error:
+        tensors = safetensors.torch.load_file(folder / WEIGHTS)
+        model.weigh(tensors.get("ensemble_weights"))
+        model.load_state_dict(tensors)
+    except (SafetensorError, RuntimeError, ConfigError) as error:
         reason = str(error).splitlines()[0]
         raise CheckpointError(
             f"weights of this network in {folder}", reason, "check config.json against it"

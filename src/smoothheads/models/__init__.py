@@ -1,6 +1,6 @@
 """Networks: trunk -> L heads -> logits [L, N, C], built by name or made out of any module."""
 
-from smoothheads.models.aggregate import decide, ensemble, rules
+from smoothheads.models.aggregate import decide, ensemble, fit_weights, rules
 from smoothheads.models.augment import augment
 from smoothheads.models.cost import Cost, cost
 from smoothheads.models.multihead import MultiHead
@@ -18,5 +18,6 @@ __all__ = [
     "cost",
     "decide",
     "ensemble",
+    "fit_weights",
     "rules",
 ]

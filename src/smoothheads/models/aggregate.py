@@ -2,18 +2,29 @@
 
 Each rule is a classifier of its own, and a certificate belongs to the rule that was sampled:
 `ensemble` (mean of all heads), `head-K`, `prefix-K` (mean of the first K heads), `consensus-K` (the label
-that the first K heads agree on, otherwise the ensemble's).
+that the first K heads agree on, otherwise the ensemble's), `softmax` (mean of the heads' probabilities),
+`vote` (what most heads say), `margin` (what the head says whose two largest probabilities are furthest apart)
+and, for networks that have learned weights, `weighted` (their weighted sum). Of equals the smallest class
+wins, or the first head.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
 from torch import Tensor
+from torch.nn import functional as F
 
 from smoothheads.types import ENSEMBLE
 
+RIDGE: Final = 1e-3  # of the logits' variance: decides only what the data leave open
 
-def rules(heads: int) -> tuple[str, ...]:
+
+def rules(heads: int, *, weighted: bool = False) -> tuple[str, ...]:
     """The rules of a network with that many heads, in the order of the rows of `decide`."""
     if heads == 1:
         return (ENSEMBLE,)
@@ -23,6 +34,8 @@ def rules(heads: int) -> tuple[str, ...]:
         *(f"head-{k}" for k in range(1, heads + 1)),
         *(f"prefix-{k}" for k in partial),
         *(f"consensus-{k}" for k in partial),
+        *("softmax", "vote", "margin"),
+        *(("weighted",) if weighted else ()),
     )
 
 
@@ -31,8 +44,8 @@ def ensemble(logits_LNC: Tensor) -> Tensor:
     return _prefix_means(logits_LNC)[-1]
 
 
-def decide(logits_LNC: Tensor) -> Tensor:
-    """Classes [R, N] (int64), one row per rule; of equal logits the smallest class wins.
+def decide(logits_LNC: Tensor, weights_L: Tensor | None = None) -> Tensor:
+    """Classes [R, N] (int64), one row per rule.
 
     The logits must be finite: a NaN would count as the largest logit, so the caller looks first.
     """
@@ -43,7 +56,45 @@ def decide(logits_LNC: Tensor) -> Tensor:
     ensemble_N, partial = prefixes_LN[-1], slice(1, -1)
     agree_LN = (heads_LN == heads_LN[0]).cumprod(0).bool()
     consensus_LN = torch.where(agree_LN, heads_LN[0], ensemble_N)
-    return torch.cat([ensemble_N[None], heads_LN, prefixes_LN[partial], consensus_LN[partial]])
+    p_LNC = logits_LNC.to(torch.float64).softmax(-1)
+    others_N = [ensemble(p_LNC).argmax(-1), _vote(heads_LN, p_LNC.shape[-1]), _margin(heads_LN, p_LNC)]
+    if weights_L is not None:
+        others_N.append(_weighted_sum(logits_LNC, weights_L).argmax(-1))
+    first = [ensemble_N[None], heads_LN, prefixes_LN[partial], consensus_LN[partial]]
+    return torch.cat([*first, torch.stack(others_N)])
+
+
+def fit_weights(logits_LNC: Tensor, labels_N: Tensor, *, ridge: float = RIDGE) -> Tensor:
+    """Weights [L] of any sign (float64) under which the heads' weighted sum has the least cross-entropy.
+
+    The problem is convex and pulled to the plain mean by `ridge`, so it has one minimum and the weights are a
+    function of the data alone. Give it noisy training or validation images, never those of the test.
+    """
+    logits_LNC = logits_LNC.detach().cpu().to(torch.float64)
+    heads = len(logits_LNC)
+    index_LN1 = labels_N.cpu().expand(heads, -1).unsqueeze(-1)
+    gaps_LNC = logits_LNC - logits_LNC.gather(-1, index_LN1)
+    pull = ridge * float(logits_LNC.var(-1, correction=0).mean())
+    mean_L = torch.full((heads,), 1 / heads, dtype=torch.float64)
+
+    def loss(w: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        weights_L = torch.from_numpy(w)
+        scores_NC = _weighted_sum(gaps_LNC, weights_L)
+        gradient_L = (scores_NC.softmax(-1) * gaps_LNC).sum(-1).mean(-1) + pull * (weights_L - mean_L)
+        value = scores_NC.logsumexp(-1).mean() + pull / 2 * (weights_L - mean_L).square().sum()
+        return float(value), gradient_L.numpy()
+
+    def curvature(w: NDArray[np.float64]) -> NDArray[np.float64]:
+        p_NC = _weighted_sum(gaps_LNC, torch.from_numpy(w)).softmax(-1)
+        centred_LNC = gaps_LNC - (p_NC * gaps_LNC).sum(-1, keepdim=True)
+        flat = (p_NC.sqrt() * centred_LNC).flatten(1)
+        found: NDArray[np.float64] = (flat @ flat.T / len(p_NC) + pull * torch.eye(heads)).numpy()
+        return found
+
+    found = minimize(
+        loss, mean_L.numpy(), jac=True, hess=curvature, method="trust-exact", options={"gtol": 1e-9}
+    )
+    return torch.from_numpy(found.x)
 
 
 def _prefix_means(logits_LNC: Tensor) -> Tensor:
@@ -52,3 +103,17 @@ def _prefix_means(logits_LNC: Tensor) -> Tensor:
     sums_LNC = logits_LNC.cumsum(0, dtype=torch.float64)
     counts_L = torch.arange(1, len(logits_LNC) + 1, device=logits_LNC.device)
     return sums_LNC / counts_L[:, None, None]
+
+
+def _weighted_sum(logits_LNC: Tensor, weights_L: Tensor) -> Tensor:
+    return (weights_L[:, None, None] * logits_LNC).cumsum(0, dtype=torch.float64)[-1]
+
+
+def _vote(heads_LN: Tensor, classes: int) -> Tensor:
+    return F.one_hot(heads_LN, classes).sum(0).argmax(-1)
+
+
+def _margin(heads_LN: Tensor, p_LNC: Tensor) -> Tensor:
+    top_LNK = p_LNC.topk(min(2, p_LNC.shape[-1])).values
+    surest_N = (top_LNK[..., 0] - top_LNK[..., -1]).argmax(0)
+    return heads_LN.gather(0, surest_N[None])[0]

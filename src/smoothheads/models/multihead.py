@@ -17,6 +17,9 @@ class MultiHead(nn.Module):
     head unchanged, so a head must not write into its input.
     """
 
+    ensemble_weights: Tensor | None
+    """Float64 [L] of the rule `weighted`, saved with the network; none unless `weigh` was called."""
+
     def __init__(
         self, trunk: nn.Module, heads: Sequence[nn.Module], normalize: nn.Module | None = None
     ) -> None:
@@ -27,11 +30,20 @@ class MultiHead(nn.Module):
         self.normalize = nn.Identity() if normalize is None else normalize
         self.trunk = trunk
         self.heads = nn.ModuleList(heads)
+        self.register_buffer("ensemble_weights", None)
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
         """Logits [L, N, C] for pixels in [0, 1] plus noise."""
         features = self.trunk(self.normalize(x_NCHW))
         return torch.stack([head(features) for head in self.heads])
+
+    def weigh(self, weights_L: Tensor | None) -> None:
+        """Sets the learned weights, which may be negative, or takes them away; `forward` is as before."""
+        if weights_L is not None:
+            _check_weights(weights_L, len(self.heads))
+            device = next(self.parameters(), weights_L).device
+            weights_L = weights_L.detach().to(device=device, dtype=torch.float64, copy=True)
+        self.ensemble_weights = weights_L
 
     def head_parameters(self) -> list[list[nn.Parameter]]:
         """Every parameter of each head, in the same order for all heads."""
@@ -52,3 +64,13 @@ def _refuse_shared_parameters(parts: Sequence[nn.Module]) -> None:
                     f"a shared parameter {name!r}",
                     "build every head anew or copy it",
                 )
+
+
+def _check_weights(weights_L: Tensor, heads: int) -> None:
+    usable = weights_L.shape == (heads,) and bool(weights_L.isfinite().all() and weights_L.any())
+    if heads < 2 or not usable:
+        raise ConfigError(
+            f"a finite weight for each of {heads} heads, not all 0",
+            f"{weights_L.tolist()}",
+            "fit them on this network's logits; one head needs none",
+        )

@@ -29,7 +29,7 @@ class TorchEngine:
         device: torch.device,
     ) -> None:
         self.noise, self.classes, self.precision, self.device = noise, classes, precision, device
-        self.rules = rules(len(model.heads))
+        self.rules = rules(len(model.heads), weighted=model.ensemble_weights is not None)
         self.model = model.eval().to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._probed = False
 
@@ -41,7 +41,7 @@ class TorchEngine:
             self._probed = True
         logits_LNC = self._logits(copies)[:, :count]
         require_finite(logits_LNC, index)
-        classes_RN = decide(logits_LNC)
+        classes_RN = decide(logits_LNC, self.model.ensemble_weights)
         counts = torch.zeros(len(self.rules), self.classes, dtype=torch.long, device=self.device)
         counts.scatter_add_(1, classes_RN, torch.ones_like(classes_RN))
         table: np.ndarray[Any, np.dtype[np.int64]] = counts.cpu().numpy()
