@@ -11,8 +11,10 @@ from smoothheads.config import CertifyConfig, RunConfig, TrainConfig, digest, fr
 from smoothheads.errors import ConfigError
 
 
-@pytest.mark.parametrize("name", recipes.all_recipes())
-def test_every_recipe_survives_json(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["digits-some", "mnist-lenet-smoothmix-0.50", "cifar10-resnet110-5dnns-macer-1.00"]
+)
+def test_configurations_survive_json(name: str) -> None:
     config = recipes.get(name).config
     assert from_dict(RunConfig, json.loads(json.dumps(to_dict(config)))) == config
 

@@ -11,11 +11,12 @@ import tyro
 from smoothheads import recipes
 from smoothheads.cli.common import parse, print_json
 from smoothheads.config import ModelConfig, to_dict
-from smoothheads.errors import one_of
+from smoothheads.errors import ConfigError, one_of
 
 DESCRIPTION = """Facts about recipes, networks and checkpoints.
 
   smoothheads info recipes                                    all recipes
+  smoothheads info recipes cifar10 some                       those with these words in their names
   smoothheads info digits-some                                one recipe, every field
   smoothheads info runs/some                                  a checkpoint: settings, hashes, versions
   smoothheads info --arch resnet110 --heads 5 --cut stage2    parameters and operations of a network"""
@@ -32,6 +33,8 @@ _INPUT = {
 class Info:
     what: tyro.conf.Positional[str] = ""
     """`recipes`, the name of a recipe, or a checkpoint folder."""
+    words: tyro.conf.Positional[tuple[str, ...]] = ()
+    """After `recipes`: what their names must contain."""
     arch: str | None = None
     """Architecture to count, e.g. resnet110."""
     heads: int = 1
@@ -45,10 +48,13 @@ class Info:
 
 def main(arguments: list[str]) -> None:
     args = parse(Info, arguments or ["--help"], default=Info(), prog="info", description=DESCRIPTION)
+    listing = args.arch is None and args.what in ("", "recipes")
+    if args.words and not listing:
+        raise ConfigError("one recipe or folder", f"also {args.words[0]!r}", "ask for one at a time")
     if args.arch is not None:
         facts = network(args)
-    elif args.what in ("", "recipes"):
-        facts = {name: recipe.summary for name, recipe in recipes.all_recipes().items()}
+    elif listing:
+        facts = matching(args.words)
     elif Path(args.what).is_dir():
         facts = checkpoint(Path(args.what))
     elif args.what in recipes.all_recipes():
@@ -59,8 +65,29 @@ def main(arguments: list[str]) -> None:
     if args.json:
         print_json(facts)
         return
-    for line in _lines(facts):
+    for line in _lines(_families(facts) if listing else facts):
         print(line)
+
+
+def matching(words: tuple[str, ...]) -> dict[str, str]:
+    """Recipes whose names contain all words, with their summaries."""
+    found = {name: r.summary for name, r in recipes.all_recipes().items() if all(w in name for w in words)}
+    if not found:
+        raise ConfigError(
+            f"recipes with {' and '.join(map(repr, words))} in their names",
+            "none",
+            "see `smoothheads info recipes`",
+        )
+    return found
+
+
+def _families(summaries: dict[str, str]) -> dict[str, str]:
+    """One line for recipes that differ in sigma alone: `NAME-0.25 0.50 1.00`."""
+    sigmas: dict[tuple[str, str], list[str]] = {}
+    for name, summary in summaries.items():
+        stem, _, sigma = name.rpartition("-")
+        sigmas.setdefault((stem, summary), []).append(sigma)
+    return {f"{stem}-{' '.join(found)}": summary for (stem, summary), found in sigmas.items()}
 
 
 def network(args: Info) -> dict[str, Any]:

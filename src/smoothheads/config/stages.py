@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from smoothheads.config.check import at_least, between, positive
-from smoothheads.config.methods import Gaussian, Method
+from smoothheads.config.methods import Drt, Gaussian, Method
 from smoothheads.errors import ConfigError
 
 
@@ -173,6 +173,20 @@ class RunConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        """Refuses what only the stages together show to be impossible."""
+        method = self.objective.method
+        if isinstance(method, Drt) and self.model.heads == 1:
+            raise ConfigError(
+                "two heads or more for drt", "1", "start from a recipe with heads, or raise heads"
+            )
+        if self.train.batch_unit == "copies" and self.train.batch < method.draws:
+            raise ConfigError(
+                f"a batch of at least {method.draws} copies, the draws of one image",
+                f"{self.train.batch}",
+                "raise batch, lower draws, or set batch_unit to images",
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
