@@ -12,7 +12,7 @@ from smoothheads.noise import Noise, keyed_uniform, make_noise
 from smoothheads.noise.base import keyed_bits
 from smoothheads.types import Grid, Phase, Pixels
 
-NAMES = ["gaussian", "grid"]
+NAMES = ["gaussian", "grid", "uniform", "laplace"]
 
 
 @pytest.fixture(params=NAMES)
@@ -101,6 +101,8 @@ def test_what_is_no_grid_image_is_refused(noise: Noise, image: Pixels) -> None:
         ("gaussian", 0.0, 255, 10),
         ("gaussian", 0.25, 0, 10),
         ("gaussian", 0.25, 255, 0),
+        ("uniform", 0.0, 255, 10),
+        ("laplace", float("nan"), 255, 10),
     ],
 )
 def test_wrong_settings_are_refused(name: str, sigma: float, q: int, block_size: int) -> None:

@@ -26,7 +26,7 @@ class Noise(Protocol):
 
     @property
     def sigma(self) -> float:
-        """The radius must be computed with this very number."""
+        """Standard deviation per pixel; the radius must be computed with this very number."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class Noise(Protocol):
         ...
 
     def correction(self, dimension: int) -> float:
-        """Upper bound on how much more likely any event is under this sampler than under exact Gaussian
+        """Upper bound on how much more likely any event is under this sampler than under the exact
         noise on `dimension` pixel values; it must be taken off p_lower."""
         ...
 
