@@ -24,6 +24,7 @@ COMMANDS = {
     "info": "recipes, architectures and their cost, checkpoints",
 }
 MODULES = {"import": "import_"}  # where the command's name is a word of the language
+    "diversity": "how different a network's heads are under noise",
 
 
 def main(argv: Sequence[str] | None = None) -> int:

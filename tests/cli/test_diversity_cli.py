@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from smoothheads.cli import main
+
+FEW = ["--draws", "150", "--copies", "20", "--block", "50", "--subset.first", "3"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    folder = tmp_path_factory.mktemp("diversity")
+    small = ["--data.subset.first", "80", "--train.epochs", "1", "--train.batch", "32"]
+    for heads in (1, 3):
+        options = [*small, "--model.heads", str(heads), "--out", str(folder / str(heads))]
+        assert main(["train", "digits-some", *options]) == 0
+    return {heads: folder / str(heads) for heads in (1, 3)}
+
+
+def test_json_holds_the_measures_and_the_histograms(
+    trained: dict[int, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diversity", str(trained[3]), *FEW, "--index", "7", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["images"]["copies"], found["image"]["draws"]) == (60, 150)
+    assert 0 <= found["images"]["disagreement"] <= 1
+    assert 0 < found["images"]["variance_ratio"] <= 1.0001
+    assert found["image"]["index"] == 7
+    assert list(found["image"]["curves"]) == ["ensemble", "head-1", "head-2", "head-3"]
+    assert found["sigma"] == 0.5
+
+
+def test_tables_and_plot(
+    trained: dict[int, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plot = tmp_path / "gaps.svg"
+    assert main(["diversity", str(trained[3]), *FEW, "--plot", str(plot)]) == 0
+    shown = capsys.readouterr()
+    assert "disagreement" in shown.out
+    assert "0.33 when independently" in shown.out
+    assert plot.read_bytes().startswith(b"<?xml")
+    assert str(plot) in shown.err
+
+
+def test_a_single_network_says_what_is_left_out(
+    trained: dict[int, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diversity", str(trained[1]), *FEW]) == 0
+    shown = capsys.readouterr().out
+    assert "One head: there is nothing to compare" in shown
+    assert "network" in shown
+    assert "head-1" not in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--index", "5000"], "expected indices 0..359"),
+        (["--draws", "0"], "draws >= 1, got 0"),
+        (["--sigma", "-1"], "sigma > 0, got -1"),
+        (["--plot", "gaps.gif"], "a plot as png, svg, pdf, got 'gif'"),
+    ],
+)
+def test_mistakes(
+    trained: dict[int, Path], options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diversity", str(trained[3]), *FEW, *options]) == 2
+    assert message in capsys.readouterr().err

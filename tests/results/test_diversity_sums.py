@@ -1,0 +1,109 @@
+"""Block by block and all at once must agree."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from smoothheads.objectives import monitor
+from smoothheads.results.diversity import BIN, LIMIT, Gaps, Moments, Spread
+
+LABELS = [0, 3, 1]
+
+
+@pytest.fixture(name="logits_LMNC")
+def three_heads() -> Tensor:
+    """Three heads that share half of their movement, 70 copies of 3 images, 4 classes."""
+    generator = torch.Generator().manual_seed(1)
+    shared, own = (torch.randn(n, 70, 3, 4, generator=generator, dtype=torch.float64) for n in (1, 3))
+    logits = shared + own + 0.7 * torch.nn.functional.one_hot(torch.tensor(LABELS), 4)
+    return logits.float()
+
+
+def spread_of(logits_LMNC: Tensor, cuts: list[int]) -> Spread:
+    spread = Spread(len(logits_LMNC))
+    for image, label in enumerate(LABELS):
+        spread.add_image(logits_LMNC[:, :, image].tensor_split(cuts, dim=1), label)
+    return spread
+
+
+@pytest.mark.parametrize("cuts", [[], [30, 60], list(range(1, 70))])
+def test_blocks_add_up_to_the_measures_on_all_logits(logits_LMNC: Tensor, cuts: list[int]) -> None:
+    spread, labels = spread_of(logits_LMNC, cuts), torch.tensor(LABELS)
+    assert spread.disagreement == pytest.approx(float(monitor.disagreement(logits_LMNC)))
+    expected = float(monitor.error_correlation(logits_LMNC, labels))
+    assert spread.error_correlation == pytest.approx(expected)
+    assert spread.variance_ratio == pytest.approx(float(monitor.variance_ratio(logits_LMNC.double())))
+    right = (logits_LMNC.argmax(-1) == labels).double().mean((1, 2)).tolist()
+    assert spread.to_dict()["head_accuracy"] == pytest.approx(right)
+    ensemble = (logits_LMNC.double().mean(0).argmax(-1) == labels).double().mean()
+    assert spread.to_dict()["accuracy"] == pytest.approx(float(ensemble))
+    assert (spread.images, spread.copies) == (3, 210)
+
+
+def test_a_single_head_has_nothing_to_compare(logits_LMNC: Tensor) -> None:
+    spread = spread_of(logits_LMNC[:1], [])
+    assert (spread.disagreement, spread.error_correlation, spread.variance_ratio) == (None, None, None)
+    assert 0 < spread.to_dict()["accuracy"] < 1
+
+
+def test_no_correlation_without_errors_and_no_variance_from_one_draw() -> None:
+    certain = torch.zeros(2, 5, 4)
+    certain[..., 0] = 9
+    spread = Spread(2)
+    spread.add_image([certain], 0)
+    assert (spread.disagreement, spread.error_correlation, spread.variance_ratio) == (0, None, None)
+    spread = Spread(2)
+    spread.add_image([torch.randn(2, 1, 4)], 0)
+    assert spread.variance_ratio is None
+
+
+def test_gaps_are_counted_for_the_ensemble_and_each_head(logits_LMNC: Tensor) -> None:
+    gaps = Gaps(3)
+    for block in logits_LMNC[:, :, 0].tensor_split([30, 60], dim=1):
+        gaps.add(block, LABELS[0])
+    whole = logits_LMNC[:, :, :1].double()
+    label = torch.tensor(LABELS[:1])
+    expected = [monitor.log_probability_gap(part, label)[:, 0].numpy() for part in (whole, *whole[:, None])]
+    found = gaps.to_dict()
+    assert found["draws"] == 70
+    for name, values in zip(gaps.names, expected, strict=True):
+        curve = found["curves"][name]
+        assert curve["counts"] == np.histogram(values, found["edges"])[0].tolist()
+        assert sum(curve["counts"]) == 70
+        assert curve["mean"] == pytest.approx(values.mean())
+        assert curve["deviation"] == pytest.approx(values.std(ddof=1))
+        assert curve["right"] == np.mean(values > 0)
+
+
+def test_wider_bins_keep_every_copy_and_an_edge_at_zero(logits_LMNC: Tensor) -> None:
+    gaps = Gaps(3)
+    gaps.add(logits_LMNC[:, :, 1], LABELS[1])
+    for bins in (2, 7, 60):
+        edges, counts_RB = gaps.rebinned(bins)
+        assert counts_RB.sum(1).tolist() == [70] * 4
+        assert counts_RB.shape[1] == len(edges) - 1 <= bins
+        assert np.abs(edges).min() == pytest.approx(0, abs=1e-9)
+        below = counts_RB[:, edges[:-1] < -BIN / 2].sum(1)
+        wrong = [70 - round(70 * curve["right"]) for curve in gaps.to_dict()["curves"].values()]
+        assert below.tolist() == wrong
+
+
+def test_gaps_beyond_all_bins_are_kept_in_the_last() -> None:
+    gaps = Gaps(1)
+    gaps.add(torch.tensor([[[1e6, 0.0], [-1e6, 0.0]]]), 0)
+    found = gaps.to_dict()
+    assert found["edges"][0] == -LIMIT
+    assert found["edges"][-1] == LIMIT
+    assert found["curves"]["head-1"]["counts"][0] == found["curves"]["head-1"]["counts"][-1] == 1
+    assert found["curves"]["head-1"]["mean"] == 0
+
+
+def test_moments_of_numbers_far_from_zero() -> None:
+    values = 1e8 + np.random.default_rng(0).normal(size=(999, 2))
+    moments = Moments()
+    for part in np.split(values, [1, 500, 501]):
+        moments.add(part)
+    assert moments.variance == pytest.approx(values.var(0, ddof=1), rel=1e-6)
