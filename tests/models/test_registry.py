@@ -130,3 +130,20 @@ def test_unknown_names_get_the_nearest_one(make: Make) -> None:
 def test_one_mean_per_channel_is_needed() -> None:
     with pytest.raises(ConfigError, match="3 channel means"):
         build(ModelConfig(), shape=(3, 8, 8), classes=2, mean=[0.5], std=[0.5], seed=0)
+
+
+def test_heads_that_normalise_for_themselves(make: Make) -> None:
+    config = ModelConfig(arch="resnet8", heads=2, cut="input", normalize_heads=True)
+    facts: dict[str, list[float]] = {"mean": [0.4, 0.4], "std": [0.25, 0.25]}
+    model = build(config, shape=(2, 8, 8), classes=10, seed=3, **facts)
+    shared = make("resnet8", 2, "input", shape=(2, 8, 8), seed=3)
+    assert torch.equal(logits(model, images("resnet8")), logits(shared, images("resnet8")))
+    assert {name for name, _ in model.named_buffers() if "normalize" in name} == {
+        f"heads.{k}.normalize.{what}" for k in range(2) for what in ("mean", "std")
+    }
+
+
+@pytest.mark.parametrize(("cut", "normalize"), [("stage2", True), ("input", False)])
+def test_only_separate_networks_normalise_for_themselves(cut: str, normalize: bool) -> None:
+    with pytest.raises(ConfigError, match="normalize and cut 'input' with normalize_heads"):
+        ModelConfig(heads=2, cut=cut, normalize=normalize, normalize_heads=True)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from smoothheads import checkpoint
 from smoothheads.config import (
@@ -17,7 +19,7 @@ from smoothheads.config import (
     SubsetConfig,
     TrainConfig,
 )
-from smoothheads.errors import CheckpointError
+from smoothheads.errors import CheckpointError, DataError
 from smoothheads.runs.train import train_run
 from smoothheads.training import EpochDone, StepDone
 
@@ -88,3 +90,66 @@ def test_tensorboard_events_are_written_when_asked(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     train_run(replace(CONFIG, train=replace(CONFIG.train, epochs=1)), tmp_path, tensorboard=True)
     assert list((tmp_path / "tensorboard").glob("events.*"))
+
+
+def one_epoch(**changes: Any) -> RunConfig:
+    return replace(CONFIG, train=replace(CONFIG.train, epochs=1), **changes)
+
+
+def test_training_starts_from_a_checkpoint(tmp_path: Path) -> None:
+    first = train_run(one_epoch(), tmp_path / "first")
+    still = replace(CONFIG.train, epochs=1, lr=1e-30, weight_decay=0.0)
+    tuned = checkpoint.load(
+        train_run(replace(CONFIG, train=still, init=str(tmp_path / "first")), tmp_path / "tuned")
+    )
+    start = checkpoint.load(first)
+    for (name, a), b in zip(start.model.named_parameters(), tuned.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-20, msg=name)
+    assert tuned.config.init_sha256 == start.weights_hash
+    assert tuned.weights_hash != start.weights_hash  # BatchNorm has seen more images
+
+
+def test_a_run_from_a_checkpoint_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    train_run(one_epoch(), tmp_path / "first")
+    config = replace(CONFIG, init=str(tmp_path / "first"))
+    whole = train_run(config, tmp_path / "whole")
+
+    def interrupt(event: StepDone | EpochDone) -> None:
+        if isinstance(event, StepDone) and event.step == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_run(config, tmp_path / "broken", on_event=interrupt, save_seconds=0)
+    resumed = train_run(config, tmp_path / "broken", resume=True)
+    assert (resumed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_other_initial_weights_are_refused(tmp_path: Path) -> None:
+    first = str(train_run(one_epoch(), tmp_path / "first"))
+    seed_2 = replace(CONFIG.train, epochs=1, seed=2)
+    second = str(train_run(replace(CONFIG, train=seed_2), tmp_path / "second"))
+    out = tmp_path / "run"
+    train_run(one_epoch(init=first), out)
+    with pytest.raises(CheckpointError, match=r"started with \(init = .*got init = .*; init_sha256 = "):
+        train_run(one_epoch(init=second), out, resume=True)
+    stored = checkpoint.load(out / "checkpoint").config
+    shutil.rmtree(first)
+    shutil.copytree(second, first)  # the same path, other weights
+    with pytest.raises(CheckpointError, match="init_sha256"):
+        train_run(one_epoch(init=first), out, resume=True)
+    with pytest.raises(CheckpointError, match=r"holds \(init_sha256 = "):
+        train_run(stored, tmp_path / "again")
+
+
+def test_weights_of_another_network_or_data_set_are_refused(tmp_path: Path) -> None:
+    first = str(train_run(one_epoch(), tmp_path / "first"))
+    for model, message in (
+        (ModelConfig(arch="resnet8", heads=3), "heads = 2.*got heads = 3"),
+        (ModelConfig(arch="resnet14", heads=2, cut="input"), 'got arch = "resnet14"; cut = "input"'),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            train_run(one_epoch(model=model, init=first), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+    half = replace(CONFIG.data, downscale=2)
+    with pytest.raises(DataError, match=r"images of shape \(1, 8, 8\), as of .*first.*, got \(1, 4, 4\)"):
+        train_run(one_epoch(data=half, init=first), tmp_path / "run")

@@ -1,6 +1,7 @@
 """Checkpoints: safe, self-describing, whole or absent."""
 
+from smoothheads.checkpoint.join import join
 from smoothheads.checkpoint.state import load_state, save_state
 from smoothheads.checkpoint.weights import OWN, Checkpoint, load, save
 
-__all__ = ["OWN", "Checkpoint", "load", "load_state", "save", "save_state"]
+__all__ = ["OWN", "Checkpoint", "join", "load", "load_state", "save", "save_state"]

@@ -20,6 +20,7 @@ COMMANDS = {
     "audit": "check anybody's certification logs",
     "recertify": "certify again from stored votes, with another alpha or rule",
     "merge": "join the ledgers of shards",
+    "ensemble": "join checkpoints into one network with a head each, or learn the heads' weights",
     "import": "turn other people's weights (.pth) into a checkpoint",
     "info": "recipes, architectures and their cost, checkpoints",
 }

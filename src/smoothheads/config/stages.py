@@ -56,9 +56,17 @@ class ModelConfig:
     """Where the shared trunk ends; `input` makes the heads separate networks."""
     normalize: bool = True
     """Subtract the data's mean and divide by its deviation, inside the network, after the noise."""
+    normalize_heads: bool = False
+    """Each head normalises for itself, as networks do that were trained apart; needs the cut `input`."""
 
     def __post_init__(self) -> None:
         at_least("heads", self.heads, 1)
+        if self.normalize_heads and not (self.normalize and self.cut == "input"):
+            raise ConfigError(
+                "normalize and cut 'input' with normalize_heads",
+                f"normalize {self.normalize} and cut {self.cut!r}",
+                "only separate networks can normalise for themselves",
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,6 +181,10 @@ class RunConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    init: str | None = None
+    """Checkpoint whose weights training starts from, instead of a fresh draw."""
+    init_sha256: str | None = None
+    """Hash of these weights, noted when the run starts."""
 
     def __post_init__(self) -> None:
         """Refuses what only the stages together show to be impossible."""
@@ -218,7 +230,8 @@ class CertifyConfig:
     label_aware: bool = False
     """Test the true label instead of a chosen class (table and radius): cheaper, for evaluation only."""
     rule: str = "ensemble"
-    """The base classifier that is certified: ensemble, head-K, prefix-K or consensus-K."""
+    """The base classifier that is certified: ensemble (mean logits), softmax (mean probabilities), vote,
+    margin (the surest head decides), weighted (learned), head-K, prefix-K or consensus-K."""
     block: int = 100
     """Noisy copies per forward pass; part of the noise key, so that results depend on nothing else."""
     seed: int = 0

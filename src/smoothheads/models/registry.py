@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -52,10 +53,17 @@ def build(
     if len(mean) != shape[0]:
         raise ConfigError(f"{shape[0]} channel means", str(len(mean)), "give one mean and std per channel")
     parts = [_draw(config, shape, classes, seed, k) for k in range(config.heads)]
-    normalize = Normalize(mean, std) if config.normalize else None
-    return MultiHead(parts[0][0], [head for _, head in parts], normalize)
+    trunk, heads = parts[0][0], [head for _, head in parts]
+    if config.normalize_heads:
+        return MultiHead(trunk, [_behind(Normalize(mean, std), head) for head in heads])
+    return MultiHead(trunk, heads, Normalize(mean, std) if config.normalize else None)
 
 
 def _draw(config: ModelConfig, shape: Shape, classes: int, seed: int, k: int) -> tuple[nn.Module, nn.Module]:
     with drawing(seed, "init", k):
         return ARCHITECTURES[config.arch](shape, classes).split(config.cut)
+
+
+def _behind(normalize: Normalize, head: nn.Module) -> nn.Module:
+    """The head's layers keep their names."""
+    return nn.Sequential(OrderedDict([("normalize", normalize), *head.named_children()]))

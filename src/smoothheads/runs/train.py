@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import IO, Any
 
 from smoothheads import checkpoint
+from smoothheads.checkpoint import Checkpoint
+from smoothheads.checkpoint.join import differing
 from smoothheads.config import RunConfig, from_dict, load_json, to_dict
-from smoothheads.data import Splits, augments, load
+from smoothheads.data import DataInfo, Splits, augments, load
 from smoothheads.device import parse, threads
-from smoothheads.errors import CheckpointError
+from smoothheads.errors import CheckpointError, DataError
 from smoothheads.files import exclusive, storage, write_json
-from smoothheads.models import build
+from smoothheads.models import MultiHead, build
 from smoothheads.results.manifest import differences
 from smoothheads.runs.interrupt import Interrupt
-from smoothheads.runs.layout import CHECKPOINT, CONFIG, METRICS, STATE
+from smoothheads.runs.layout import CHECKPOINT, CONFIG, METRICS, STATE, open_checkpoint
 from smoothheads.runs.teacher import soft_labels
 from smoothheads.runs.tensorboard import Writer
 from smoothheads.training import EpochDone, Plan, StepDone, Trainer, make_plan
@@ -46,15 +48,17 @@ def train_run(
 ) -> Path:
     """Trains as `config` says and returns the checkpoint folder.
 
-    Refuses a folder that already holds a run unless `resume` is set, and a resume with another configuration.
+    Refuses a folder that already holds a run unless `resume` is set, and a resume with another configuration
+    or from other initial weights.
     """
-    config = replace(config, train=resolve(config.train))
+    start = _start(config)
+    config = replace(config, train=resolve(config.train), init_sha256=start.weights_hash if start else None)
     with exclusive(out):
         _claim(out, config, resume)
         if (out / CHECKPOINT).is_dir():
             return out / CHECKPOINT
         with threads(config.train.threads):
-            trainer = _trainer(config, load(config.data), out, workers)
+            trainer = _trainer(config, load(config.data), start, out, workers)
             metrics_size = _restore(trainer, out / STATE)
             if on_plan:
                 on_plan(make_plan(trainer))
@@ -71,18 +75,9 @@ def train_run(
     return out / CHECKPOINT
 
 
-def _trainer(config: RunConfig, data: Splits, out: Path, workers: int) -> Trainer:
-    info = data.train.info
-    model = build(
-        config.model,
-        shape=info.shape,
-        classes=info.classes,
-        mean=info.mean,
-        std=info.std,
-        seed=config.train.seed,
-    )
+def _trainer(config: RunConfig, data: Splits, start: Checkpoint | None, out: Path, workers: int) -> Trainer:
     return Trainer(
-        model,
+        _initial(config, data.train.info, start),
         data.train,
         config=config.train,
         objective=config.objective,
@@ -91,6 +86,40 @@ def _trainer(config: RunConfig, data: Splits, out: Path, workers: int) -> Traine
         workers=workers,
         soft_labels=soft_labels(config.objective.method, data.train, out, parse(config.train.device)),
     )
+
+
+def _start(config: RunConfig) -> Checkpoint | None:
+    """The checkpoint that training begins with, if it is of the same network and still the same."""
+    if config.init is None:
+        return None
+    start = open_checkpoint(Path(config.init))
+    found = differences(to_dict(start.config.model), to_dict(config.model))
+    if config.init_sha256 not in (None, start.weights_hash):
+        found.append(("init_sha256", str(config.init_sha256), start.weights_hash))
+    if found:
+        raise CheckpointError(
+            f"what {config.init} holds ({'; '.join(f'{key} = {there}' for key, there, _ in found)})",
+            "; ".join(f"{key} = {here}" for key, _, here in found),
+            "train the network of the checkpoint, or name another one",
+        )
+    return start
+
+
+def _initial(config: RunConfig, info: DataInfo, start: Checkpoint | None) -> MultiHead:
+    if start is None:
+        return build(
+            config.model,
+            shape=info.shape,
+            classes=info.classes,
+            mean=info.mean,
+            std=info.std,
+            seed=config.train.seed,
+        )
+    if found := differing(start.info, info):
+        what, there, here = found
+        raise DataError(f"images of {what} {there}, as of {config.init}", here, "choose the matching data")
+    start.model.weigh(None)  # learned for logits that training will change
+    return start.model
 
 
 def _loop(
