@@ -18,9 +18,9 @@ from scipy import special
 from smoothheads.errors import ConfigError
 from smoothheads.files import write_atomic
 from smoothheads.results import metrics
+from smoothheads.results.diversity import Gaps
 from smoothheads.results.intervals import binomial_band
 from smoothheads.results.log import Log
-from smoothheads.results.diversity import Gaps
 from smoothheads.results.summary import ceiling_of
 
 # Okabe and Ito's colours, told apart with any colour vision; the dashes tell apart what comes after them.
@@ -75,6 +75,26 @@ def label_probability(logs: Sequence[Log]) -> Figure:
     return figure
 
 
+def gap_histogram(gaps: Gaps, title: str) -> Figure:
+    """How often one noisy image has which log-probability gap: the ensemble filled, each head as a line."""
+    figure, axes = _new("log-probability of the label minus that of the best other class", "share of copies")
+    heads = len(gaps.names) - 1
+    edges, counts_RB = gaps.rebinned(60)
+    share_RB = counts_RB / max(1, gaps.moments.count)
+    for k in range(1, heads + 1) if heads > 1 else ():
+        axes.stairs(share_RB[k], edges, color=style(k)[0], linestyle=style(k)[1], linewidth=1.1)
+    axes.stairs(share_RB[0], edges, color=style(0)[0], fill=True, alpha=0.25, linewidth=0)
+    axes.stairs(share_RB[0], edges, color=style(0)[0], linewidth=1.8)
+    axes.axvline(0, color=_GREY, linewidth=0.8)
+    axes.set_ylim(bottom=0)
+    axes.set_title(title, fontsize=10, color=_INK, parse_math=False)
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
+    names = gaps.names if heads > 1 else ("network",)
+    lines = [axes.patches[-1], *axes.patches[: len(names) - 1]]
+    axes.legend(lines, names, frameon=False, fontsize=9, labelcolor=_INK, handlelength=1.6)
+    return figure
+
+
 def style(i: int) -> tuple[str, str]:
     return COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
 
@@ -101,26 +121,6 @@ def require_format(kind: str) -> None:
     """Refuses what cannot be drawn; worth asking before a long run."""
     if kind not in FORMATS:
         raise ConfigError(f"a plot as {', '.join(FORMATS)}", repr(kind), "choose one of these endings")
-
-
-def gap_histogram(gaps: Gaps, title: str) -> Figure:
-    """How often one noisy image has which log-probability gap: the ensemble filled, each head as a line."""
-    figure, axes = _new("log-probability of the label minus that of the best other class", "share of copies")
-    heads = len(gaps.names) - 1
-    edges, counts_RB = gaps.rebinned(60)
-    share_RB = counts_RB / max(1, gaps.moments.count)
-    for k in range(1, heads + 1) if heads > 1 else ():
-        axes.stairs(share_RB[k], edges, color=style(k)[0], linestyle=style(k)[1], linewidth=1.1)
-    axes.stairs(share_RB[0], edges, color=style(0)[0], fill=True, alpha=0.25, linewidth=0)
-    axes.stairs(share_RB[0], edges, color=style(0)[0], linewidth=1.8)
-    axes.axvline(0, color=_GREY, linewidth=0.8)
-    axes.set_ylim(bottom=0)
-    axes.set_title(title, fontsize=10, color=_INK, parse_math=False)
-    axes.yaxis.set_major_formatter(PercentFormatter(1))
-    names = gaps.names if heads > 1 else ("network",)
-    lines = [axes.patches[-1], *axes.patches[: len(names) - 1]]
-    axes.legend(lines, names, frameon=False, fontsize=9, labelcolor=_INK, handlelength=1.6)
-    return figure
 
 
 def _new(x: str, y: str) -> tuple[Figure, Axes]:
