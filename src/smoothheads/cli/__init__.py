@@ -23,9 +23,9 @@ COMMANDS = {
     "ensemble": "join checkpoints into one network with a head each, or learn the heads' weights",
     "import": "turn other people's weights (.pth) into a checkpoint",
     "info": "recipes, architectures and their cost, checkpoints",
+    "diversity": "how different a network's heads are under noise",
 }
 MODULES = {"import": "import_"}  # where the command's name is a word of the language
-    "diversity": "how different a network's heads are under noise",
 
 
 def main(argv: Sequence[str] | None = None) -> int:
