@@ -30,6 +30,7 @@ class Phase(IntEnum):
     ESTIMATION = 1
     PILOT = 2
     RANDOMIZED_BOUND = 3
+    SCORES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,9 @@ class Votes:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """With probability at least 1 - alpha: if `prediction` is a class, no perturbation of l2 norm below
-    `radius` changes the smoothed classifier's answer. ABSTAIN has radius 0."""
+    """With probability at least 1 - alpha: if `prediction` is a class, no perturbation of norm below
+    `radius` changes the smoothed classifier's answer. The noise decides the norm: l2 if it is Gaussian.
+    ABSTAIN has radius 0."""
 
     prediction: int
     radius: float

@@ -11,7 +11,8 @@ import numpy as np
 from scipy import special
 
 from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.radius import l2_radius, minimum_n
+from smoothheads.certify.radius import minimum_n
+from smoothheads.certify.theorem import GAUSSIAN, Theorem
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.types import ABSTAIN, Certificate, Counts, Phase
 
@@ -31,15 +32,23 @@ class Prediction(NamedTuple):
 
 
 def certify(
-    sample: Sampler, *, sigma: float, n0: int, n: int, alpha: float, correction: float = 0.0
+    sample: Sampler,
+    *,
+    sigma: float,
+    n0: int,
+    n: int,
+    alpha: float,
+    correction: float = 0.0,
+    theorem: Theorem = GAUSSIAN,
 ) -> Certificate:
     """With probability at least 1 - alpha: it abstains, or the smoothed classifier answers `prediction` at
-    every point closer than `radius`. `correction` is what the noise says must be taken off p_lower."""
+    every point closer than `radius`. `correction` is what the noise says must be taken off p_lower, and
+    `theorem` what it proves."""
     require_samples(n0, n, alpha, correction)
     candidate = top_class(draw(sample, Phase.SELECTION, n0))
     k = int(draw(sample, Phase.ESTIMATION, n)[candidate])
     p_lower = max(0.0, clopper_pearson_lower(k, n, alpha) - correction)
-    radius = l2_radius(p_lower, sigma)
+    radius = theorem.radius(p_lower, sigma)
     return Certificate(candidate if radius > 0 else ABSTAIN, radius, p_lower, k, n, n0)
 
 

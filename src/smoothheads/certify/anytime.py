@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from scipy import optimize, special
 
 from smoothheads.certify.algorithm import Sampler, draw, require_samples, top_class
-from smoothheads.certify.radius import l2_radius
+from smoothheads.certify.theorem import GAUSSIAN, Theorem
 from smoothheads.errors import ConfigError
 from smoothheads.types import ABSTAIN, Certificate, Phase
 
@@ -33,11 +33,15 @@ class Anytime:
         if not (self.alpha <= _MOST_ALPHA and self.step >= 1):
             raise ConfigError(f"alpha <= {_MOST_ALPHA}, step >= 1", repr(self), "0.001 and 100 are usual")
 
-    def certify(self, sample: Sampler, *, sigma: float, correction: float = 0.0) -> Certificate:
-        *_, last = self.stream(sample, sigma=sigma, correction=correction)
+    def certify(
+        self, sample: Sampler, *, sigma: float, correction: float = 0.0, theorem: Theorem = GAUSSIAN
+    ) -> Certificate:
+        *_, last = self.stream(sample, sigma=sigma, correction=correction, theorem=theorem)
         return last
 
-    def stream(self, sample: Sampler, *, sigma: float, correction: float = 0.0) -> Iterator[Certificate]:
+    def stream(
+        self, sample: Sampler, *, sigma: float, correction: float = 0.0, theorem: Theorem = GAUSSIAN
+    ) -> Iterator[Certificate]:
         """Running certificates; whoever listens may stop at any of them for any reason."""
         require_samples(self.n0, self.n_max, self.alpha, correction)
         candidate = top_class(draw(sample, Phase.SELECTION, self.n0))
@@ -47,7 +51,7 @@ class Anytime:
             count = min(self.step, self.n_max - n)
             k, n = k + int(draw(sample, Phase.ESTIMATION, count)[candidate]), n + count
             p_lower = max(p_lower, p_lower_anytime(k, n, self.alpha) - correction)
-            radius = l2_radius(p_lower, sigma)
+            radius = theorem.radius(p_lower, sigma)
             yield Certificate(candidate if radius > 0 else ABSTAIN, radius, p_lower, k, n, self.n0)
 
 

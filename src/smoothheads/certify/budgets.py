@@ -9,6 +9,7 @@ from smoothheads.certify.budget import Budget, Fixed, Pair, Randomized
 from smoothheads.certify.pilot import Radius
 from smoothheads.certify.radius import ceiling
 from smoothheads.certify.table import Table
+from smoothheads.certify.theorem import theorem_of
 from smoothheads.config import CertifyConfig
 from smoothheads.errors import ConfigError
 from smoothheads.noise import keyed_uniform
@@ -45,7 +46,8 @@ def table_radii(config: CertifyConfig) -> tuple[float, ...]:
     """As told, or steps of a quarter from 0 to the largest that n copies could show."""
     if config.radii is not None:
         return config.radii
-    steps = int(ceiling(config.n, config.alpha, config.sigma) / STEP)
+    top = ceiling(config.n, config.alpha, config.sigma, theorem_of(config.noise).radius)
+    steps = int(top / STEP)
     return tuple(STEP * step for step in range(steps + 1))
 
 

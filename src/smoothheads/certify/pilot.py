@@ -14,7 +14,8 @@ from scipy import special
 
 from smoothheads.certify.algorithm import Sampler, check_label, draw, require_samples, top_class
 from smoothheads.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
-from smoothheads.certify.radius import l2_radius, minimum_n
+from smoothheads.certify.radius import minimum_n
+from smoothheads.certify.theorem import GAUSSIAN, Theorem
 from smoothheads.errors import ConfigError
 from smoothheads.types import ABSTAIN, Certificate, Phase
 
@@ -48,18 +49,20 @@ class Radius:
         if self.price is not None and not self.price > 0:
             raise ConfigError("price > 0", f"{self.price:g}", "4e5 loses about 4 % of ACR")
 
-    def certify(self, sample: Sampler, *, sigma: float, correction: float = 0.0) -> Certificate:
+    def certify(
+        self, sample: Sampler, *, sigma: float, correction: float = 0.0, theorem: Theorem = GAUSSIAN
+    ) -> Certificate:
         require_samples(1, self.n_max, self.alpha, correction)
         aware = self.label is not None
-        target, n, n0 = self._pilot(sample)
+        target, n, n0 = self._pilot(sample, theorem)
         if n == 0:
             return Certificate(ABSTAIN, 0.0, 0.0, 0, 0, n0, label_aware=aware)
         k = int(draw(sample, Phase.ESTIMATION, n)[target])
         p_lower = max(0.0, clopper_pearson_lower(k, n, self.alpha) - correction)
-        radius = l2_radius(p_lower, sigma)
+        radius = theorem.radius(p_lower, sigma)
         return Certificate(target if radius > 0 else ABSTAIN, radius, p_lower, k, n, n0, label_aware=aware)
 
-    def _pilot(self, sample: Sampler) -> tuple[int, int, int]:
+    def _pilot(self, sample: Sampler, theorem: Theorem) -> tuple[int, int, int]:
         """The class, the planned samples (0: hopeless) and the samples of the pilot."""
         votes = draw(sample, Phase.PILOT, _PILOTS[0])
         target = n = 0
@@ -71,48 +74,60 @@ class Radius:
                 return target, 0, size
             if size == _PILOTS[0]:
                 continue
-            n = self._plan(int(votes[target]), size)
+            n = self._plan(int(votes[target]), size, theorem)
             if n <= _LONG:
                 return target, n, size
         return target, n, _PILOTS[-1]
 
-    def _plan(self, k: int, size: int) -> int:
+    def _plan(self, k: int, size: int, theorem: Theorem) -> int:
         """For a tolerance: enough for the worst p of an 80 % interval. For a price: cheapest on average."""
         if self.price is None:
             low, high = clopper_pearson_lower(k, size, 0.1), clopper_pearson_upper(k, size, 0.1)
             likely = np.sin(np.linspace(math.asin(low**0.5), math.asin(high**0.5), 9)) ** 2
-            needed = samples_for_tolerance(likely, self.n_max, self.alpha, self.tolerance, self.floor)
+            needed = samples_for_tolerance(
+                likely, self.n_max, self.alpha, self.tolerance, self.floor, theorem=theorem
+            )
             n = int(needed.max())
         else:
             likely = special.betaincinv(k + 0.5, size - k + 0.5, np.linspace(0.05, 0.95, 10))
-            n = samples_for_price(likely, self.n_max, self.alpha, self.price)
+            n = samples_for_price(likely, self.n_max, self.alpha, self.price, theorem=theorem)
         n = max(n, minimum_n(self.alpha))
         return min(self.step * -(-n // self.step), self.n_max)
 
 
-def expected_radius(p: NDArray[np.float64], n: NDArray[np.int64] | int, alpha: float) -> NDArray[np.float64]:
+def expected_radius(
+    p: NDArray[np.float64], n: NDArray[np.int64] | int, alpha: float, *, theorem: Theorem = GAUSSIAN
+) -> NDArray[np.float64]:
     """Radius / sigma that n samples certify when exactly a share p of them are hits."""
     k = p * n
-    lower = special.betaincinv(np.maximum(k, 1e-9), n - k + 1, alpha)
-    return np.maximum(special.ndtri(lower), 0.0)
+    lower = np.asarray(special.betaincinv(np.maximum(k, 1e-9), n - k + 1, alpha), dtype=np.float64)
+    return np.maximum(theorem.unit_radius(lower), 0.0)
 
 
 def samples_for_tolerance(
-    p: NDArray[np.float64], n_max: int, alpha: float, tolerance: float, floor: float
+    p: NDArray[np.float64],
+    n_max: int,
+    alpha: float,
+    tolerance: float,
+    floor: float,
+    *,
+    theorem: Theorem = GAUSSIAN,
 ) -> NDArray[np.int64]:
     """The fewest samples whose expected radius is within max(tolerance * R, floor) of that of n_max."""
-    best = expected_radius(p, n_max, alpha)
+    best = expected_radius(p, n_max, alpha, theorem=theorem)
     goal = best - np.maximum(tolerance * best, floor)
     low, high = np.zeros(p.shape, np.int64), np.full(p.shape, n_max, np.int64)
     while np.any(high - low > 1):
         middle = (low + high) // 2
-        enough = expected_radius(p, np.maximum(middle, 1), alpha) >= goal
+        enough = expected_radius(p, np.maximum(middle, 1), alpha, theorem=theorem) >= goal
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return high
 
 
-def samples_for_price(p: NDArray[np.float64], n_max: int, alpha: float, price: float) -> int:
+def samples_for_price(
+    p: NDArray[np.float64], n_max: int, alpha: float, price: float, *, theorem: Theorem = GAUSSIAN
+) -> int:
     """The samples that minimise samples + price * (expected radius lost), on average over p."""
     sizes = np.unique(np.geomspace(min(10, n_max), n_max, 80).round().astype(np.int64))
-    gain = expected_radius(p[:, None], sizes[None, :], alpha).mean(axis=0)
+    gain = expected_radius(p[:, None], sizes[None, :], alpha, theorem=theorem).mean(axis=0)
     return int(sizes[np.argmin(sizes - price * gain)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
 
@@ -58,16 +59,18 @@ def quantile_above(p: float) -> float:
 def probability_above(radius: float, sigma: float) -> float:
     """p >= Phi(radius / sigma), next to it: a class this likely is certified at `radius`."""
     check_sigma(sigma)
-    if not (math.isfinite(radius) and radius >= 0):
-        raise ConfigError("radius >= 0", f"{radius:g}", "give a finite radius in pixel units")
+    check_radius(radius)
     p = float(special.ndtr(radius / sigma))
     miss = float(special.ndtr(-radius / sigma)) * (1 - 1e-12)
     return math.nextafter(max(p, 1 - miss), 2.0) if radius > 0 else 0.5
 
 
-def ceiling(n: int, alpha: float, sigma: float) -> float:
-    """The largest radius that n samples can certify at all: every one of them a hit."""
-    return l2_radius(clopper_pearson_lower(n, n, alpha), sigma)
+def ceiling(
+    n: int, alpha: float, sigma: float, radius_of: Callable[[float, float], float] = l2_radius
+) -> float:
+    """The largest radius that n samples can certify at all: every one of them a hit. `radius_of` is the
+    noise's own map from (p_lower, sigma)."""
+    return radius_of(clopper_pearson_lower(n, n, alpha), sigma)
 
 
 def minimum_n(alpha: float) -> int:
@@ -107,6 +110,11 @@ def squared_grid_budget(radius: float, q: int) -> int:
 def check_sigma(sigma: float) -> None:
     if not (math.isfinite(sigma) and sigma > 0):
         raise ConfigError("sigma > 0", f"{sigma:g}", "set sigma to a positive number")
+
+
+def check_radius(radius: float) -> None:
+    if not (math.isfinite(radius) and radius >= 0):
+        raise ConfigError("radius >= 0", f"{radius:g}", "give a finite radius in pixel units")
 
 
 def _check_probability(p: float) -> None:

@@ -9,18 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smoothheads import device as devices
 from smoothheads.certify import algorithm
 from smoothheads.certify.budgets import make_budget
+from smoothheads.certify.confidence import Confidence, ConfidenceMethod, confidence_lower
 from smoothheads.certify.engines import Engine, TorchEngine
+from smoothheads.certify.radius import check_radius
 from smoothheads.certify.soundness import fingerprint
+from smoothheads.certify.theorem import theorem_of
 from smoothheads.config import CertifyConfig
 from smoothheads.data import DataInfo, Dataset
 from smoothheads.errors import ConfigError, DataError, SoundnessError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import make_noise
-from smoothheads.types import Certificate, Counts, Phase, Pixels, Votes
+from smoothheads.types import ENSEMBLE, Certificate, Counts, Phase, Pixels, Votes
 
 OnVotes = Callable[[int], None]
 
@@ -60,13 +64,22 @@ class ImageSampler:
         self._tables[phase] = self.table(phase) + fresh
         return fresh.of(self.rule)
 
+    def scores(self, phase: Phase, count: int, label: int) -> NDArray[np.float64]:
+        """Probabilities [count] that the ensemble gives a class, on the first `count` copies of a phase."""
+        size = self.engine.noise.block_size
+        blocks = [
+            self.engine.scores(self.image, self.index, phase, start // size, min(size, count - start))
+            for start in range(0, count, size)
+        ]
+        return np.concatenate(blocks)[:, label]
+
     def table(self, phase: Phase) -> Votes:
         """All rules' votes of a phase so far."""
         return self._tables.get(phase, Votes.none(self.engine.rules, self.engine.classes))
 
 
 class Smoothed:
-    """`G(x)`, the class that the base classifier gives most often under Gaussian noise of `sigma`.
+    """`G(x)`, the class that the base classifier gives most often under noise of deviation `sigma`.
 
     `info` says what images the network takes; `config` may be given field by field: `Smoothed(model, info,
     sigma=0.25, n=10_000)`.
@@ -90,6 +103,7 @@ class Smoothed:
         if self.config.rule not in self.engine.rules:
             known = ", ".join(self.engine.rules)
             raise ConfigError("a known rule of this network", repr(self.config.rule), f"choose from: {known}")
+        self.theorem = theorem_of(noise.name)
         self.correction = noise.correction(int(np.prod(info.shape)))
         algorithm.require_samples(self.config.n0, self.config.n, self.config.alpha, self.correction)
         make_budget(self.config, label=0, index=0)  # an impossible plan is refused before the first image
@@ -140,7 +154,10 @@ class Smoothed:
         """
         sampler = self._sampler(image, index, on_votes)
         budget = make_budget(self.config, label=label, index=sampler.index)
-        return budget.certify(sampler, sigma=self.config.sigma, correction=self.correction), sampler
+        certificate = budget.certify(
+            sampler, sigma=self.config.sigma, correction=self.correction, theorem=self.theorem
+        )
+        return certificate, sampler
 
     def predict(self, image: Pixels, index: int | None = None) -> algorithm.Prediction:
         """PREDICT one image with n noisy copies: a class, or an abstention."""
@@ -148,6 +165,35 @@ class Smoothed:
         return algorithm.predict(
             sampler, n=self.config.n, alpha=self.config.alpha, correction=self.correction
         )
+
+    def confidence(
+        self,
+        image: Pixels,
+        radius: float,
+        index: int | None = None,
+        *,
+        method: ConfidenceMethod = "distribution",
+    ) -> Confidence:
+        """How sure the ensemble stays within `radius`: a bound on the mean probability, over the noise, that
+        the softmax of its mean logits gives to the class that n0 copies choose. n fresh copies bound it."""
+        if self.theorem.norm != "l2" or self.config.rule != ENSEMBLE:
+            got = f"{self.config.noise} noise and rule {self.config.rule}"
+            raise ConfigError(
+                "Gaussian noise and the rule ensemble", got, "confidence is certified for these"
+            )
+        check_radius(radius)
+        config, sampler = self.config, self._sampler(image, index)
+        prediction = algorithm.top_class(algorithm.draw(sampler, Phase.SELECTION, config.n0))
+        scores = sampler.scores(Phase.SCORES, config.n, prediction)
+        lower = confidence_lower(
+            scores,
+            radius,
+            sigma=config.sigma,
+            alpha=config.alpha,
+            correction=self.correction,
+            method=method,
+        )
+        return Confidence(prediction, radius, lower, float(scores.mean()), config.n)
 
     def _sampler(self, image: Pixels, index: int | None, on_votes: OnVotes | None = None) -> ImageSampler:
         self._check(image)

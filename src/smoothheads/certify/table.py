@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from smoothheads.certify.algorithm import Sampler, check_label, draw, require_samples, top_class
-from smoothheads.certify.radius import probability_above
 from smoothheads.certify.spending import SequentialTest, sequential_test
+from smoothheads.certify.theorem import GAUSSIAN, Theorem
 from smoothheads.errors import ConfigError
 from smoothheads.types import ABSTAIN, Certificate, Phase
 
@@ -36,9 +36,11 @@ class Table:
         if not self.radii or self.radii[0] < 0 or any(b <= a for a, b in pairwise(self.radii)):
             raise ConfigError("radii that rise from 0 or more", str(self.radii), "sort them, none twice")
 
-    def certify(self, sample: Sampler, *, sigma: float, correction: float = 0.0) -> Certificate:
+    def certify(
+        self, sample: Sampler, *, sigma: float, correction: float = 0.0, theorem: Theorem = GAUSSIAN
+    ) -> Certificate:
         require_samples(self.n0, self.n_max, self.alpha, correction)
-        tests = [self._test(radius, sigma, correction) for radius in self.radii]
+        tests = [self._test(theorem.probability(radius, sigma), correction) for radius in self.radii]
         if tests[0].certify_at[-1] > self.n_max:
             raise ConfigError(
                 f"an n_max that can certify radius {self.radii[0]:g}", str(self.n_max), "raise n_max"
@@ -47,13 +49,12 @@ class Table:
         target = top_class(draw(sample, Phase.SELECTION, n0)) if self.label is None else self.label
         passed, k, n = _climb(tests, sample, target)
         radius = self.radii[passed - 1] if passed else 0.0
-        p_lower = probability_above(radius, sigma) if passed else 0.0
+        p_lower = theorem.probability(radius, sigma) if passed else 0.0
         return Certificate(
             target if passed else ABSTAIN, radius, p_lower, k, n, n0, label_aware=self.label is not None
         )
 
-    def _test(self, radius: float, sigma: float, correction: float) -> SequentialTest:
-        p0 = probability_above(radius, sigma)
+    def _test(self, p0: float, correction: float) -> SequentialTest:
         p0 = math.nextafter(p0 + correction, 2.0) if correction else p0
         return sequential_test(p0, self.n_max, min(self.first, self.n_max), self.alpha)
 

@@ -206,6 +206,7 @@ class CertifyConfig:
     """What a certification run was told, the network and the data apart."""
 
     sigma: float
+    """Standard deviation of the noise per pixel, whatever its law."""
     n0: int = 100
     """Noisy copies that choose the class; they never enter the bound."""
     n: int = 100_000
@@ -235,8 +236,9 @@ class CertifyConfig:
     block: int = 100
     """Noisy copies per forward pass; part of the noise key, so that results depend on nothing else."""
     seed: int = 0
-    noise: Literal["grid", "gaussian"] = "grid"
-    """grid: exact integer noise, sound for grid images; gaussian: float32, as published codes have it."""
+    noise: Literal["grid", "gaussian", "uniform", "laplace"] = "grid"
+    """grid: exact integer Gaussian noise, sound for grid images; gaussian: float32, as published codes have
+    it; uniform and laplace: float32, with radii in the l1 norm."""
     precision: Literal["float32", "bfloat16"] = "float32"
     device: str = "cpu"
     threads: int = 1

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from smoothheads.noise import Noise
 from smoothheads.types import Phase, Pixels, Votes
 
@@ -23,6 +26,11 @@ class Engine(Protocol):
     def votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Votes:
         """Votes on the first `count` copies of a block. The whole block is always computed in one pass, so
         that they depend on the key alone. Raises SoundnessError when a logit is not finite."""
+        ...
+
+    def scores(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> NDArray[np.float64]:
+        """Probabilities [count, C] that the ensemble gives the classes: the softmax of its mean logits.
+        Otherwise as `votes`."""
         ...
 
     def describe(self) -> dict[str, Any]:

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from smoothheads.certify.soundness import require_finite, require_function
 from smoothheads.device import autocast
-from smoothheads.models.aggregate import decide, rules
+from smoothheads.models.aggregate import decide, ensemble, rules
 from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
 from smoothheads.types import Phase, Pixels, Votes
@@ -35,17 +36,18 @@ class TorchEngine:
 
     @torch.inference_mode()
     def votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Votes:
-        copies = torch.from_numpy(self.noise.noisy(image, index, phase, block)).to(self.device)
-        if not self._probed:
-            require_function(self._logits, copies, tolerance=1e-3 if self.precision == "float32" else 5e-2)
-            self._probed = True
-        logits_LNC = self._logits(copies)[:, :count]
-        require_finite(logits_LNC, index)
+        logits_LNC = self._sampled(image, index, phase, block)[:, :count]
         classes_RN = decide(logits_LNC, self.model.ensemble_weights)
         counts = torch.zeros(len(self.rules), self.classes, dtype=torch.long, device=self.device)
         counts.scatter_add_(1, classes_RN, torch.ones_like(classes_RN))
         table: np.ndarray[Any, np.dtype[np.int64]] = counts.cpu().numpy()
         return Votes(self.rules, table)
+
+    @torch.inference_mode()
+    def scores(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> NDArray[np.float64]:
+        logits_LNC = self._sampled(image, index, phase, block)[:, :count]
+        p_NC: NDArray[np.float64] = ensemble(logits_LNC).softmax(-1).cpu().numpy()
+        return p_NC
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -54,6 +56,16 @@ class TorchEngine:
             "device": str(self.device),
             "threads": torch.get_num_threads(),
         }
+
+    def _sampled(self, image: Pixels, index: int, phase: Phase, block: int) -> Tensor:
+        """Finite logits [L, N, C] of one block; the first one is probed."""
+        copies = torch.from_numpy(self.noise.noisy(image, index, phase, block)).to(self.device)
+        if not self._probed:
+            require_function(self._logits, copies, tolerance=1e-3 if self.precision == "float32" else 5e-2)
+            self._probed = True
+        logits_LNC = self._logits(copies)
+        require_finite(logits_LNC, index)
+        return logits_LNC
 
     def _logits(self, copies: Tensor) -> Tensor:
         with autocast(self.device, self.precision):
