@@ -35,6 +35,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: cfg.Macer(temperature=0.0), "temperature > 0"),
     (lambda: cfg.CatRs(teacher_draws=0), "teacher_draws >= 1"),
     (lambda: cfg.AcrTargeted(keep=1.5), "0 <= keep <= 1"),
+    (lambda: cfg.AcrTargeted(weigh_draws=13), "weigh_draws >= 14"),
     (lambda: cfg.Drt(gradient_diversity=-0.1), "gradient_diversity >= 0"),
     (lambda: cfg.TeachingConfig(pace="budget", weights="hard"), "soft weights with pace budget"),
     (lambda: cfg.TeachingConfig(budget=1.0), "0 < budget < 1"),

@@ -72,3 +72,10 @@ def test_the_state_survives() -> None:
 def test_dropping_everything_is_refused() -> None:
     with pytest.raises(TrainingError, match="lower keep or start later"):
         Curriculum(AcrTargeted(start=0), 5).refresh(1, Measured(torch.zeros(5)))
+
+
+@pytest.mark.parametrize("draws", [14, 16, 17, 100])
+def test_weights_are_positive_from_the_fewest_draws_on(draws: int) -> None:
+    weights = radius_weights(np.linspace(0, 1, 20), draws)
+    assert weights.min() > 0
+    assert (np.diff(weights) >= 0).all()

@@ -207,15 +207,16 @@ class AcrTargeted:
     every: int = 10
     """Epochs between two re-weightings of the images."""
     weigh_draws: int = 16
-    """Draws by which images are weighted."""
+    """Draws by which images are weighted, by a radius that three quarters right have from 14 draws on."""
     step_size: float = 0.25
     """Length of a step of the attack on the noise (0.5 at sigma 1)."""
     steps: int = 3
     """Steps of the attack (6 at sigma 0.5, 4 at sigma 1)."""
 
     def __post_init__(self) -> None:
-        for name in ("draws", "steps", "every", "keep_draws", "weigh_draws"):
+        for name in ("draws", "steps", "every", "keep_draws"):
             at_least(name, getattr(self, name), 1)
+        at_least("weigh_draws", self.weigh_draws, 14)
         at_least("start", self.start, 0)
         positive("step_size", self.step_size)
         if not 0 <= self.keep <= 1:

@@ -148,7 +148,7 @@ def drt(data: Data, sigma: float) -> Setting:  # noqa: ARG001
     return Setting(
         method=cfg.Drt(),
         source="recalled only, check before relying: both weights; Yang et al. fine-tune trained networks, "
-        "here training starts afresh",
+        "so start from such an ensemble (--init)",
     )
 
 
