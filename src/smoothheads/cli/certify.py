@@ -14,7 +14,8 @@ from smoothheads.config import CertifyConfig, DataConfig, RunConfig, SubsetConfi
 from smoothheads.errors import CheckpointError, ConfigError
 
 DESCRIPTION = """Certify test images: for each one a class and a radius R, so that with probability at least
-1 - alpha no perturbation of l2 norm below R changes the answer of the smoothed classifier.
+1 - alpha no perturbation of norm below R changes the answer of the smoothed classifier. The noise decides the
+norm: l2 if it is Gaussian (grid, gaussian), l1 if it is uniform or Laplace.
 
 CHECKPOINT comes first: a checkpoint folder or the folder of a training run. Finished images are in
 OUT/ledger.tsv at once; run the same command again after an interruption and it goes on."""

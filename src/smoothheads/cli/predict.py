@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> None:
         print_json(answers)
         return
     for answer in answers:
-        certified = f"  radius {answer['radius']}" if args.radius else ""
+        certified = f"  {answer['norm']} radius {answer['radius']}" if args.radius else ""
         print(f"{answer['image']}: {answer['class']}  ({answer['share']:.1%} of the copies){certified}")
     settings = args.certify
     say(f"sigma {settings.sigma:g}, n {settings.n}, alpha {settings.alpha:g}; {smoothed.engine.noise.scope}")
@@ -74,4 +74,7 @@ def _answer(smoothed: Any, image: Any, path: Path, with_radius: bool) -> dict[st
         "alpha": smoothed.config.alpha,
         "sigma": smoothed.config.sigma,
     }
-    return answer | ({"radius": format_radius(certificate.radius)} if with_radius else {})
+    radius = (
+        {"radius": format_radius(certificate.radius), "norm": smoothed.theorem.norm} if with_radius else {}
+    )
+    return answer | radius

@@ -10,7 +10,7 @@ def guaranteed(log: Log) -> list[str]:
     alpha = "the log's alpha (not stated)" if log.alpha is None else f"{log.alpha:g}"
     lines = [
         "For each image on its own: either the smoothed classifier abstained, or no change of the image with "
-        "an l2 norm below its radius alters the answer. Pixel values are measured from 0 to 1.",
+        f"an {log.norm} norm below its radius alters the answer. Pixel values are measured from 0 to 1.",
         f"The noise is sampled, so this statement is wrong with probability at most {alpha} per image, "
         "whatever the network.",
     ]
@@ -29,7 +29,8 @@ def not_guaranteed(log: Log) -> list[str]:
         "ones only.",
         "Anything about the network without noise, or at another sigma, precision, engine or set of weights: "
         "the certificate belongs to the function that was sampled.",
-        "Changes larger than the radius, or small in another sense than the l2 norm (rotation, crop).",
+        f"Changes larger than the radius, or small in another sense than the {log.norm} norm (rotation, "
+        "crop).",
         f"Other images: the standard errors say how far {len(log):,} images speak for others of their kind.",
     ]
 

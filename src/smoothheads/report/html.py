@@ -68,7 +68,7 @@ def _lead(comparison: Comparison) -> str:
     }
     facts = [*sorted(data), f"{len(logs[0]):,} images"]
     facts += [f"{name} {' / '.join(sorted(values))}" for name, values in known.items() if values]
-    return " · ".join(facts)
+    return " · ".join([*facts, f"{logs[0].norm} norm"])
 
 
 def _cards(summary: Summary) -> str:

@@ -32,7 +32,7 @@ def headline(comparison: Comparison) -> Table:
     if len(rows) > 1 and len({s.sigma for s in comparison.summaries}) == 1:
         rows = _mark_best(rows)
     return Table(
-        title="Average certified radius, and certified accuracy (%) at radius r",
+        title=f"Average certified radius, and certified accuracy (%) at {comparison.logs[0].norm} radius r",
         columns=("log", "ACR", *(f"{r:.2f}" for r in comparison.radii)),
         rows=tuple(rows),
         notes=("± is the standard error over images.", *comparison.notes),

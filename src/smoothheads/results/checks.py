@@ -78,7 +78,7 @@ def rounding(log: Log, step: float = 0.25) -> Iterator[Finding]:
 
 
 def cap(log: Log, sigma: float, stated: Settings) -> Iterator[Finding]:
-    top = ceiling(stated.n, stated.alpha, sigma)
+    top = ceiling(stated.n, stated.alpha, sigma, log.theorem.radius)
     digits = digits_of(log)
     above = [i for i, r in enumerate(log.radius.tolist()) if r > 0 and r > top + digits.room(r)]
     if above:

@@ -65,11 +65,12 @@ def compare(
     seed: int = 0,
     resamples: int = 2000,
 ) -> Comparison:
-    """Refuses (LedgerError) logs that differ in images, alpha or n, unless `align`: then only the images
-    that all of them hold are compared, votes are certified again at the smallest alpha, and every remaining
-    difference is named in the notes."""
+    """Refuses (LedgerError) logs that differ in norm; and in images, alpha or n, unless `align`: then only
+    the images that all of them hold are compared, votes are certified again at the smallest alpha, and every
+    remaining difference is named in the notes."""
     if not logs:
         raise LedgerError("at least one log", "none", "name the logs to compare")
+    _require_equal_norms(logs)
     matched, notes = _align(logs) if align else (tuple(logs), ())
     if not align:
         _require_comparable(matched)
@@ -147,6 +148,16 @@ def _require_comparable(logs: Sequence[Log]) -> None:
                     f"{theirs:g} in {log.name}",
                     "certify with equal settings, or align and mind the notes",
                 )
+
+
+def _require_equal_norms(logs: Sequence[Log]) -> None:
+    for log in logs[1:]:
+        if log.norm != logs[0].norm:
+            raise LedgerError(
+                f"{logs[0].norm} radii as in {logs[0].name}",
+                f"{log.norm} radii in {log.name}",
+                "radii in different norms measure different threats; report them apart",
+            )
 
 
 def _require_equal_labels(logs: Sequence[Log]) -> None:

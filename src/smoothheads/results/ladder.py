@@ -1,6 +1,6 @@
 """The ladder check: which n and alpha the largest radii of a log reveal, whatever its text says.
 
-With n samples a radius can only be sigma * Phi^-1 of the bound for n - j hits, j = 0, 1, 2, ... Near the top
+With n samples a radius can only be that of the bound for n - j hits, j = 0, 1, 2, ... Near the top
 these rungs lie further apart than the digits of a log, so radii that were really made with another n or alpha
 fall between them.
 """
@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.radius import ceiling, l2_radius
+from smoothheads.certify.radius import ceiling
+from smoothheads.certify.theorem import Theorem
 from smoothheads.results.log import Log
 
 ALPHAS = (0.05, 0.01, 0.001, 0.0005, 0.0001)
@@ -93,7 +94,7 @@ def read_ladder(log: Log, sigma: float, stated: Sequence[Settings] = ()) -> Ladd
     digits = digits_of(log)
     usual = (Settings(n, alpha) for n, alpha in product(SAMPLES, ALPHAS))
     candidates = sorted({*usual, *stated})
-    fits = [_fit(radii.tolist(), digits, sigma, settings) for settings in candidates]
+    fits = [_fit(radii.tolist(), digits, _Rungs(log.theorem, sigma, settings)) for settings in candidates]
     return Ladder(sigma, tuple(sorted(fits, key=lambda fit: (not fit.possible, fit.chance))))
 
 
@@ -115,12 +116,33 @@ def digits_of(log: Log) -> Digits:
     return Digits(max(significant, default=0), max(decimals, default=0))
 
 
-def _fit(radii: list[float], digits: Digits, sigma: float, settings: Settings) -> Fit:
-    top = ceiling(settings.n, settings.alpha, sigma)
+class _Rungs(NamedTuple):
+    """The radii that some settings can give."""
+
+    theorem: Theorem
+    sigma: float
+    settings: Settings
+
+    @property
+    def top(self) -> float:
+        return ceiling(*self.settings, self.sigma, self.theorem.radius)
+
+    def telling(self, digits: Digits) -> Iterator[tuple[float, float]]:
+        """From the top: each rung and its distance to the next, while that is more than the digits blur."""
+        n, alpha = self.settings
+        bounds = (clopper_pearson_lower(n - j, n, alpha) for j in range(min(n, 400)))
+        for rung, following in pairwise(self.theorem.radius(bound, self.sigma) for bound in bounds):
+            if following <= 0 or rung - following < _TELLING * digits.unit(rung):
+                return
+            yield rung, rung - following
+
+
+def _fit(radii: list[float], digits: Digits, possible: _Rungs) -> Fit:
+    settings, top = possible.settings, possible.top
     above = tuple(radius for radius in radii if radius > top + digits.room(radius))
     if above:
         return Fit(settings, 0, above, 1.0)
-    rungs = list(_telling_rungs(settings, sigma, digits))
+    rungs = list(possible.telling(digits))
     matched, missed, chance = 0, [], 1.0
     for radius in radii:
         near = min(rungs, key=lambda rung: abs(rung[0] - radius), default=None)
@@ -132,13 +154,3 @@ def _fit(radii: list[float], digits: Digits, sigma: float, settings: Settings) -
         else:
             missed.append(radius)
     return Fit(settings, matched, tuple(missed), chance)
-
-
-def _telling_rungs(settings: Settings, sigma: float, digits: Digits) -> Iterator[tuple[float, float]]:
-    """From the top: each rung and its distance to the next, while that is more than the digits blur."""
-    n, alpha = settings
-    rungs = (l2_radius(clopper_pearson_lower(n - j, n, alpha), sigma) for j in range(min(n, 400)))
-    for rung, following in pairwise(rungs):
-        if following <= 0 or rung - following < _TELLING * digits.unit(rung):
-            return
-        yield rung, rung - following

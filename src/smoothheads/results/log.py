@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from smoothheads.certify.theorem import Theorem
+from smoothheads.results import manifest as manifests
 from smoothheads.results.manifest import Manifest, setting
 from smoothheads.results.row import Row
 from smoothheads.types import ABSTAIN, ENSEMBLE
@@ -48,6 +50,16 @@ class Log:
         return np.asarray(self.prediction == ABSTAIN)
 
     @property
+    def theorem(self) -> Theorem:
+        """What made the radii out of probabilities."""
+        return manifests.theorem(self.manifest)
+
+    @property
+    def norm(self) -> str:
+        """In which the radii are; that of the theorem unless they were converted."""
+        return str(setting(self.manifest, "norm") or self.theorem.norm)
+
+    @property
     def rule(self) -> str:
         return setting(self.manifest, "rule") or ENSEMBLE
 
@@ -66,10 +78,12 @@ class Log:
         """Share of noisy copies classified as the true label [images].
 
         From the votes where they were kept. Otherwise its certified lower bound, which is known only for
-        correctly certified images (0 elsewhere) and needs sigma; None without it.
+        correctly certified images (0 elsewhere) and in a foreign log needs sigma; None without it.
         """
         if self.has_votes:
             return np.array([_share(row, self.rule) for row in self.rows])
+        if self.rows:
+            return np.array([row.p_lower if row.correct else 0.0 for row in self.rows])
         if self.sigma is None:
             return None
         return np.where(self.correct, ndtr(self.radius / self.sigma), 0.0)

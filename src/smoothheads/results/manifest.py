@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from smoothheads.errors import LedgerError
+from smoothheads.certify.theorem import THEOREMS, Theorem
+from smoothheads.errors import LedgerError, suggest
 
 Manifest = dict[str, Any]
 
@@ -37,6 +38,14 @@ def correction(manifest: Manifest) -> float:
             "a manifest that states the correction of its noise", "none", "certify again with this version"
         )
     return float(said or 0.0)
+
+
+def theorem(manifest: Manifest) -> Theorem:
+    """What the noise proves; Gaussian noise where nothing is said, as in every foreign log."""
+    noise = setting(manifest, "noise") or "gaussian"
+    if noise not in THEOREMS:
+        raise LedgerError("a ledger of a known noise", repr(noise), suggest(str(noise), THEOREMS))
+    return THEOREMS[noise]
 
 
 def describe_indices(indices: Sequence[int]) -> dict[str, int] | list[int]:

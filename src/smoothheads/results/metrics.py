@@ -37,12 +37,13 @@ def hardest_half(probability: Floats) -> NDArray[np.intp]:
     return np.argsort(probability, kind="stable")[: (len(probability) + 1) // 2]
 
 
-def at_ceiling(radius: Floats, ceiling: float) -> Bools:
+def at_ceiling(radius: Floats, ceiling: float, room: float | None = None) -> Bools:
     """Images whose radius is the largest that n and alpha allow: every vote was for one class.
 
-    The next smaller radius is more than one per cent below, so three digits are enough to tell.
+    `room` is how far below it a radius may have been written; without it three digits. Under Gaussian noise
+    that is enough to tell, for the next smaller radius is more than one per cent below.
     """
-    return np.asarray(radius >= ceiling * (1 - _THREE_DIGITS))
+    return np.asarray(radius >= ceiling - (_THREE_DIGITS * ceiling if room is None else room))
 
 
 def default_radii(top: float, step: float = 0.25, most: int = 10) -> tuple[float, ...]:

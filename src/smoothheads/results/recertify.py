@@ -6,6 +6,7 @@ seeing the votes; then alpha must be divided by the number of settings tried.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,6 @@ import numpy as np
 
 from smoothheads.certify.algorithm import top_class
 from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.radius import l2_radius
 from smoothheads.errors import LedgerError, one_of
 from smoothheads.files import sha256
 from smoothheads.results.cohen import read_log
@@ -47,7 +47,12 @@ def recertified(log: Log, *, alpha: float | None = None, rule: str | None = None
     taken_off = correction(log.manifest)
     if alpha is None or log.sigma is None:
         raise LedgerError("a manifest with sigma and alpha", "neither or one", "certify again")
-    rows = [_certify(row, rule, alpha, log.sigma, taken_off) for row in log.rows]
+    sigma, theorem = log.sigma, log.theorem
+
+    def radius_of(p_lower: float) -> float:
+        return theorem.radius(p_lower, sigma)
+
+    rows = [_certify(row, rule, alpha, taken_off, radius_of) for row in log.rows]
     return replace(
         log,
         prediction=np.array([row.prediction for row in rows]),
@@ -59,14 +64,14 @@ def recertified(log: Log, *, alpha: float | None = None, rule: str | None = None
     )
 
 
-def _certify(row: Row, rule: str, alpha: float, sigma: float, taken_off: float) -> Row:
+def _certify(row: Row, rule: str, alpha: float, taken_off: float, radius_of: Callable[[float], float]) -> Row:
     """Steps 2 to 4 of CERTIFY: the class by the selection votes, its bound by the others."""
     if row.selection is None or row.votes is None or row.n == 0:
         return row
     candidate = top_class(row.selection.of(rule))
     k = int(row.votes.of(rule)[candidate])
     p_lower = max(0.0, clopper_pearson_lower(k, row.n, alpha) - taken_off)
-    radius = l2_radius(p_lower, sigma)
+    radius = radius_of(p_lower)
     prediction = candidate if radius > 0 else ABSTAIN
     return replace(row, prediction=prediction, radius=radius, k=k, p_lower=p_lower)
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from smoothheads.certify.algorithm import top_class
 from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.radius import l2_radius
+from smoothheads.certify.theorem import Theorem
 from smoothheads.errors import LedgerError
+from smoothheads.results import manifest as manifests
 from smoothheads.results.checks import Finding
 from smoothheads.results.log import Log
 from smoothheads.results.manifest import Manifest, budget, correction, setting
@@ -26,6 +27,10 @@ def manifest_fields(manifest: Manifest) -> Iterator[Finding]:
     missing += [name for name in ("sigma", "alpha", "n0", "n") if setting(manifest, name) is None]
     if missing:
         yield Finding("warning", "manifest", f"the manifest does not state {', '.join(missing)}")
+    norm, proved = setting(manifest, "norm"), manifests.theorem(manifest).norm
+    if norm not in (None, proved):
+        message = f"the manifest says {norm} radii, but {setting(manifest, 'noise')} noise proves {proved}"
+        yield Finding("error", "norm", message)
     if setting(manifest, "seed") is None or setting(manifest, "block") is None:
         message = (
             "the manifest has no noise key (seed, block): nothing shows that selection samples were fresh"
@@ -47,7 +52,7 @@ def votes(log: Log) -> Iterator[Finding]:
         ),
     }
     if budget(log.manifest) in BOUNDED and log.alpha is not None and log.sigma is not None:
-        checks |= _bound_checks(log.alpha, log.sigma, _correction(log.manifest))
+        checks |= _bound_checks(log.alpha, log.sigma, _correction(log.manifest), log.theorem)
     else:
         yield Finding("note", "bound", f"bounds of the budget {budget(log.manifest)!r} are not recomputed")
     for code, (message, wrong) in checks.items():
@@ -66,7 +71,7 @@ def candidate(row: Row, log: Log) -> int | None:
 
 
 def _bound_checks(
-    alpha: float, sigma: float, taken_off: float
+    alpha: float, sigma: float, taken_off: float, theorem: Theorem
 ) -> dict[str, tuple[str, Callable[[Row], bool]]]:
     def bound(row: Row) -> float:
         return max(0.0, clopper_pearson_lower(row.k, row.n, alpha) - taken_off) if row.n else 0.0
@@ -75,7 +80,7 @@ def _bound_checks(
         "bound": ("p_lower is above the bound of k of n", lambda row: row.p_lower > bound(row) + _TEXT),
         "radius": (
             "the radius is above that of the bound",
-            lambda row: row.radius > l2_radius(bound(row), sigma),
+            lambda row: row.radius > theorem.radius(bound(row), sigma),
         ),
     }
 

@@ -12,6 +12,7 @@ from smoothheads.results import metrics
 from smoothheads.results.intervals import Estimate, certified_lower, mean
 from smoothheads.results.log import Log
 
+_WRITTEN = 2e-6  # what our six decimals and the correction of the noise take off a radius
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
@@ -74,13 +75,18 @@ def summarize(log: Log, radii: Sequence[float] | None = None) -> Summary:
         hard_accuracy=None if noisy is None else float(noisy[metrics.hardest_half(noisy)].mean()),
         label_quantiles=None if noisy is None else tuple(np.quantile(noisy, _QUANTILES).tolist()),
         ceiling=ceiling,
-        at_ceiling=None if ceiling is None else float(metrics.at_ceiling(log.radius, ceiling).mean()),
+        at_ceiling=None if ceiling is None else _at_ceiling(log, ceiling),
         samples=None if log.samples is None else float(np.mean(log.samples)),
         seconds=float(log.seconds.mean()),
     )
 
 
 def ceiling_of(log: Log) -> float | None:
-    if log.n is None or log.alpha is None or log.sigma is None:
+    if log.n is None or log.alpha is None or log.sigma is None or log.norm != log.theorem.norm:
         return None
-    return radius_of.ceiling(log.n, log.alpha, log.sigma)
+    return radius_of.ceiling(log.n, log.alpha, log.sigma, log.theorem.radius)
+
+
+def _at_ceiling(log: Log, ceiling: float) -> float:
+    room = _WRITTEN if log.rows else None
+    return float(metrics.at_ceiling(log.radius, ceiling, room).mean())
