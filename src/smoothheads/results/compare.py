@@ -73,6 +73,7 @@ def compare(
     _require_equal_norms(logs)
     matched, notes = _align(logs) if align else (tuple(logs), ())
     if not align:
+        _require_complete(matched)
         _require_comparable(matched)
     _require_equal_labels(matched)
     top = max(float(log.radius.max()) for log in matched)
@@ -131,6 +132,16 @@ def _paired(
     ]
 
 
+def _require_complete(logs: Sequence[Log]) -> None:
+    for log in logs:
+        if log.missing:
+            raise LedgerError(
+                f"all {len(log) + log.missing} images of {log.name}",
+                f"{len(log)}",
+                "run the certification to its end, or align to report what is there",
+            )
+
+
 def _require_comparable(logs: Sequence[Log]) -> None:
     baseline = logs[0]
     for log in logs[1:]:
@@ -178,6 +189,10 @@ def _align(logs: Sequence[Log]) -> tuple[tuple[Log, ...], tuple[str, ...]]:
         raise LedgerError("images that all logs hold", "none", "compare logs of the same data")
     matched, notes = [], []
     for log in logs:
+        if log.missing:
+            notes.append(
+                f"{log.name}: {log.missing} of {len(log) + log.missing} images are not certified yet"
+            )
         if len(log) > len(common):
             notes.append(f"{log.name}: {len(log) - len(common)} of {len(log)} images are in no other log")
         positions = {int(index): i for i, index in enumerate(log.index)}

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from smoothheads.certify.theorem import Theorem
 from smoothheads.results import manifest as manifests
-from smoothheads.results.manifest import Manifest, setting
+from smoothheads.results.manifest import Manifest, expected_indices, setting
 from smoothheads.results.row import Row
 from smoothheads.types import ABSTAIN, ENSEMBLE
 
@@ -62,6 +62,11 @@ class Log:
     @property
     def rule(self) -> str:
         return setting(self.manifest, "rule") or ENSEMBLE
+
+    @property
+    def missing(self) -> int:
+        """How many images the manifest expects beyond those that are here; 0 for a foreign log."""
+        return max(0, len(expected_indices(self.manifest) or ()) - len(self))
 
     @property
     def has_votes(self) -> bool:
