@@ -56,12 +56,12 @@ def test_top_k_of_equal_rivals() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    for call in (
-        lambda: linf_radius(1.0, 0),
-        lambda: linf_radius(-1.0, 3),
-        lambda: linf_radius_uniform(1.0, 1.0, 3),
-        lambda: top_k_radius(0.4, [0.3], 2, 1.0),
-        lambda: top_k_radius(0.4, [0.3], 0, 1.0),
-    ):
-        with pytest.raises(ConfigError):
-            call()
+    with pytest.raises(ConfigError, match="dimension >= 1"):
+        linf_radius(1.0, 0)
+    with pytest.raises(ConfigError, match="radius >= 0"):
+        linf_radius(-1.0, 3)
+    with pytest.raises(ConfigError, match="p_lower < 1"):
+        linf_radius_uniform(1.0, 1.0, 3)
+    for k in (0, 2):
+        with pytest.raises(ConfigError, match=f"1 <= k <= 1, the number of other classes, got {k}"):
+            top_k_radius(0.4, [0.3], k, 1.0)

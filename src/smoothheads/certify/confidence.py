@@ -50,8 +50,8 @@ def confidence_lower(
     independent noisy copies; holds with probability at least 1 - alpha, at all radii at once.
 
     distribution: the share of copies above each score is bounded by the DKW inequality and falls as in the
-    theorem. mean: only the mean is bounded and falls, which is better where scores hardly vary.
-    `correction` is the noise's.
+    theorem. mean: only the mean is bounded and falls; better at small radii, where the sampling error counts
+    most. `correction` is the noise's.
     """
     check_sigma(sigma)
     check_radius(radius)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from smoothheads.report.table import Cell, Table
@@ -25,17 +25,23 @@ def all_tables(comparison: Comparison) -> list[Table]:
 
 def headline(comparison: Comparison) -> Table:
     """ACR and certified accuracy at each radius, one row per log."""
-    rows = [
-        (_name(s.name), _number(s.acr, 3), *(_percent(each) for each in s.certified))
-        for s in comparison.summaries
-    ]
+    norm = comparison.logs[0].norm
+    title = f"Average certified radius, and certified accuracy (%) at {norm} radius r"
+    table = certified(title, comparison.summaries, [f"{r:.2f}" for r in comparison.radii])
+    rows = table.rows
     if len(rows) > 1 and len({s.sigma for s in comparison.summaries}) == 1:
-        rows = _mark_best(rows)
+        rows = tuple(_mark_best(list(rows)))
+    return replace(table, rows=rows, notes=(*table.notes, *comparison.notes))
+
+
+def certified(title: str, summaries: Sequence[Summary], radii: Sequence[str], what: str = "log") -> Table:
+    """The same of any certificates; `radii` names the columns, `what` the rows."""
+    rows = [(_name(s.name), _number(s.acr, 3), *(_percent(each) for each in s.certified)) for s in summaries]
     return Table(
-        title=f"Average certified radius, and certified accuracy (%) at {comparison.logs[0].norm} radius r",
-        columns=("log", "ACR", *(f"{r:.2f}" for r in comparison.radii)),
+        title=title,
+        columns=(what, "ACR", *radii),
         rows=tuple(rows),
-        notes=("± is the standard error over images.", *comparison.notes),
+        notes=("± is the standard error over images.",),
     )
 
 

@@ -1,0 +1,97 @@
+"""Other threats from a log's certificates or stored votes, without one forward pass.
+
+Each log that comes back holds the certificates of one threat: radii, and the class where one is certified.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from smoothheads.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
+from smoothheads.certify.theorem import GAUSSIAN, UNIFORM
+from smoothheads.certify.threats import linf_radius, linf_radius_of_l1, linf_radius_uniform, top_k_radius
+from smoothheads.errors import ConfigError, LedgerError
+from smoothheads.results.log import Floats, Log
+from smoothheads.results.manifest import budget, correction
+from smoothheads.results.recertify import RECOUNTABLE
+from smoothheads.results.row import Row
+from smoothheads.types import ABSTAIN
+
+LINF = "linf"
+
+
+def linf(log: Log, dimension: int | None = None) -> Log:
+    """The l-infinity balls inside the certified balls; under uniform noise, the larger ones that its bounds
+    prove. `dimension` is the number of pixel values, for a log that does not state its shape."""
+    _require_unconverted(log)
+    size = _dimension(log) if dimension is None else dimension
+    return replace(
+        log, radius=_linf_radii(log, size), manifest=log.manifest | {"norm": LINF}, rows=(), columns={}
+    )
+
+
+def top_k(log: Log, k: int) -> Log:
+    """Whether the true label stays among the k most likely classes, and how far (l2). With probability at
+    least 1 - alpha per image: its lower and the others' upper bounds hold at once, at alpha / C each.
+
+    Raises LedgerError where votes or settings are missing, or where the votes decided when to stop.
+    """
+    if (obstacle := _obstacle(log)) is not None:
+        raise LedgerError(*obstacle)
+    radius = np.array([_top_k_radius(row, log, k) for row in log.rows])
+    prediction = np.where(radius > 0, log.label, ABSTAIN)
+    return replace(log, radius=radius, prediction=prediction, rows=(), columns={})
+
+
+def _linf_radii(log: Log, dimension: int) -> Floats:
+    inside = linf_radius if log.norm == "l2" else linf_radius_of_l1
+    radii = [inside(float(radius), dimension) for radius in log.radius]
+    if log.theorem is not UNIFORM or log.sigma is None or not log.rows:
+        return np.array(radii)
+    bounds = [0.0 if row.abstained else row.p_lower for row in log.rows]
+    return np.array(
+        [
+            max(radius, linf_radius_uniform(bound, log.sigma, dimension))
+            for radius, bound in zip(radii, bounds, strict=True)
+        ]
+    )
+
+
+def _top_k_radius(row: Row, log: Log, k: int) -> float:
+    """Of the others only the k with most votes matter."""
+    if row.votes is None or row.n == 0 or log.alpha is None or log.sigma is None:
+        return 0.0
+    votes, taken_off = row.votes.of(log.rule), correction(log.manifest)
+    level = log.alpha / len(votes)
+    rivals = np.sort(np.delete(votes, row.label))[::-1][:k].tolist()
+    p_lower = max(0.0, clopper_pearson_lower(int(votes[row.label]), row.n, level) - taken_off)
+    others = [clopper_pearson_upper(count, row.n, level) + taken_off for count in rivals]
+    return top_k_radius(p_lower, others, k, log.sigma)
+
+
+def _dimension(log: Log) -> int:
+    shape = log.manifest.get("shape")
+    if not shape:
+        raise ConfigError(
+            f"a log that states the shape of its images in {log.name}", "none", "give the dimension"
+        )
+    return math.prod(int(side) for side in shape)
+
+
+def _obstacle(log: Log) -> tuple[str, str, str] | None:
+    if log.theorem is not GAUSSIAN or log.norm != "l2":
+        return "a ledger of Gaussian noise", f"{log.norm} radii in {log.name}", "top-k is known for l2 only"
+    if not log.has_votes or log.alpha is None or log.sigma is None:
+        return f"votes, alpha and sigma in {log.name}", "not all", "certify again; foreign logs keep no votes"
+    if budget(log.manifest) not in RECOUNTABLE:
+        remedy = "a sequential test stops because of its votes; certify with the fixed budget"
+        return f"a budget of {', '.join(RECOUNTABLE)}", budget(log.manifest), remedy
+    return None
+
+
+def _require_unconverted(log: Log) -> None:
+    if log.norm != log.theorem.norm:
+        raise LedgerError(f"{log.theorem.norm} radii in {log.name}", log.norm, "give the original ledger")
