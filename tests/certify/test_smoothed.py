@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from smoothheads.certify.smoothed import Certified, Smoothed
 from smoothheads.config import SubsetConfig
 from smoothheads.data import Splits, from_arrays, select
-from smoothheads.errors import ConfigError, DataError
+from smoothheads.errors import ConfigError, DataError, SoundnessError
 from smoothheads.models import MultiHead
+from smoothheads.types import Certificate
 
 Network = Callable[..., MultiHead]
 SETTINGS: dict[str, Any] = {"sigma": 0.5, "n0": 50, "n": 400, "block": 50}
@@ -120,3 +121,28 @@ def test_the_model_given_in_train_mode_is_evaluated(tiny_network: Network, small
     before = [value.clone() for value in model.buffers()]
     list(Smoothed(model, data.info, **SETTINGS).certify(data))
     assert all(torch.equal(a, b) for a, b in zip(before, model.buffers(), strict=True))
+
+
+def test_a_radius_above_what_n_votes_can_show_is_never_returned(
+    tiny_network: Network, small_digits: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Boastful:
+        def certify(self, *_: Any, **__: Any) -> Certificate:
+            return Certificate(1, 9.9, 0.99, 400, 400, 50)
+
+    subject = Smoothed(tiny_network(), small_digits.test.info, **SETTINGS)
+    monkeypatch.setattr("smoothheads.certify.smoothed.make_budget", lambda *_, **__: Boastful())
+    with pytest.raises(SoundnessError, match=r"at most .* which 400 equal votes show, got 9\.9"):
+        subject.certify_image(small_digits.test.image(0), 0)
+
+
+def test_a_constant_network_reaches_the_ceiling_and_no_more(small_digits: Splits) -> None:
+    class Constant(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.eye(10)[3].expand(len(x), 10)
+
+    subject = Smoothed(MultiHead(nn.Identity(), [Constant()]), small_digits.test.info, **SETTINGS)
+    certificate, _ = subject.certify_image(small_digits.test.image(0), 0)
+    assert certificate.prediction == 3
+    assert certificate.radius <= subject.ceiling
+    assert certificate.radius == pytest.approx(0.5 * norm.ppf(0.001 ** (1 / 400)), rel=1e-9)

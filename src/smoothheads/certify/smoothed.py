@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from smoothheads import device as devices
 from smoothheads.certify import algorithm
+from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.budgets import make_budget
 from smoothheads.certify.confidence import Confidence, ConfidenceMethod, confidence_lower
 from smoothheads.certify.engines import Engine, TorchEngine
@@ -106,6 +107,8 @@ class Smoothed:
         self.theorem = theorem_of(noise.name)
         self.correction = noise.correction(int(np.prod(info.shape)))
         algorithm.require_samples(self.config.n0, self.config.n, self.config.alpha, self.correction)
+        most = clopper_pearson_lower(self.config.n, self.config.n, self.config.alpha)
+        self.ceiling = self.theorem.radius(most, self.config.sigma)
         make_budget(self.config, label=0, index=0)  # an impossible plan is refused before the first image
 
     def certify(
@@ -157,6 +160,12 @@ class Smoothed:
         certificate = budget.certify(
             sampler, sigma=self.config.sigma, correction=self.correction, theorem=self.theorem
         )
+        if not certificate.radius <= self.ceiling:
+            raise SoundnessError(
+                f"a radius of at most {self.ceiling:g}, which {self.config.n} equal votes show",
+                f"{certificate.radius:g} for image {sampler.index}",
+                "this certificate is wrong; report how it came about",
+            )
         return certificate, sampler
 
     def predict(self, image: Pixels, index: int | None = None) -> algorithm.Prediction:
