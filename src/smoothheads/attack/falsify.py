@@ -1,0 +1,217 @@
+"""Tries to prove certificates wrong: attacks inside the certified balls, then outside, judged by PREDICT.
+
+The judge's noise has keys that neither the certification nor the attack has seen, so that each judgement of
+an attacked image is an independent test with an error probability of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from smoothheads import device as devices
+from smoothheads.attack.grid import move, squared_distance
+from smoothheads.attack.outcome import Attacked, Claim, Outcome
+from smoothheads.attack.settings import AttackSettings
+from smoothheads.attack.smoothed import ascend
+from smoothheads.certify.radius import squared_grid_budget
+from smoothheads.certify.smoothed import Smoothed
+from smoothheads.certify.theorem import theorem_of
+from smoothheads.config import CertifyConfig
+from smoothheads.data import Dataset
+from smoothheads.errors import ConfigError, DataError
+from smoothheads.models.multihead import MultiHead
+from smoothheads.objectives.attack import frozen
+from smoothheads.seeding import derive, generator
+from smoothheads.types import ABSTAIN, Pixels
+
+OnImage = Callable[[Attacked], None]
+
+
+def falsify(
+    model: MultiHead,
+    dataset: Dataset,
+    claims: Sequence[Claim],
+    certified: CertifyConfig,
+    settings: AttackSettings,
+    *,
+    done: Sequence[Attacked] = (),
+    on_image: OnImage | None = None,
+) -> Outcome:
+    """Attacks every claim of a certification that was made with `certified`; those in `done` are taken over.
+
+    What is found on an image depends on nothing but the image, the claim and the settings. Afterwards, also
+    after an error, the model's mode and parameters are as they were.
+    """
+    _require_l2(certified)
+    known = {each.claim: each for each in done}
+    images = _images(dataset, [claim for claim in claims if claim not in known])
+    attacked = []
+    with frozen(model), devices.threads(certified.threads):
+        judge = Smoothed(model, dataset.info, judging(certified, settings))
+        for claim in claims:
+            if claim not in known:
+                known[claim] = _Target(judge, settings, images(claim), claim).attacked()
+                if on_image:
+                    on_image(known[claim])
+            attacked.append(known[claim])
+    return outcome(attacked, dataset.info.grid.q, certified, settings)
+
+
+def outcome(
+    attacked: Sequence[Attacked], q: int, certified: CertifyConfig, settings: AttackSettings
+) -> Outcome:
+    level = certified.alpha + len(settings.losses) * settings.alpha
+    return Outcome(tuple(attacked), q, level)
+
+
+def judging(certified: CertifyConfig, settings: AttackSettings) -> CertifyConfig:
+    """The same smoothed classifier, sampled n times under noise of its own."""
+    return replace(
+        certified,
+        n=settings.n,
+        alpha=settings.alpha,
+        seed=derive(settings.seed, "attack", "judge"),
+        budget="fixed",
+        bound="clopper-pearson",
+        radii=None,
+        price=None,
+        target=None,
+        label_aware=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """An image that is confidently called another class than claimed."""
+
+    squared: int
+    answer: int
+
+
+def _least(others: Sequence[_Other | None]) -> _Other | None:
+    found = [other for other in others if other is not None]
+    return min(found, key=lambda other: other.squared, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """One image under attack."""
+
+    judge: Smoothed
+    settings: AttackSettings
+    image: Pixels
+    claim: Claim
+
+    @property
+    def budget(self) -> int:
+        return self._budget(self.claim.radius)
+
+    def attacked(self) -> Attacked:
+        if self.claim.abstained:
+            return Attacked(self.claim, -1)
+        points = self._inside()
+        found = _least([self._judge(point) for point in points])
+        if found is None and self.claim.correct:  # the upper curve counts no wrong answers
+            found = self._outside()
+        inside = max((squared_distance(self.image, point) for point in points), default=None)
+        if found is None:
+            return Attacked(self.claim, self.budget, inside)
+        return Attacked(self.claim, self.budget, inside, found.squared, found.answer)
+
+    def _inside(self) -> list[Pixels]:
+        """As far out as the claim reaches, one image per loss."""
+        if self.claim.radius == 0:  # a radius that a file rounded down to nothing
+            return []
+        return [self._move(direction, self.budget) for direction in self._directions(self.claim.radius)]
+
+    def _outside(self) -> _Other | None:
+        """Of the growing radii, the first at which an attack succeeds, brought nearer."""
+        low = max(self.budget, 0)
+        for radius in self.settings.outside(self.judge.config.sigma):
+            if radius > self.claim.radius:
+                others = [self._nearest(d, low, self._budget(radius)) for d in self._directions(radius)]
+                if found := _least(others):
+                    return found
+                low = self._budget(radius)
+        return None
+
+    def _nearest(self, direction: NDArray[np.float64], low: int, high: int) -> _Other | None:
+        """Along one direction, from `high` halving towards `low`, at which nothing was found."""
+        found = self._judge_outside(self._move(direction, high))
+        if found is None:
+            return None
+        for _ in range(self.settings.halvings):
+            middle = int(((sqrt(low) + sqrt(found.squared)) / 2) ** 2)
+            if middle <= low:
+                break
+            nearer = self._judge_outside(self._move(direction, middle))
+            low, found = (middle, found) if nearer is None else (low, nearer)
+        return found
+
+    def _directions(self, radius: float) -> Iterator[NDArray[np.float64]]:
+        for loss in self.settings.losses:
+            yield ascend(
+                self.judge.model,
+                self.image,
+                self.claim.prediction,
+                grid=self.judge.info.grid,
+                sigma=self.judge.config.sigma,
+                radius=radius,
+                draws=self.settings.draws,
+                steps=self.settings.steps,
+                generator=self._generator(loss, radius),
+                loss=loss,
+                rule=self.judge.config.rule,
+            )
+
+    def _generator(self, loss: str, radius: float) -> torch.Generator:
+        path = ("attack", self.claim.index, loss, radius.hex())
+        return generator(self.settings.seed, *path, device=devices.parse(self.judge.config.device))
+
+    def _judge_outside(self, point: Pixels) -> _Other | None:
+        """Inside the ball nothing more is judged: the test against alpha counts the judgements there."""
+        return self._judge(point) if squared_distance(self.image, point) > self.budget else None
+
+    def _judge(self, point: Pixels) -> _Other | None:
+        answer = self.judge.predict(point).prediction  # noise keyed by the attacked image's content
+        if answer in (ABSTAIN, self.claim.prediction):
+            return None
+        return _Other(squared_distance(self.image, point), answer)
+
+    def _move(self, direction: NDArray[np.float64], budget: int) -> Pixels:
+        return move(self.image, direction, budget, self.judge.info.grid)
+
+    def _budget(self, radius: float) -> int:
+        return squared_grid_budget(radius, self.judge.info.grid.q)
+
+
+def _require_l2(certified: CertifyConfig) -> None:
+    norm = theorem_of(certified.noise).norm
+    if norm != "l2":
+        raise ConfigError(
+            "certificates in the l2 norm",
+            f"{norm} certificates of {certified.noise} noise",
+            "attack a ledger of Gaussian noise (grid or gaussian)",
+        )
+
+
+def _images(dataset: Dataset, claims: Sequence[Claim]) -> Callable[[Claim], Pixels]:
+    """Looks up a claim's image; refuses before the first attack what the data set does not hold."""
+    positions = {index: position for position, index in enumerate(dataset.indices.tolist())}
+    for claim in claims:
+        if claim.index not in positions:
+            raise DataError(
+                f"image {claim.index} in {dataset.info.name}", "none", "use the data that was certified"
+            )
+        label = int(dataset.labels[positions[claim.index]])
+        if label != claim.label:
+            raise DataError(
+                f"label {claim.label} for image {claim.index}", f"{label}", "use the data that was certified"
+            )
+    return lambda claim: dataset.image(positions[claim.index])

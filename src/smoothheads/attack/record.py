@@ -1,0 +1,80 @@
+"""An attack on disk: a row per image in NAME.tsv, settings, verdict and curves in NAME.json."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from smoothheads.attack.outcome import Attacked, Claim, Outcome
+from smoothheads.config import load_json
+from smoothheads.errors import ConfigError, LedgerError
+from smoothheads.files import storage, write_atomic, write_json
+
+FORMAT = "smoothheads-attack/1"
+COLUMNS = ("idx", "label", "predict", "radius", "budget", "inside", "broken", "answer", "distance")
+_NONE = "-"
+
+
+def files(path: Path) -> tuple[Path, Path]:
+    """Table and summary of the results called `path`, which may be either of them."""
+    stem = path.stem if path.suffix in (".tsv", ".json") else path.name
+    return path.with_name(f"{stem}.tsv"), path.with_name(f"{stem}.json")
+
+
+def save(path: Path, outcome: Outcome, facts: dict[str, Any], radii: Sequence[float]) -> None:
+    """Both files are whole at any moment. `facts` is everything needed to repeat the attack."""
+    table, about = files(path)
+    write_json(about, summary(outcome, facts, radii))
+    lines = ["\t".join(COLUMNS), *(_line(each, outcome.q) for each in outcome.attacked)]
+    write_atomic(table, "\n".join(lines) + "\n")
+
+
+def load(path: Path) -> tuple[dict[str, Any], list[Attacked]]:
+    """Facts and rows of an earlier attack, nothing of either where there is none."""
+    table, about = files(path)
+    if not about.exists():
+        return {}, []
+    with storage(table):
+        text = table.read_text(encoding="utf-8") if table.exists() else ""
+    try:
+        facts = dict(load_json(about)["facts"])
+        return facts, [_parse(line) for line in text.splitlines()[1:]]
+    except (ConfigError, KeyError, TypeError, ValueError) as error:
+        raise LedgerError(f"an attack in {table}", str(error), "start afresh or use another name") from error
+
+
+def summary(outcome: Outcome, facts: dict[str, Any], radii: Sequence[float]) -> dict[str, Any]:
+    """Plain values for JSON: `certified` is the lower curve at the radii, `attacked` the upper one."""
+    return {
+        "format": FORMAT,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "facts": facts,
+        "images": len(outcome.attacked),
+        "claims": sum(not each.claim.abstained for each in outcome.attacked),
+        "violations": [each.claim.index for each in outcome.violations],
+        "level": outcome.level,
+        "p_value": outcome.p_value,
+        "refuted": outcome.refuted,
+        "radii": list(radii),
+        "certified": outcome.certified_accuracy(radii).tolist(),
+        "attacked": outcome.empirical_accuracy(radii).tolist(),
+    }
+
+
+def _line(each: Attacked, q: int) -> str:
+    claim = each.claim
+    distance = None if each.broken is None else f"{math.sqrt(each.broken) / q:.6f}"
+    values = (claim.index, claim.label, claim.prediction, repr(claim.radius), each.budget, each.inside)
+    return "\t".join(_NONE if v is None else str(v) for v in (*values, each.broken, each.answer, distance))
+
+
+def _parse(line: str) -> Attacked:
+    words = line.split("\t")
+    if len(words) != len(COLUMNS):
+        raise ValueError(f"a row of {len(words)} columns")
+    index, label, prediction = (int(word) for word in words[:3])
+    inside, broken, answer = (None if word == _NONE else int(word) for word in words[5:8])
+    return Attacked(Claim(index, label, prediction, float(words[3])), int(words[4]), inside, broken, answer)

@@ -1,0 +1,49 @@
+"""How hard to attack. Nothing heavy is imported here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from smoothheads.config.check import at_least, between, positive
+from smoothheads.errors import ConfigError
+
+Loss: TypeAlias = Literal["smoothed", "expected-ce"]
+
+_OUTSIDE = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # in units of sigma
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttackSettings:
+    steps: int = 20
+    """Gradient steps of one attack."""
+    draws: int = 32
+    """Noisy copies behind each step."""
+    n: int = 1000
+    """Fresh noisy copies that judge an attacked image (PREDICT)."""
+    alpha: float = 0.001
+    """Probability that a judgement is wrong, per attacked image."""
+    losses: tuple[Loss, ...] = ("smoothed", "expected-ce")
+    """smoothed: SmoothAdv's attack, -log of the mean probability at fixed draws; expected-ce: the mean
+    cross-entropy, draws renewed at every step. Each is tried in turn."""
+    radii: tuple[float, ...] | None = None
+    """Radii outside the certified ball to attack at (default: from a quarter of sigma to 6 sigma)."""
+    halvings: int = 4
+    """How often the distance of a successful attack is halved towards the certified radius."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "draws", "n"):
+            at_least(name, getattr(self, name), 1)
+        at_least("halvings", self.halvings, 0)
+        at_least("seed", self.seed, 0)
+        between("alpha", self.alpha, 0, 0.5)
+        for radius in self.radii or ():
+            positive("every radius", radius)
+        if not self.losses or len(set(self.losses)) < len(self.losses):
+            raise ConfigError("each loss once", repr(self.losses), "name at least one, and none twice")
+
+    def outside(self, sigma: float) -> tuple[float, ...]:
+        """The radii to attack at, growing."""
+        chosen = tuple(factor * sigma for factor in _OUTSIDE) if self.radii is None else self.radii
+        return tuple(sorted(set(chosen)))

@@ -1,0 +1,132 @@
+"""Projected gradient ascent on the loss of the smoothed classifier, ending on the grid of the images.
+
+`smoothed` is SmoothAdv's attack (Salman et al. 2019): -log of the class's mean probability, under draws that
+stay the same. `expected-ce` raises the mean cross-entropy under draws that are renewed at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from smoothheads.attack.grid import move
+from smoothheads.attack.settings import Loss
+from smoothheads.certify.radius import squared_grid_budget
+from smoothheads.config.check import at_least, positive
+from smoothheads.errors import SoundnessError
+from smoothheads.models.multihead import MultiHead
+from smoothheads.objectives.attack import FixedNoise, attack_loss, frozen, input_gradient, lengths, project
+from smoothheads.objectives.base import cross_entropy, draw_noise
+from smoothheads.types import ENSEMBLE, Grid, Pixels
+
+
+def pgd(
+    model: MultiHead,
+    image: Pixels,
+    label: int,
+    *,
+    grid: Grid,
+    sigma: float,
+    radius: float,
+    draws: int,
+    steps: int,
+    generator: torch.Generator,
+    loss: Loss = "smoothed",
+    rule: str = ENSEMBLE,
+) -> Pixels:
+    """A grid image strictly closer than `radius` that the smoothed classifier should call anything but
+    `label`."""
+    direction = ascend(
+        model,
+        image,
+        label,
+        grid=grid,
+        sigma=sigma,
+        radius=radius,
+        draws=draws,
+        steps=steps,
+        generator=generator,
+        loss=loss,
+        rule=rule,
+    )
+    return move(image, direction, squared_grid_budget(radius, grid.q), grid)
+
+
+def ascend(
+    model: MultiHead,
+    image: Pixels,
+    label: int,
+    *,
+    grid: Grid,
+    sigma: float,
+    radius: float,
+    draws: int,
+    steps: int,
+    generator: torch.Generator,
+    loss: Loss = "smoothed",
+    rule: str = ENSEMBLE,
+) -> NDArray[np.float64]:
+    """The perturbation before it is put on the grid, in pixel units.
+
+    Computed on the generator's device, where the model must be. Afterwards, also after an error, the model
+    is as it was.
+    """
+    for name, value in (("radius", radius), ("sigma", sigma)):
+        positive(name, value)
+    for name, value in (("draws", draws), ("steps", steps)):
+        at_least(name, value, 1)
+    clean = torch.from_numpy(image).to(generator.device, torch.float32)[None] / grid.q
+    delta = torch.zeros_like(clean)
+    answer = partial(decisive, rule=rule, weights_L=model.ensemble_weights)
+    with frozen(model), torch.enable_grad():
+        for step in range(steps):
+            if step == 0 or loss == "expected-ce":
+                view = FixedNoise(model, draw_noise(clean, sigma, draws, generator), draws)
+                raised = partial(_raised, view, answer, label, loss)
+            gradient = input_gradient(raised, clean + delta)
+            delta = delta + 2 * radius / steps * _unit(gradient, generator)
+            delta = project((clean + delta).clamp(0, 1) - clean, radius)
+    found: NDArray[np.float64] = delta[0].double().cpu().numpy()
+    return found
+
+
+def _raised(
+    view: FixedNoise, rule: Callable[[Tensor], Tensor], label: int, loss: Loss, images: Tensor
+) -> Tensor:
+    """What the attack makes large [N]."""
+    logits_LMNC = rule(view.logits(images))
+    labels_N = torch.full((len(images),), label, device=images.device)
+    if loss == "expected-ce":
+        return cross_entropy(logits_LMNC, labels_N).mean((0, 1))
+    return attack_loss(logits_LMNC, labels_N, "ensemble")
+
+
+def _unit(gradient: Tensor, generator: torch.Generator) -> Tensor:
+    """The image's gradient at length 1; a random direction where there is none."""
+    if not bool(torch.isfinite(gradient).all()):
+        raise SoundnessError(
+            "a finite gradient", "NaN or infinity", "look for layers that overflow on noisy images"
+        )
+    if not bool(gradient.any()):
+        gradient = torch.randn(gradient.shape, generator=generator, device=gradient.device)
+    shown = gradient / gradient.abs().max()  # a confident network's gradient squared may be 0 in float32
+    return shown / lengths(shown)
+
+
+def decisive(logits_LMNC: Tensor, rule: str, weights_L: Tensor | None = None) -> Tensor:
+    """Logits [1, M, N, C] whose argmax is the rule's answer; for the rules without a gradient (consensus,
+    vote, margin) the mean of all heads stands in."""
+    kind, _, number = rule.partition("-")
+    if kind == "softmax":
+        return logits_LMNC.log_softmax(-1).logsumexp(0, keepdim=True)
+    if kind == "weighted" and weights_L is not None:
+        return (weights_L.view(-1, 1, 1, 1) * logits_LMNC).sum(0, keepdim=True)
+    if kind == "head":
+        return logits_LMNC[int(number) - 1 : int(number)]
+    part_LMNC = logits_LMNC[: int(number)] if kind == "prefix" else logits_LMNC
+    return part_LMNC.mean(0, keepdim=True)
