@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from smoothheads.attack.outcome import Attacked, Claim, Outcome
 from smoothheads.errors import ConfigError
 from smoothheads.report import plots
 from smoothheads.results.log import Log
+from smoothheads.types import ABSTAIN
 
 Make = Callable[..., Log]
 
@@ -30,6 +32,24 @@ def test_the_curve_is_the_certified_accuracy(make_log: Make) -> None:
     band = axes.collections[0].get_paths()[0].vertices
     assert np.asarray(band)[:, 1].max() == pytest.approx(high)
     assert low < 0.75 < high
+
+
+def test_attacks_are_drawn_above_what_is_certified() -> None:
+    attacked = (
+        Attacked(Claim(0, 0, 0, 0.5), 63, 63, 256, 1),
+        Attacked(Claim(1, 0, 0, 0.25), 15, 15),
+        Attacked(Claim(2, 0, ABSTAIN, 0.0), -1),
+        Attacked(Claim(3, 0, 1, 0.5), 63, 63),
+    )
+    outcome = Outcome(attacked, 16, 0.003)
+    (axes,) = plots.attacked_accuracy(outcome, "some").axes
+    radii = np.asarray(axes.lines[0].get_xdata()).tolist()
+    assert radii[-1] == pytest.approx(1.05)  # just beyond the farthest broken image
+    low, high = (np.asarray(line.get_ydata()) for line in axes.lines)
+    assert (low == outcome.certified_accuracy(radii)).all()
+    assert (high == outcome.empirical_accuracy(radii)).all()
+    assert (low[0], low[-1], high[0], high[-1]) == (0.5, 0, 0.5, 0.25)
+    plots.render(plots.attacked_accuracy(Outcome(attacked[2:3], 16, 0.003), "nothing"), "svg")
 
 
 def test_a_common_ceiling_is_marked(make_log: Make) -> None:

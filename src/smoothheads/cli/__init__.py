@@ -22,6 +22,7 @@ COMMANDS = {
     "merge": "join the ledgers of shards",
     "ensemble": "join checkpoints into one network with a head each, or learn the heads' weights",
     "import": "turn other people's weights (.pth) into a checkpoint",
+    "attack": "try to prove a ledger wrong, and bound its certificates from above",
     "info": "recipes, architectures and their cost, checkpoints",
     "diversity": "how different a network's heads are under noise",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 from numpy.typing import ArrayLike
 from scipy import special
 
+from smoothheads.attack.outcome import Outcome
 from smoothheads.errors import ConfigError
 from smoothheads.files import write_atomic
 from smoothheads.results import metrics
@@ -47,6 +49,23 @@ def certified_accuracy(logs: Sequence[Log]) -> Figure:
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     _mark_ceiling(axes, logs)
     _legend(axes, [log.name for log in logs], "upper right", right=0.92)
+    return figure
+
+
+def attacked_accuracy(outcome: Outcome, name: str) -> Figure:
+    """What is certified at each radius, and what attacks have left standing: the truth lies between."""
+    figure, axes = _new("l2 radius (pixels in [0, 1])", "accuracy within the radius")
+    reached = [each.claim.radius for each in outcome.attacked]
+    reached += [math.sqrt(each.broken) / outcome.q for each in outcome.attacked if each.broken is not None]
+    radii = np.linspace(0, 1.05 * max(reached, default=0.0) or 1.0, 500)
+    low, high = (curve(radii.tolist()) for curve in (outcome.certified_accuracy, outcome.empirical_accuracy))
+    for i, curve in enumerate((low, high)):
+        axes.plot(radii, curve, color=style(i)[0], linewidth=1.8)
+    axes.fill_between(radii, low, high, color=_GREY, alpha=0.1, linewidth=0)
+    axes.set_xlim(0, radii[-1])
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    _legend(axes, [f"{name}, certified", f"{name}, attacked"], "upper right")
     return figure
 
 

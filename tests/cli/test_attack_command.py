@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smoothheads.attack import record
+from smoothheads.attack.outcome import Outcome
+from smoothheads.cli import main
+
+TRAIN = ["--data.subset.first", "300", "--train.epochs", "5", "--train.batch", "64", "--model.heads", "2"]
+CERTIFY = ["--n0", "20", "--n", "100", "--block", "50", "--subset.first", "5"]
+QUICK = ["--steps", "4", "--draws", "4", "--n", "50", "--radii", "1.0", "4.0", "--halvings", "1"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("attack") / "run"
+    assert main(["train", "digits-some", *TRAIN, "--out", str(out)]) == 0
+    assert main(["certify", str(out), *CERTIFY]) == 0
+    return out
+
+
+def copied(trained: Path, folder: Path) -> Path:
+    shutil.copytree(trained / "ledger", folder)
+    return folder
+
+
+def attack(trained: Path, ledger: Path, *more: str) -> int:
+    return main(["attack", str(trained), "--ledger", str(ledger), *QUICK, *more])
+
+
+def with_radius(ledger: Path, radius: str) -> int:
+    """Rewrites what every row claims; how many claims there are."""
+    head, *rows = (line.split("\t") for line in (ledger / "ledger.tsv").read_text().splitlines())
+    claims = [row for row in rows if row[2] != "-1"]
+    for row in claims:
+        row[3] = radius
+    (ledger / "ledger.tsv").write_text("".join("\t".join(row) + "\n" for row in [head, *rows]))
+    return len(claims)
+
+
+def test_a_sound_ledger_is_not_refuted(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger, plot = copied(trained, tmp_path / "ledger"), tmp_path / "curves.svg"
+    assert attack(trained, ledger, "--plot", str(plot)) == 0
+    shown = capsys.readouterr()
+    assert "certified (lower)" in shown.out
+    assert "attacked (upper)" in shown.out
+    assert "ledger: not refuted" in shown.out
+    assert "attack: done in" in shown.err
+    assert "ledger, attacked" in plot.read_text()
+    said = json.loads((ledger / "attack.json").read_text())
+    assert (said["images"], said["violations"]) == (5, [])
+    assert said["claims"] > 1
+    assert said["radii"] == [0, 1, 4]
+    assert all(low <= high for low, high in zip(said["certified"], said["attacked"], strict=True))
+    assert said["facts"]["settings"]["steps"] == 4
+    assert len(said["facts"]["ledger"]["manifest_sha256"]) == 64
+    assert len((ledger / "attack.tsv").read_text().splitlines()) == 6
+
+
+def test_a_false_ledger_is_refuted_with_exit_code_1(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = copied(trained, tmp_path / "ledger")
+    assert with_radius(ledger, "4.000000") > 1
+    assert attack(trained, ledger, "--json") == 1
+    shown = capsys.readouterr()
+    said = json.loads(shown.out)
+    assert said["refuted"]
+    assert len(said["violations"]) > 1
+    assert said["p_value"] < 0.001
+    assert said == json.loads((ledger / "attack.json").read_text()) | {"created": said["created"]}
+
+
+def test_it_goes_on_where_it_stopped(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = copied(trained, tmp_path / "ledger")
+    assert attack(trained, ledger, "--out", str(tmp_path / "whole")) == 0
+    assert attack(trained, ledger, "--images", "2", "--out", str(tmp_path / "parts")) == 0
+    saved: list[int] = []
+    save = record.save
+
+    def noted(path: Path, outcome: Outcome, facts: dict[str, Any], radii: Sequence[float]) -> None:
+        saved.append(len(outcome.attacked))
+        save(path, outcome, facts, radii)
+
+    monkeypatch.setattr(record, "save", noted)
+    assert attack(trained, ledger, "--out", str(tmp_path / "parts.tsv")) == 0
+    assert saved == [3, 4, 5, 5]
+    assert (tmp_path / "parts.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+    capsys.readouterr()
+    assert attack(trained, ledger, "--images", "3", "--out", str(tmp_path / "parts")) == 2
+    assert "a selection without 2 of them" in capsys.readouterr().err
+    assert attack(trained, ledger, "--seed", "1", "--out", str(tmp_path / "parts")) == 2
+    assert "settings.seed 0" in capsys.readouterr().err
+    assert (
+        attack(trained, ledger, "--images", "1", "--seed", "1", "--fresh", "--out", str(tmp_path / "parts"))
+        == 0
+    )
+    assert len((tmp_path / "parts.tsv").read_text().splitlines()) == 2
+
+
+def test_what_does_not_belong_together_is_refused(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = copied(trained, tmp_path / "ledger")
+    manifest = json.loads((ledger / "manifest.json").read_text())
+    for change, message in (
+        ({"norm": "l1"}, "radii in the l2 norm, got l1 in ledger"),
+        ({"weights": "0" * 64}, "the weights that ledger was certified with (000000000000...)"),
+        ({"data": {"name": "digits", "fingerprint": "1" * 64}}, "the images that ledger was certified with"),
+    ):
+        (ledger / "manifest.json").write_text(json.dumps(manifest | change))
+        assert attack(trained, ledger) == 2
+        assert message in capsys.readouterr().err
+    foreign = tmp_path / "foreign.tsv"
+    foreign.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t0.1\n")
+    assert attack(trained, foreign) == 2
+    assert "a ledger with its manifest, got a foreign log" in capsys.readouterr().err
+    assert attack(trained, tmp_path / "none") == 2
+    assert attack(trained, trained / "ledger", "--images", "0") == 2
+    assert "images >= 1, got 0" in capsys.readouterr().err
