@@ -9,7 +9,7 @@ network with one draw. Prints Markdown; docs/methods.md has the table.
 
 Reaches, on one thread of an AMD EPYC beside other work (15 November 2026, Python 3.11.7, torch 2.13.0, numpy
 2.4.6, float32): a step of 32 images takes 20 ms with gaussian, 8 times that with smoothmix, 23 times with
-smoothadv, 10 times with macer, 13 times with cat-rs; SOME with three heads costs 1.4 to 1.8 times one network.
+smoothadv, 10 times with macer, 13 times with cat-rs; three heads under SOME cost 1.4 to 1.8 networks.
 330 s of processor time in all.
 """
 
