@@ -55,6 +55,65 @@ def test_linear_networks_never_get_more_than_their_true_radius() -> None:
     assert best.certificate.p_lower == pytest.approx(min(p_true, 0.001 ** (1 / 2000)), abs=0.03)
 
 
+@pytest.mark.parametrize("noise", ["uniform", "laplace"])
+def test_an_axis_decides_and_the_l1_radius_is_the_distance(noise: str) -> None:
+    """One pixel decides, so the true l1 radius is how far it is from the threshold."""
+    images = np.random.default_rng(1).integers(0, 256, (30, 1, 4, 4), dtype=np.uint8)
+    data = from_arrays(images, np.zeros(30, dtype=np.int64), classes=2)
+    model = MultiHead(nn.Identity(), [Half(torch.eye(16)[3], -0.5), Half(2 * torch.eye(16)[3], -1.0)])
+    subject = Smoothed(model, data.info, sigma=0.25, n0=100, n=2000, noise=noise)
+    assert subject.theorem.norm == "l1"
+    found = list(subject.certify(data))
+    scores = images.reshape(30, -1)[:, 3] / 255 - 0.5
+    certified = [c for c in found if not c.certificate.abstained]
+    assert len(certified) > 15
+    for c in certified:
+        assert c.certificate.prediction == int(scores[c.index] > 0)
+        assert c.certificate.radius <= abs(scores[c.index])
+    best = max(certified, key=lambda c: c.certificate.radius)
+    reach = min(abs(scores[best.index]), np.sqrt(3) * 0.25 if noise == "uniform" else 1.0)
+    assert best.certificate.radius > 0.8 * reach
+
+
+@pytest.mark.parametrize("noise", ["grid", "gaussian"])
+def test_confidence_of_a_linear_network(noise: str) -> None:
+    """The probability of class 1 is s(w . x + b) with a logistic s: its mean under noise is known by
+    quadrature at every point, and least straight down the slope."""
+    image = np.full((1, 2, 2), 204, dtype=np.uint8)
+    data = from_arrays(image[None], np.zeros(1, dtype=np.int64), classes=2)
+    model = MultiHead(nn.Identity(), [Half(torch.full((4,), 1.0), -2.0)])  # a slope of 2 * 2 in the logits
+    subject = Smoothed(model, data.info, sigma=0.5, n0=100, n=20_000, block=1000, noise=noise)
+    z, weights = np.polynomial.hermite_e.hermegauss(80)
+
+    def mean_score(distance: float) -> float:
+        along = 4 * 204 / 255 - 2.0 - 2 * distance + 2 * 0.5 * z
+        return float(weights / weights.sum() @ (1 / (1 + np.exp(-2 * along))))
+
+    for radius in (0.0, 0.3, 0.6):
+        for method in ("distribution", "mean"):
+            found = subject.confidence(image, radius, 0, method=method)
+            assert (found.prediction, found.radius, found.n) == (1, radius, 20_000)
+            assert found.score == pytest.approx(mean_score(0.0), abs=0.01)
+            assert 0.6 * mean_score(radius) < found.lower < mean_score(radius)
+    assert subject.confidence(image, 0.3) == subject.confidence(image.copy(), 0.3)
+
+
+def test_confidence_needs_gaussian_noise_and_the_ensemble(
+    tiny_network: Network, small_digits: Splits
+) -> None:
+    model, image = tiny_network(heads=2), small_digits.test.image(0)
+    for wrong in ({"noise": "uniform"}, {"rule": "head-1"}):
+        subject = Smoothed(model, small_digits.test.info, **(SETTINGS | wrong))
+        with pytest.raises(ConfigError, match="Gaussian noise and the rule ensemble"):
+            subject.confidence(image, 0.1)
+    subject = Smoothed(model, small_digits.test.info, **SETTINGS)
+    with pytest.raises(ConfigError, match="radius >= 0"):
+        subject.confidence(image, -0.1)
+    found = subject.confidence(image, 0.0)
+    assert 0 <= found.lower < found.score <= 1
+    assert found.n == 400
+
+
 def tables(found: list[Certified]) -> list[tuple[int, bytes, bytes]]:
     return [(c.index, c.selection.counts.tobytes(), c.votes.counts.tobytes()) for c in found]
 

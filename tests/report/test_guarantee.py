@@ -23,3 +23,10 @@ def test_scope_comes_from_the_manifest(make_log: Callable[..., Log]) -> None:
     assert guarantee.scope(make_log()) == "Scope: a scope."
     assert "does not say" in guarantee.scope(replace(make_log(), manifest={}))
     assert any("40 images" in line for line in guarantee.not_guaranteed(make_log()))
+
+
+def test_the_norm_is_the_noise_s(make_log: Callable[..., Log]) -> None:
+    uniform = replace(make_log(), manifest={"noise": "uniform"})
+    assert "an l1 norm below its radius" in guarantee.guaranteed(uniform)[0]
+    assert "an l2 norm below its radius" in guarantee.guaranteed(make_log())[0]
+    assert any("than the l1 norm" in line for line in guarantee.not_guaranteed(uniform))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.radius import l2_radius
+from smoothheads.certify.theorem import theorem_of
 from smoothheads.results.ledger import Ledger
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.row import Row
@@ -26,7 +26,7 @@ def votes_of(generator: np.random.Generator, label: int, share: float, n: int) -
     return Votes(RULES, generator.multinomial(n, p, size=len(RULES)))
 
 
-def honest_row(index: int, seed: int = 0, alpha: float = ALPHA) -> Row:
+def honest_row(index: int, seed: int = 0, alpha: float = ALPHA, noise: str = "grid") -> Row:
     """CERTIFY on votes of a designed network: the share of right votes falls with the index."""
     generator = np.random.default_rng([seed, index])
     label = index % CLASSES
@@ -35,7 +35,7 @@ def honest_row(index: int, seed: int = 0, alpha: float = ALPHA) -> Row:
     candidate = int(np.argmax(selection.of()))
     k = int(votes.of()[candidate])
     p_lower = clopper_pearson_lower(k, N, alpha)
-    radius = l2_radius(p_lower, SIGMA)
+    radius = theorem_of(noise).radius(p_lower, SIGMA)
     return Row(
         index=index,
         label=label,
@@ -78,11 +78,13 @@ def manifest() -> Manifest:
 def run(tmp_path: Path, manifest: Manifest) -> Callable[..., Path]:
     """A complete ledger folder."""
 
-    def make(name: str = "run", seed: int = 0, alpha: float = ALPHA, **changes: Any) -> Path:
-        told = manifest | {"certify": {**manifest["certify"], "alpha": alpha}} | changes
+    def make(
+        name: str = "run", seed: int = 0, alpha: float = ALPHA, noise: str = "grid", **changes: Any
+    ) -> Path:
+        told = manifest | {"certify": {**manifest["certify"], "alpha": alpha, "noise": noise}} | changes
         with Ledger.open(tmp_path / name, told) as ledger:
             for index in range(0, 60, 5):
-                ledger.append(honest_row(index, seed, alpha))
+                ledger.append(honest_row(index, seed, alpha, noise))
         return tmp_path / name
 
     return make

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,3 +66,22 @@ def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "log.tsv").write_text("")
     with pytest.raises(LedgerError, match="empty"):
         audit(tmp_path / "log.tsv")
+
+
+@pytest.mark.parametrize("noise", ["uniform", "laplace"])
+def test_l1_ledgers_have_a_ladder_of_their_own(run: Run, noise: str) -> None:
+    result = audit(run(noise=noise, norm="l1"))
+    assert result.sound
+    assert result.ladder is not None
+    assert result.ladder.revealed is not None
+    assert result.ladder.revealed.settings == (1000, 0.001)
+
+
+def test_l2_radii_do_not_pass_for_l1(run: Run, tmp_path: Path) -> None:
+    """More than uniform noise of this width can show at all."""
+    folder = run()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["certify"]["noise"] = "uniform"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    found = {finding.code for finding in audit(folder).findings if finding.severity == "error"}
+    assert {"cap", "radius"} <= found

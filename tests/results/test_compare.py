@@ -121,3 +121,11 @@ def test_one_log_is_a_summary_and_none_is_an_error(logs: tuple[Log, Log]) -> Non
     assert alone.notes == ()
     with pytest.raises(LedgerError, match="at least one log"):
         compare([])
+
+
+@pytest.mark.parametrize("align", [False, True])
+def test_radii_in_different_norms_are_never_compared(run: Run, align: bool) -> None:
+    l2, l1 = read_log(run("gaussian")), read_log(run("uniform", noise="uniform"))
+    with pytest.raises(LedgerError, match="l2 radii as in gaussian, got l1 radii in uniform"):
+        compare([l2, l1], align=align)
+    assert compare([l1, read_log(run("laplace", noise="laplace"))]).differences

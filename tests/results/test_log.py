@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from smoothheads.certify.theorem import UNIFORM
 from smoothheads.results.cohen import read_log
 from smoothheads.types import Votes
 
@@ -63,3 +64,19 @@ def test_an_image_without_estimation_votes_counts_its_selection(run: Callable[..
     shares = replace(log, rows=(none, *log.rows[1:])).label_probability()
     assert shares is not None
     assert shares[0] == first.selection.of()[first.label] / 20
+
+
+def test_the_norm_is_the_noise_s_unless_the_radii_were_converted(run: Callable[..., Path]) -> None:
+    log = read_log(run(noise="uniform"))
+    assert (log.norm, log.theorem) == ("l1", UNIFORM)
+    assert read_log(run("other")).norm == "l2"
+    assert replace(log, manifest={}).norm == "l2"  # foreign
+    assert replace(log, manifest=log.manifest | {"norm": "linf"}).norm == "linf"
+
+
+def test_without_votes_a_ledger_still_has_its_bounds(run: Callable[..., Path]) -> None:
+    log = read_log(run(noise="laplace"))
+    bare = replace(log, rows=tuple(replace(row, votes=None) for row in log.rows))
+    bounds = bare.label_probability()
+    assert bounds is not None
+    assert bounds.tolist() == [row.p_lower if row.correct else 0.0 for row in log.rows]

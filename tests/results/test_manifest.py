@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from smoothheads.certify.theorem import GAUSSIAN, LAPLACE
 from smoothheads.errors import LedgerError
 from smoothheads.results.manifest import (
     budget,
@@ -15,6 +16,7 @@ from smoothheads.results.manifest import (
     run_indices,
     setting,
     shard,
+    theorem,
 )
 
 
@@ -69,3 +71,10 @@ def test_budget_and_correction() -> None:
     assert correction({"correction": 1e-12, "certify": {"noise": "grid"}}) == 1e-12
     with pytest.raises(LedgerError, match="correction of its noise"):
         correction({"certify": {"noise": "grid"}})
+
+
+def test_the_noise_decides_the_theorem() -> None:
+    assert theorem({}) is theorem({"certify": {"noise": "grid"}}) is GAUSSIAN
+    assert theorem({"certify": {"noise": "laplace"}}) is LAPLACE
+    with pytest.raises(LedgerError, match="a ledger of a known noise, got 'lapl'; did you mean 'laplace'"):
+        theorem({"noise": "lapl"})

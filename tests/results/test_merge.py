@@ -78,3 +78,9 @@ def test_an_existing_ledger_is_kept(shards: Shards, run: Callable[..., Path]) ->
 def test_nothing_to_merge(tmp_path: Path, run: Callable[..., Path]) -> None:
     with pytest.raises(LedgerError, match="at least one shard"):
         merge([], tmp_path / "merged")
+
+
+def test_shards_of_different_noise_are_refused(shards: Shards, tmp_path: Path) -> None:
+    folders = shards(norm="l1")
+    with pytest.raises(LedgerError, match=r'norm nothing.*got norm "l1"'):
+        merge(folders, tmp_path / "whole")

@@ -89,3 +89,12 @@ def test_a_randomised_ledger_becomes_a_plain_one(run: Run) -> None:
         log, manifest=log.manifest | {"certify": {**log.manifest["certify"], "bound": "randomized"}}
     )
     assert recertified(randomised).manifest["certify"]["bound"] == "clopper-pearson"
+
+
+@pytest.mark.parametrize("noise", ["uniform", "laplace"])
+def test_another_alpha_keeps_the_theorem_of_the_noise(run: Run, noise: str) -> None:
+    log, wider = read_log(run(noise=noise)), read_log(run("wider", alpha=0.01, noise=noise))
+    again = recertified(log, alpha=0.01)
+    assert again.norm == "l1"
+    np.testing.assert_allclose(again.radius, wider.radius, atol=1e-6)
+    assert (again.radius >= log.radius).all()

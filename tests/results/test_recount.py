@@ -94,3 +94,18 @@ def test_missing_facts_are_named(log: Log) -> None:
     fields, key = recount.manifest_fields({"certify": {"sigma": 1}})
     assert "alpha, n0, n" in fields.message
     assert "no noise key" in key.message
+
+
+@pytest.mark.parametrize("noise", ["uniform", "laplace"])
+def test_bounds_are_recomputed_with_the_noise_s_theorem(run: Callable[..., Path], noise: str) -> None:
+    honest = read_log(run(noise=noise))
+    assert list(recount.votes(honest)) == []
+    l2 = replace(honest, rows=read_log(run("l2")).rows)  # the same votes with the radii of Gaussian noise
+    assert {finding.code for finding in recount.votes(l2)} == {"radius"}
+
+
+def test_a_norm_that_the_noise_does_not_prove_is_an_error(run: Callable[..., Path]) -> None:
+    log = read_log(run(noise="uniform", norm="l2"))
+    (finding,) = recount.manifest_fields(log.manifest)
+    assert (finding.severity, finding.code) == ("error", "norm")
+    assert "says l2 radii, but uniform noise proves l1" in finding.message

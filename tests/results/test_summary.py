@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from smoothheads.certify.radius import ceiling
+from smoothheads.certify.theorem import theorem_of
 from smoothheads.results.cohen import read_log
 from smoothheads.results.intervals import certified_lower
 from smoothheads.results.summary import summarize
@@ -43,3 +44,14 @@ def test_a_foreign_log_says_what_it_does_not_know(run: Callable[..., Path]) -> N
     unknown = (summary.noisy_accuracy, summary.hard_accuracy, summary.label_quantiles, summary.ceiling)
     assert (*unknown, summary.at_ceiling, summary.samples, summary.certified_lower) == (None,) * 7
     assert summary.radii == (0, 0.5)
+
+
+@pytest.mark.parametrize("noise", ["uniform", "laplace"])
+def test_the_ceiling_is_that_of_the_noise(run: Callable[..., Path], noise: str) -> None:
+    """Under uniform noise the radii near the ceiling lie close together; six decimals tell them apart."""
+    log = read_log(run(noise=noise))
+    summary = summarize(log)
+    assert summary.ceiling == ceiling(1000, 0.001, 0.5, theorem_of(noise).radius)
+    assert summary.at_ceiling == pytest.approx(1 / 12)
+    converted = replace(log, manifest=log.manifest | {"norm": "linf"})
+    assert summarize(converted).ceiling is None

@@ -19,6 +19,7 @@ COMMANDS = {
     "compare": "paired differences between logs on the same images",
     "audit": "check anybody's certification logs",
     "recertify": "certify again from stored votes, with another alpha or rule",
+    "threats": "l-infinity and top-k certificates from a ledger's stored votes",
     "merge": "join the ledgers of shards",
     "ensemble": "join checkpoints into one network with a head each, or learn the heads' weights",
     "import": "turn other people's weights (.pth) into a checkpoint",

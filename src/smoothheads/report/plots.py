@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Literal
@@ -13,7 +13,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
-from numpy.typing import ArrayLike
 from scipy import special
 
 from smoothheads.attack.outcome import Outcome
@@ -31,12 +30,13 @@ DASHES = ("-", "--", "-.", ":")
 FORMATS = ("png", "svg", "pdf")
 _PROBABILITIES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 _LOWEST = float(special.ndtri(_PROBABILITIES[0]))
+_STEPS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # between the ticks of a radius axis
 _INK, _GREY = "#222222", "#767676"
 
 
 def certified_accuracy(logs: Sequence[Log]) -> Figure:
     """Certified accuracy against radius, with pointwise 95 % intervals for other images of the same kind."""
-    figure, axes = _new("l2 radius (pixels in [0, 1])", "certified accuracy")
+    figure, axes = _new(f"{logs[0].norm} radius (pixels in [0, 1])", "certified accuracy")
     for i, log in enumerate(logs):
         grid = np.linspace(0, float(log.radius.max()), 500)
         accuracy = metrics.certified_accuracy(log.correct, log.radius, grid.tolist())
@@ -176,20 +176,22 @@ def _mark_ceiling(axes: Axes, logs: Sequence[Log]) -> None:
 
 
 def _radius_axis(axes: Axes, logs: Sequence[Log], limit: tuple[float, float]) -> None:
-    """Radius = sigma * probit(p): one axis serves all, where sigma is the same."""
-    sigmas = {log.sigma for log in logs}
-    if len(sigmas) != 1 or (sigma := sigmas.pop()) is None:
+    """The radius that a probability gives: one axis serves all, where sigma and noise are the same."""
+    maps = {(log.theorem, log.sigma) for log in logs}
+    if len(maps) != 1:
         return
-    top = axes.secondary_xaxis("top", functions=(_scaled(sigma), _scaled(1 / sigma)))
-    step = 0.25 if sigma <= 0.3 else 0.5 if sigma <= 0.7 else 1.0
-    top.set_xticks(np.arange(0, limit[1] * sigma, step).tolist())
-    top.set_xlabel("l2 radius of a class this probable", color=_INK)
+    theorem, sigma = maps.pop()
+    if sigma is None:
+        return
+    most = sigma * float(theorem.unit_radius(special.ndtr(np.array(limit[1]))))
+    step = next((step for step in _STEPS if most / step <= 5), _STEPS[-1])
+    radii = np.arange(0, most, step).tolist()
+    top = axes.secondary_xaxis("top")
+    places = [float(special.ndtri(theorem.probability(radius, sigma))) for radius in radii]
+    top.set_xticks(places, [f"{radius:g}" for radius in radii])
+    top.set_xlabel(f"{theorem.norm} radius of a class this probable", color=_INK)
     top.tick_params(length=0, labelcolor=_INK, labelsize=9)
     top.spines["top"].set_visible(False)
-
-
-def _scaled(factor: float) -> Callable[[ArrayLike], ArrayLike]:
-    return lambda values: np.asarray(values, dtype=np.float64) * factor
 
 
 def _legend(
