@@ -79,7 +79,7 @@ REMEMBERING: dict[str, tuple[cfg.Method, cfg.TeachingConfig]] = {
 @pytest.mark.parametrize("name", REMEMBERING)
 @pytest.mark.parametrize("stop", [5, 7])
 def test_interrupted_and_resumed_is_bit_identical(name: str, stop: int, teacher: str, tmp_path: Path) -> None:
-    """Four steps and the end of an epoch, twice: event 5 is the end of the first epoch, 7 inside the second."""
+    """Four steps and the end of an epoch, twice: event 5 ends the first epoch, 7 is inside the second."""
     method, teaching = REMEMBERING[name]
     config = with_method(method, teacher, teaching=teaching)
     whole = train_run(config, tmp_path / "whole")
