@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from smoothheads.certify.percentile import percentile_interval
     from smoothheads.certify.smoothed import Certified, Smoothed
     from smoothheads.checkpoint import load as load_checkpoint
     from smoothheads.checkpoint import save as save_checkpoint
@@ -40,6 +41,7 @@ _HOMES = {
     "from_arrays": "data:from_arrays",
     "load_checkpoint": "checkpoint:load",
     "load_data": "data:load",
+    "percentile_interval": "certify.percentile:percentile_interval",
     "read_log": "results.cohen:read_log",
     "save_checkpoint": "checkpoint:save",
     "train": "training:train",
@@ -63,6 +65,7 @@ __all__ = [
     "from_arrays",
     "load_checkpoint",
     "load_data",
+    "percentile_interval",
     "read_log",
     "save_checkpoint",
     "train",
