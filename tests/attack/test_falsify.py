@@ -77,7 +77,11 @@ def test_false_certificates_are_exposed(half_space: Any, loss: Any) -> None:
     for each in outcome.violations:
         assert each.answer == 1 - each.claim.prediction
         assert each.broken is not None
-        assert (abs(half_space.distance[each.claim.index]) * 255) ** 2 < each.broken <= each.budget
+        distance = abs(float(half_space.distance[each.claim.index]))
+        assert distance < each.broken**0.5 / 255 < distance + 0.4 * SIGMA < 2 * distance
+        assert each.inside is not None
+        assert 0.99 * each.budget < each.inside <= each.budget
+    assert outcome.empirical_accuracy([0.5])[0] < outcome.certified_accuracy([0.5])[0]
 
 
 def test_one_false_certificate_among_true_ones_is_the_one_named(half_space: Any) -> None:

@@ -94,6 +94,9 @@ class _Other:
     answer: int
 
 
+_Judge = Callable[[Pixels], _Other | None]
+
+
 def _least(others: Sequence[_Other | None]) -> _Other | None:
     found = [other for other in others if other is not None]
     return min(found, key=lambda other: other.squared, default=None)
@@ -115,44 +118,49 @@ class _Target:
     def attacked(self) -> Attacked:
         if self.claim.abstained:
             return Attacked(self.claim, -1)
-        points = self._inside()
-        found = _least([self._judge(point) for point in points])
+        inside, found = None, None
+        if self.claim.radius > 0:  # a file may have rounded it down to nothing
+            # Once the claim is broken, more judgements inside cannot count against it a second time.
+            inside, found = self._attack(self.claim.radius, 0, self._judge)
         if found is None and self.claim.correct:  # the upper curve counts no wrong answers
             found = self._outside()
-        inside = max((squared_distance(self.image, point) for point in points), default=None)
         if found is None:
             return Attacked(self.claim, self.budget, inside)
         return Attacked(self.claim, self.budget, inside, found.squared, found.answer)
-
-    def _inside(self) -> list[Pixels]:
-        """As far out as the claim reaches, one image per loss."""
-        if self.claim.radius == 0:  # a radius that a file rounded down to nothing
-            return []
-        return [self._move(direction, self.budget) for direction in self._directions(self.claim.radius)]
 
     def _outside(self) -> _Other | None:
         """Of the growing radii, the first at which an attack succeeds, brought nearer."""
         low = max(self.budget, 0)
         for radius in self.settings.outside(self.judge.config.sigma):
             if radius > self.claim.radius:
-                others = [self._nearest(d, low, self._budget(radius)) for d in self._directions(radius)]
-                if found := _least(others):
+                _, found = self._attack(radius, low, self._judge_outside)
+                if found is not None:
                     return found
                 low = self._budget(radius)
         return None
 
-    def _nearest(self, direction: NDArray[np.float64], low: int, high: int) -> _Other | None:
-        """Along one direction, from `high` halving towards `low`, at which nothing was found."""
-        found = self._judge_outside(self._move(direction, high))
-        if found is None:
-            return None
+    def _attack(self, radius: float, low: int, judge: _Judge) -> tuple[int, _Other | None]:
+        """One image per loss, as far out as the radius allows: the farthest squared distance of them, and the
+        nearest other answer, brought nearer."""
+        directions = list(self._directions(radius))
+        points = [self._move(direction, self._budget(radius)) for direction in directions]
+        others = [judge(point) for point in points]
+        nearer = [self._nearer(other, d, low, judge) for other, d in zip(others, directions, strict=True)]
+        return max(squared_distance(self.image, point) for point in points), _least(nearer)
+
+    def _nearer(
+        self, other: _Other | None, direction: NDArray[np.float64], low: int, judge: _Judge
+    ) -> _Other | None:
+        """Halves its distance along the direction towards `low`, at which nothing was found."""
         for _ in range(self.settings.halvings):
-            middle = int(((sqrt(low) + sqrt(found.squared)) / 2) ** 2)
+            if other is None:
+                break
+            middle = int(((sqrt(low) + sqrt(other.squared)) / 2) ** 2)
             if middle <= low:
                 break
-            nearer = self._judge_outside(self._move(direction, middle))
-            low, found = (middle, found) if nearer is None else (low, nearer)
-        return found
+            found = judge(self._move(direction, middle))
+            low, other = (middle, other) if found is None else (low, found)
+        return other
 
     def _directions(self, radius: float) -> Iterator[NDArray[np.float64]]:
         for loss in self.settings.losses:
