@@ -13,7 +13,7 @@ from torch import Tensor
 
 from smoothheads.certify.percentile import percentile_interval, percentile_ranks
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.noise import make_noise
+from smoothheads.noise import Noise, make_noise
 from smoothheads.types import Grid
 
 SIGMA, SHAPE = 0.5, (1, 4, 4)
@@ -73,6 +73,19 @@ def test_monotone_functions(monotone: Callable[[Tensor], Tensor]) -> None:
     assert found.lower < low < middle < high < found.upper
     assert found.lower == pytest.approx(float(monotone(torch.tensor(CENTRE - radius - 0.03))), abs=0.3)
     assert found.estimate == pytest.approx(middle, rel=0.02)
+
+
+@pytest.mark.parametrize("noise", [NOISE, GAUSSIAN], ids=["grid", "gaussian"])
+def test_intervals_hold_as_often_as_promised(noise: Noise) -> None:
+    """Noise, function and ranks together: both ends of the true range, at a false alarm of 1e-6."""
+    runs, radius, alpha = 300, 0.2, 0.05
+    errors = widths = 0.0
+    for index in range(runs):
+        found = percentile_interval(total, IMAGE, noise, index=index, radius=radius, n=200, alpha=alpha)
+        errors += bool(found.lower > CENTRE - radius or found.upper < CENTRE + radius)
+        widths += float(found.upper - found.lower) / runs
+    assert stats.binom.sf(errors - 1, runs, alpha) > 1e-6
+    assert widths < 3 * radius
 
 
 def test_a_monotone_map_of_the_outputs_maps_the_interval() -> None:
