@@ -81,7 +81,7 @@ def make_jobs(settings: Settings) -> tuple[dict[str, Callable[[int], Any]], dict
     }
 
     def voter(noise: Noise) -> Callable[[int], Any]:
-        engine = TorchEngine(model, noise, classes=10, device=torch.device("cpu"))
+        engine = TorchEngine(model, noise, classes=10, shape=shape, device=torch.device("cpu"))
         return lambda block: engine.votes(image, 0, Phase.ESTIMATION, block, settings.block)
 
     def copier(noise: Noise) -> Callable[[int], Any]:

@@ -6,19 +6,18 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads import device as devices
 from smoothheads.certify import algorithm
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.budgets import make_budget
 from smoothheads.certify.confidence import Confidence, ConfidenceMethod, confidence_lower
-from smoothheads.certify.engines import Engine, TorchEngine
+from smoothheads.certify.engines import Engine, make_engine
 from smoothheads.certify.radius import check_radius
-from smoothheads.certify.soundness import fingerprint
 from smoothheads.certify.theorem import theorem_of
 from smoothheads.config import CertifyConfig
 from smoothheads.data import DataInfo, Dataset
@@ -28,6 +27,8 @@ from smoothheads.noise import make_noise
 from smoothheads.types import ENSEMBLE, Certificate, Counts, Phase, Pixels, Votes
 
 OnVotes = Callable[[int], None]
+
+AT_ONCE: Final = 8  # blocks that an engine is asked for; progress is told after that many
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,11 @@ class ImageSampler:
 
     def __call__(self, phase: Phase, count: int) -> Counts:
         fresh = Votes.none(self.engine.rules, self.engine.classes)
+        size = self.engine.noise.block_size
         while fresh.n < count:
             block = self._next_block.get(phase, 0)
-            self._next_block[phase] = block + 1
-            wanted = min(self.engine.noise.block_size, count - fresh.n)
+            wanted = min(AT_ONCE * size, count - fresh.n)
+            self._next_block[phase] = block + -(-wanted // size)
             fresh += self.engine.votes(self.image, self.index, phase, block, wanted)
             if self._on_votes:
                 self._on_votes(wanted)
@@ -67,12 +69,8 @@ class ImageSampler:
 
     def scores(self, phase: Phase, count: int, label: int) -> NDArray[np.float64]:
         """Probabilities [count] that the ensemble gives a class, on the first `count` copies of a phase."""
-        size = self.engine.noise.block_size
-        blocks = [
-            self.engine.scores(self.image, self.index, phase, start // size, min(size, count - start))
-            for start in range(0, count, size)
-        ]
-        return np.concatenate(blocks)[:, label]
+        p_NC = self.engine.scores(self.image, self.index, phase, 0, count)
+        return p_NC[:, label]
 
     def table(self, phase: Phase) -> Votes:
         """All rules' votes of a phase so far."""
@@ -83,23 +81,27 @@ class Smoothed:
     """`G(x)`, the class that the base classifier gives most often under noise of deviation `sigma`.
 
     `info` says what images the network takes; `config` may be given field by field: `Smoothed(model, info,
-    sigma=0.25, n=10_000)`.
+    sigma=0.25, n=10_000)`. The engine openvino keeps the converted network in the folder `artefacts`; int8 is
+    calibrated on the images of `training`.
     """
 
     def __init__(
-        self, model: MultiHead, info: DataInfo, config: CertifyConfig | None = None, **settings: Any
+        self,
+        model: MultiHead,
+        info: DataInfo,
+        config: CertifyConfig | None = None,
+        *,
+        artefacts: Path | None = None,
+        training: Callable[[], Dataset] | None = None,
+        **settings: Any,
     ) -> None:
         self.model, self.info = model, info
         self.config = config if config is not None else CertifyConfig(**settings)
         noise = make_noise(
             self.config.noise, self.config.sigma, info.grid, self.config.seed, self.config.block
         )
-        self.engine: Engine = TorchEngine(
-            model,
-            noise,
-            classes=info.classes,
-            precision=self.config.precision,
-            device=devices.parse(self.config.device),
+        self.engine: Engine = make_engine(
+            self.config, model, info, noise, artefacts=artefacts, training=training
         )
         if self.config.rule not in self.engine.rules:
             known = ", ".join(self.engine.rules)
@@ -118,17 +120,16 @@ class Smoothed:
 
         Raises SoundnessError when the network changed under way; what came before is then void too.
         """
-        before = fingerprint(self.model)
+        before = self.engine.fingerprint()
         for position, index in enumerate(dataset.indices.tolist()):
             if skip and index in skip:
                 continue
             started = time.monotonic()
             label = int(dataset.labels[position])
-            with devices.threads(self.config.threads):
-                certificate, sampler = self.certify_image(
-                    dataset.image(position), index, label=label, on_votes=on_votes
-                )
-            if fingerprint(self.model) != before:
+            certificate, sampler = self.certify_image(
+                dataset.image(position), index, label=label, on_votes=on_votes
+            )
+            if self.engine.fingerprint() != before:
                 raise SoundnessError(
                     "a network that stays as it is",
                     "weights or buffers that changed during certification",

@@ -31,6 +31,8 @@ class Certify:
     """Where the data set lies, if not where it lay in training."""
     shard: str | None = None
     """i/n: every n-th image from the i-th on (i from 0), for job arrays; `smoothheads merge` joins them."""
+    workers: int = 1
+    """Processes that share the images out, each with its own threads; the ledger is the same."""
     fresh: bool = False
     """Throw away what the ledger holds and start again."""
     json: bool = False
@@ -45,9 +47,10 @@ def main(arguments: list[str]) -> None:
     )
     folder = Path(name or "")
 
+    from smoothheads.data import load
     from smoothheads.results.row import Row
     from smoothheads.runs.certify import certification_images, certify_run
-    from smoothheads.runs.layout import open_checkpoint
+    from smoothheads.runs.layout import engines_folder, open_checkpoint
 
     ready = open_checkpoint(folder)
     data: DataConfig = replace(ready.config.data, root=args.root or ready.config.data.root)
@@ -73,6 +76,9 @@ def main(arguments: list[str]) -> None:
             dataset,
             args.certify,
             out,
+            workers=args.workers,
+            artefacts=engines_folder(folder),
+            training=lambda: load(data).train,
             shard=shard,
             fresh=args.fresh,
             on_start=on_start,

@@ -39,11 +39,18 @@ def main(arguments: list[str]) -> None:
     )
 
     from smoothheads.certify.smoothed import Smoothed
-    from smoothheads.data import read_image
-    from smoothheads.runs.layout import open_checkpoint
+    from smoothheads.data import load, read_image
+    from smoothheads.runs.layout import engines_folder, open_checkpoint
 
-    ready = open_checkpoint(Path(name or ""))
-    smoothed = Smoothed(ready.model, ready.info, args.certify)
+    folder = Path(name or "")
+    ready = open_checkpoint(folder)
+    smoothed = Smoothed(
+        ready.model,
+        ready.info,
+        args.certify,
+        artefacts=engines_folder(folder),
+        training=lambda: load(ready.config.data).train,
+    )
     answers = [_answer(smoothed, read_image(path, ready.info), path, args.radius) for path in args.images]
     if args.json:
         print_json(answers)

@@ -239,7 +239,15 @@ class CertifyConfig:
     noise: Literal["grid", "gaussian", "uniform", "laplace"] = "grid"
     """grid: exact integer Gaussian noise, sound for grid images; gaussian: float32, as published codes have
     it; uniform and laplace: float32, with radii in the l1 norm."""
-    precision: Literal["float32", "bfloat16"] = "float32"
+    engine: Literal["auto", "torch", "openvino"] = "torch"
+    """What computes the network: openvino needs the extra of that name; auto measures what is installed."""
+    precision: Literal["float32", "bfloat16", "int8"] = "float32"
+    """Another precision is another base classifier. int8 (openvino): quantised, with ranges from noisy
+    training images at sigma."""
+    compile: Literal["auto", "on", "off"] = "off"
+    """torch.compile (torch): takes up to a minute; auto: where the run is long enough to pay for it."""
+    lazy_consensus: bool = False
+    """With the rule consensus-K (torch): heads beyond the K-th only see copies on which the K disagree."""
     device: str = "cpu"
     threads: int = 1
 
@@ -247,6 +255,7 @@ class CertifyConfig:
         positive("sigma", self.sigma)
         between("alpha", self.alpha, 0, 0.5)
         self._check_budget()
+        self._check_engine()
         for name in ("n0", "n", "block", "threads"):
             at_least(name, getattr(self, name), 1)
         at_least("seed", self.seed, 0)
@@ -265,3 +274,21 @@ class CertifyConfig:
                 raise ConfigError(
                     f"a budget that uses {name}", repr(self.budget), f"change the budget or drop {name}"
                 )
+
+    def _check_engine(self) -> None:
+        """Refuses what the chosen engine cannot do."""
+        wrong = {
+            "engine openvino for int8": self.precision == "int8" and self.engine == "torch",
+            "engine torch for compile": self.compile == "on" and self.engine != "torch",
+            "engine torch for lazy_consensus": self.lazy_consensus and self.engine != "torch",
+            "device cpu for openvino": self.engine == "openvino" and self.device != "cpu",
+        }
+        for expected, is_wrong in wrong.items():
+            if is_wrong:
+                raise ConfigError(
+                    expected, f"engine {self.engine!r}, device {self.device!r}", "change one of them"
+                )
+        if self.lazy_consensus and not self.rule.startswith("consensus-"):
+            raise ConfigError(
+                "a rule consensus-K with lazy_consensus", repr(self.rule), "for example --rule consensus-2"
+            )

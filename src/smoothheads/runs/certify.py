@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from smoothheads.certify.smoothed import OnVotes, Smoothed
+from smoothheads.certify.smoothed import Certified, OnVotes, Smoothed
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config import CertifyConfig, DataConfig, SubsetConfig, to_dict
-from smoothheads.data import Dataset, load_test, select
-from smoothheads.device import threads
+from smoothheads.config.check import at_least
+from smoothheads.data import Dataset, load, load_test, select
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.provenance import versions
 from smoothheads.results import manifest as manifests
 from smoothheads.results.ledger import Ledger
 from smoothheads.results.manifest import Manifest, describe_indices
 from smoothheads.results.row import Row
+from smoothheads.runs.layout import ENGINES
+from smoothheads.runs.workers import Job, certify_images
 
 OnRow = Callable[[Row, int, int], None]
 """Called with the row, how many images are done and how many there are."""
@@ -44,6 +46,9 @@ def certify_run(
     config: CertifyConfig,
     out: Path,
     *,
+    workers: int = 1,
+    artefacts: Path | None = None,
+    training: Callable[[], Dataset] | None = None,
     shard: tuple[int, int] | None = None,
     fresh: bool = False,
     on_start: Callable[[int], None] | None = None,
@@ -53,24 +58,44 @@ def certify_run(
     """Certifies what the ledger in `out` does not hold yet; every finished image is safe on the disk.
 
     `shard` (i, n) takes every n-th image from the i-th on, i from 0; `results.merge` joins the ledgers.
+    `workers` processes share the images out; the ledger is the same, and `on_votes` is then not called.
+    Converted networks are kept in `artefacts` (default: in `out`). `training` gives the images that int8 is
+    calibrated with (default: those of the checkpoint's config).
     """
     if not len(dataset):
         raise ConfigError("at least one image to certify", "an empty selection", "widen the subset")
-    with threads(config.threads):
-        smoothed = Smoothed(ready.model, ready.info, config)
-        manifest = make_manifest(ready, dataset, smoothed)
-        if shard is not None:
-            manifest = manifests.shard(manifest, *shard)
-        others = set(dataset.indices.tolist()) - set(manifests.expected_indices(manifest) or ())
-        with Ledger.open(out, manifest, fresh=fresh) as ledger:
-            if on_start:
-                on_start(len(ledger.rows))
-            for found in smoothed.certify(dataset, skip=ledger.done | others, on_votes=on_votes):
-                row = Row.of(found)
-                ledger.append(row)
-                if on_row:
-                    on_row(row, len(ledger.rows), len(dataset) - len(others))
+    at_least("workers", workers, 1)
+    artefacts = out / ENGINES if artefacts is None else artefacts
+    smoothed = Smoothed(
+        ready.model,
+        ready.info,
+        config,
+        artefacts=artefacts,
+        training=training or (lambda: load(ready.config.data).train),
+    )
+    manifest = make_manifest(ready, dataset, smoothed)
+    if shard is not None:
+        manifest = manifests.shard(manifest, *shard)
+    others = set(dataset.indices.tolist()) - set(manifests.expected_indices(manifest) or ())
+    with Ledger.open(out, manifest, fresh=fresh) as ledger:
+        if on_start:
+            on_start(len(ledger.rows))
+        job = Job(ready.model, ready.info, smoothed.config, dataset, artefacts)
+        for found in _certified(smoothed, job, ledger.done | others, workers, on_votes):
+            row = Row.of(found)
+            ledger.append(row)
+            if on_row:
+                on_row(row, len(ledger.rows), len(dataset) - len(others))
     return out
+
+
+def _certified(
+    smoothed: Smoothed, job: Job, skip: set[int], workers: int, on_votes: OnVotes | None
+) -> Iterator[Certified]:
+    if workers == 1:
+        return smoothed.certify(job.dataset, skip=skip, on_votes=on_votes)
+    left = [i for i, index in enumerate(job.dataset.indices.tolist()) if index not in skip]
+    return certify_images(job, left, workers)
 
 
 def make_manifest(ready: Checkpoint, dataset: Dataset, smoothed: Smoothed) -> Manifest:

@@ -9,11 +9,21 @@ from smoothheads.checkpoint import Checkpoint
 from smoothheads.errors import CheckpointError
 
 CONFIG, METRICS, STATE, CHECKPOINT = "config.json", "metrics.jsonl", "state.safetensors", "checkpoint"
+ENGINES = "engines"
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint in a folder, or the one inside a training run's folder."""
-    return checkpoint.load(path / CHECKPOINT if (path / CHECKPOINT).is_dir() else path)
+    return checkpoint.load(checkpoint_folder(path))
+
+
+def checkpoint_folder(path: Path) -> Path:
+    return path / CHECKPOINT if (path / CHECKPOINT).is_dir() else path
+
+
+def engines_folder(path: Path) -> Path:
+    """Where the networks lie that were converted for an engine: beside the checkpoint."""
+    return checkpoint_folder(path.absolute()).parent / ENGINES
 
 
 def require_new(out: Path) -> None:

@@ -28,7 +28,7 @@ def model(tiny_network: Network) -> MultiHead:
 
 def test_the_votes_are_those_of_every_rule(model: MultiHead, small_digits: Splits) -> None:
     noise = make_noise("grid", 0.5, Grid(16), 0, 50)
-    engine = TorchEngine(model, noise, classes=10, device=CPU)
+    engine = TorchEngine(model, noise, classes=10, shape=(1, 8, 8), device=CPU)
     image = small_digits.test.image(3)
     votes = engine.votes(image, 3, Phase.ESTIMATION, 0, 50)
     copies = torch.from_numpy(noise.noisy(image, 3, Phase.ESTIMATION, 0))

@@ -24,8 +24,9 @@ class Engine(Protocol):
     def noise(self) -> Noise: ...
 
     def votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Votes:
-        """Votes on the first `count` copies of a block. The whole block is always computed in one pass, so
-        that they depend on the key alone. Raises SoundnessError when a logit is not finite."""
+        """Votes on `count` copies, from the first of `block` on into the blocks that follow. Each block is
+        computed whole and in one pass of its own, so that votes depend on the key alone. Raises
+        SoundnessError when a logit is not finite."""
         ...
 
     def scores(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> NDArray[np.float64]:
@@ -33,6 +34,11 @@ class Engine(Protocol):
         Otherwise as `votes`."""
         ...
 
+    def fingerprint(self) -> str:
+        """Hash of everything the function is made of; equal before and after means that it kept still."""
+        ...
+
     def describe(self) -> dict[str, Any]:
-        """What the manifest records: engine, precision, device, threads."""
+        """What the manifest records: engine, precision, device, threads and whatever else tells this function
+        from another one."""
         ...

@@ -1,24 +1,27 @@
-"""The plain PyTorch engine: one eager forward pass per block."""
+"""PyTorch: folded, channels last, optionally compiled or in bfloat16."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from smoothheads.certify.soundness import require_finite, require_function
-from smoothheads.device import autocast
-from smoothheads.models.aggregate import decide, ensemble, rules
+from smoothheads import device as devices
+from smoothheads.certify.engines.blocks import BlockEngine
+from smoothheads.certify.engines.fold import folded
+from smoothheads.certify.soundness import fingerprint
+from smoothheads.errors import ConfigError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
-from smoothheads.types import Phase, Pixels, Votes
 
 
-class TorchEngine:
-    """Puts the model into eval mode. Use it on one model at a time; the weights must not change meanwhile."""
+class TorchEngine(BlockEngine):
+    """Puts the model into eval mode. Where BatchNorm can be folded the engine has a copy of its own;
+    otherwise use it on one model at a time, whose weights must not change meanwhile."""
 
     def __init__(
         self,
@@ -26,48 +29,54 @@ class TorchEngine:
         noise: Noise,
         *,
         classes: int,
+        shape: tuple[int, int, int],
         precision: str = "float32",
         device: torch.device,
+        threads: int = 1,
+        compiled: bool = False,
     ) -> None:
-        self.noise, self.classes, self.precision, self.device = noise, classes, precision, device
-        self.rules = rules(len(model.heads), weighted=model.ensemble_weights is not None)
-        self.model = model.eval().to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._probed = False
-
-    @torch.inference_mode()
-    def votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Votes:
-        logits_LNC = self._sampled(image, index, phase, block)[:, :count]
-        classes_RN = decide(logits_LNC, self.model.ensemble_weights)
-        counts = torch.zeros(len(self.rules), self.classes, dtype=torch.long, device=self.device)
-        counts.scatter_add_(1, classes_RN, torch.ones_like(classes_RN))
-        table: np.ndarray[Any, np.dtype[np.int64]] = counts.cpu().numpy()
-        return Votes(self.rules, table)
-
-    @torch.inference_mode()
-    def scores(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> NDArray[np.float64]:
-        logits_LNC = self._sampled(image, index, phase, block)[:, :count]
-        p_NC: NDArray[np.float64] = ensemble(logits_LNC).softmax(-1).cpu().numpy()
-        return p_NC
+        super().__init__(model.eval(), noise, classes=classes, threads=threads)
+        self.precision, self.device, self.compiled = precision, device, compiled
+        self.tolerance = 1e-3 if precision == "float32" else 5e-2
+        lean = folded(model, shape)
+        self.folded = lean is not None
+        self.model: MultiHead = (lean or model).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._network: Callable[[Tensor], Tensor] = self.model
+        if compiled:
+            self._network = self._compile(torch.zeros(noise.block_size, *shape))
 
     def describe(self) -> dict[str, Any]:
+        emulated = self.precision == "bfloat16" and not devices.computes_bfloat16(self.device)
         return {
             "engine": "torch",
             "precision": self.precision,
             "device": str(self.device),
-            "threads": torch.get_num_threads(),
-        }
+            "threads": self.threads,
+            "folded": self.folded,
+            "compiled": self.compiled,
+        } | ({"emulated": True} if emulated else {})
 
-    def _sampled(self, image: Pixels, index: int, phase: Phase, block: int) -> Tensor:
-        """Finite logits [L, N, C] of one block; the first one is probed."""
-        copies = torch.from_numpy(self.noise.noisy(image, index, phase, block)).to(self.device)
-        if not self._probed:
-            require_function(self._logits, copies, tolerance=1e-3 if self.precision == "float32" else 5e-2)
-            self._probed = True
-        logits_LNC = self._logits(copies)
-        require_finite(logits_LNC, index)
-        return logits_LNC
+    def fingerprint(self) -> str:
+        return fingerprint(self.model)
 
-    def _logits(self, copies: Tensor) -> Tensor:
-        with autocast(self.device, self.precision):
-            logits: Tensor = self.model(copies.contiguous(memory_format=torch.channels_last))
-        return logits.float()
+    def _prepared(self, copies: NDArray[np.float32]) -> Tensor:
+        return torch.from_numpy(copies).contiguous(memory_format=torch.channels_last).to(self.device)
+
+    def _logits(self, copies_NCHW: Tensor) -> Tensor:
+        with devices.autocast(self.device, self.precision):
+            logits_LNC = self._network(copies_NCHW.contiguous(memory_format=torch.channels_last))
+        return logits_LNC.to(torch.float32, copy=True)  # a network may hand out the same memory twice
+
+    @torch.inference_mode()
+    def _compile(self, zeros: Tensor) -> Callable[[Tensor], Tensor]:
+        network: nn.Module = torch.compile(self.model, dynamic=False, options={"freezing": True})  # type: ignore[assignment]
+        example = zeros.to(self.device).contiguous(memory_format=torch.channels_last)
+        try:
+            with devices.threads(self.threads), devices.autocast(self.device, self.precision):
+                network(example)
+        except Exception as error:  # a missing C++ compiler, or code that cannot be compiled
+            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            raise ConfigError(
+                "a network and a machine that torch.compile works with", reason, "set compile to off"
+            ) from error
+        return network

@@ -1,0 +1,53 @@
+"""From settings to an engine."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from smoothheads import device as devices
+from smoothheads.certify.engines.base import Engine
+from smoothheads.certify.engines.convert import Training, converted
+from smoothheads.certify.engines.eager import TorchEngine
+from smoothheads.certify.engines.openvino import OpenVinoEngine
+from smoothheads.config import CertifyConfig
+from smoothheads.data import DataInfo
+from smoothheads.models.multihead import MultiHead
+from smoothheads.noise import Noise
+
+
+def make_engine(
+    config: CertifyConfig,
+    model: MultiHead,
+    info: DataInfo,
+    noise: Noise,
+    *,
+    artefacts: Path | None = None,
+    training: Training | None = None,
+) -> Engine:
+    """Puts the model into eval mode. `artefacts` is the folder where converted networks are kept (none: they
+    are made anew); `training` gives the images that int8 is calibrated with, if it is not there yet."""
+    device = devices.parse(config.device)
+    model.eval()
+    if config.engine == "torch":
+        return TorchEngine(
+            model,
+            noise,
+            classes=info.classes,
+            shape=info.shape,
+            precision=config.precision,
+            device=device,
+            threads=config.threads,
+            compiled=config.compile == "on",
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        artefact = converted(config, model, info, artefacts or Path(folder), training)
+        return OpenVinoEngine(
+            model,
+            noise,
+            artefact,
+            classes=info.classes,
+            shape=info.shape,
+            precision=config.precision,
+            threads=config.threads,
+        )
