@@ -6,12 +6,11 @@ import os
 import pickle
 import signal
 import sys
-import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Final
@@ -48,7 +47,9 @@ def certify_images(job: Job, positions: Sequence[int], workers: int) -> Iterator
     pool: list[_Worker] = []
     try:
         with _deaf_to_ctrl_c():
-            pool += [_Worker(data) for _ in range(min(workers, len(positions)))]
+            pool += [_Worker() for _ in range(min(workers, len(positions)))]
+        for worker in pool:
+            worker.send(data)
         yield from _in_order(pool, positions)
     finally:
         for worker in pool:
@@ -56,16 +57,17 @@ def certify_images(job: Job, positions: Sequence[int], workers: int) -> Iterator
 
 
 class _Worker:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self) -> None:
         context = get_context("spawn")  # a fork would inherit the locks of OpenMP's threads
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, data, os.getpid()), daemon=True)
+        self._process = context.Process(target=_work, args=(theirs, os.getpid()), daemon=True)
         self._process.start()
         theirs.close()  # so that the death of the worker is the end of the pipe
 
-    def ask(self, position: int) -> None:
+    def send(self, message: bytes | int) -> None:
+        """First the job, which waits until the worker has started; then position after position."""
         try:
-            self.connection.send(position)
+            self.connection.send(message)
         except OSError:
             raise self._died() from None
 
@@ -102,7 +104,7 @@ def _in_order(pool: Sequence[_Worker], positions: Sequence[int]) -> Iterator[Cer
         while idle and waiting and waiting[0][0] < first + WINDOW * len(pool):
             order, position = waiting.popleft()
             worker = idle.pop()
-            worker.ask(position)
+            worker.send(position)
             busy[worker.connection] = order, worker
         for connection in wait(list(busy)):
             order, worker = busy.pop(connection)
@@ -113,36 +115,25 @@ def _in_order(pool: Sequence[_Worker], positions: Sequence[int]) -> Iterator[Cer
             first += 1
 
 
-def _work(connection: Connection[Any, Any], data: bytes, parent: int) -> None:
-    """A worker's whole life: positions in, certificates or errors out, until nobody asks any more."""
+def _work(connection: Connection[Any, Any], parent: int) -> None:
+    """A worker's whole life: the job, then positions in and certificates or errors out, until nobody asks
+    any more."""
 
     def while_wanted(_: int) -> None:
         if os.getppid() != parent:  # killed, so that it could not stop us
             sys.exit(1)
 
-    certified = None
-    while True:
-        try:
+    with suppress(EOFError, BrokenPipeError):
+        job: Job = pickle.loads(connection.recv())
+        smoothed: Smoothed | None = None
+        while True:
             position = connection.recv()
-        except EOFError:
-            return
-        reply: Certified | SmoothheadsError
-        try:
-            certified = certified or _certifier(data)
-            reply = certified(position, while_wanted)
-        except SmoothheadsError as error:
-            reply = error
-        connection.send(reply)
-
-
-def _certifier(data: bytes) -> Any:
-    job: Job = pickle.loads(data)
-    smoothed = Smoothed(job.model, job.info, job.config, artefacts=job.artefacts)
-
-    def certified(position: int, on_votes: Any) -> Certified:
-        return next(smoothed.certify(take(job.dataset, np.array([position])), on_votes=on_votes))
-
-    return certified
+            try:
+                smoothed = smoothed or Smoothed(job.model, job.info, job.config, artefacts=job.artefacts)
+                image = take(job.dataset, np.array([position]))
+                connection.send(next(smoothed.certify(image, on_votes=while_wanted)))
+            except SmoothheadsError as error:
+                connection.send(error)
 
 
 def _pickled(job: Job) -> bytes:
@@ -155,12 +146,11 @@ def _pickled(job: Job) -> bytes:
 
 @contextmanager
 def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Processes started inside do not hear Ctrl-C, which goes to the whole group; we stop them ourselves."""
-    if threading.current_thread() is not threading.main_thread():  # handlers cannot be set elsewhere
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Processes started inside do not hear Ctrl-C, which goes to the whole group: we stop them ourselves. We
+    hear it when the block ends."""
+    resource_tracker.ensure_running()  # multiprocessing's own helper; starting it would end our deafness
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from smoothheads import checkpoint
+from smoothheads.checkpoint import Checkpoint
+from smoothheads.config import CertifyConfig, ModelConfig, RunConfig, SubsetConfig
+from smoothheads.data import Dataset, Splits, select
+from smoothheads.errors import ConfigError, SmoothheadsError, SoundnessError
+from smoothheads.models import MultiHead
+from smoothheads.results.row import Row
+from smoothheads.runs.certify import certify_run
+from smoothheads.runs.workers import Job, certify_images
+
+T = TypeVar("T")
+reads_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
+CONFIG = CertifyConfig(sigma=0.5, n0=20, n=100, block=20)
+
+
+@pytest.fixture
+def ready(tmp_path: Path, tiny_network: Callable[..., MultiHead], small_digits: Splits) -> Checkpoint:
+    run = RunConfig(model=ModelConfig(arch="resnet8", heads=2))
+    checkpoint.save(tmp_path / "network", tiny_network(heads=2), run, small_digits.train.info)
+    return checkpoint.load(tmp_path / "network")
+
+
+@pytest.fixture
+def images(small_digits: Splits) -> Dataset:
+    return select(small_digits.test, SubsetConfig(every=7, first=9))
+
+
+def without_time(out: Path) -> list[list[str]]:
+    lines = (out / "ledger.tsv").read_text().splitlines()
+    return [[word for i, word in enumerate(line.split("\t")) if i != 5] for line in lines]
+
+
+def test_two_workers_write_the_ledger_that_one_goes_on_with(
+    tmp_path: Path, ready: Checkpoint, images: Dataset
+) -> None:
+    def interrupt(_: Row, done: int, __: int) -> None:
+        if done == 4:
+            raise KeyboardInterrupt
+
+    certify_run(ready, images, CONFIG, tmp_path / "one")
+    with pytest.raises(KeyboardInterrupt):
+        certify_run(ready, images, CONFIG, tmp_path / "two", workers=2, on_row=interrupt)
+    assert len(without_time(tmp_path / "two")) == 1 + 4
+    certify_run(ready, images, CONFIG, tmp_path / "two")
+    assert without_time(tmp_path / "two") == without_time(tmp_path / "one")
+
+
+def test_an_error_of_a_worker_comes_out_as_it_is(ready: Checkpoint, images: Dataset) -> None:
+    last = list(ready.model.heads[1].parameters())[-1]
+    last.data.fill_(float("nan"))
+    job = Job(ready.model, ready.info, CONFIG, images)
+    with pytest.raises(SoundnessError, match="20 noisy copies of image 0 with NaN or infinite logits"):
+        list(certify_images(job, range(9), 1))
+
+
+@reads_proc
+def test_a_worker_that_dies_is_reported(ready: Checkpoint, images: Dataset) -> None:
+    job = Job(ready.model, ready.info, CONFIG, images)
+    found = certify_images(job, list(range(9)) * 20, 1)
+    assert next(found).index == 0
+    workers = children(os.getpid())
+    assert len(workers) == 1
+    os.kill(workers[0], signal.SIGKILL)
+    with pytest.raises(SmoothheadsError, match="expected workers that live, got one that ended with code -9"):
+        list(found)
+    assert not children(os.getpid())
+
+
+def children(parent: int) -> list[int]:
+    """Process numbers of the workers that a process has started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+            is_worker = b"spawn_main" in (path / "cmdline").read_bytes()
+        except OSError:
+            continue  # it has just ended
+        if int(fields[1]) == parent and is_worker:
+            found.append(int(path.name))
+    return sorted(found)
+
+
+def test_a_network_that_cannot_travel_is_refused(ready: Checkpoint, images: Dataset) -> None:
+    ready.model.heads[0].register_forward_hook(lambda *_: None)
+    with pytest.raises(ConfigError, match="a network that can be sent to workers"):
+        list(certify_images(Job(ready.model, ready.info, CONFIG, images), [0, 1], 2))
+
+
+@reads_proc
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_when_the_program_ends_its_workers_end(
+    tmp_path: Path, ready: Checkpoint, images: Dataset, number: signal.Signals
+) -> None:
+    """kill -9 hits the program alone, Ctrl-C its whole group."""
+    long = replace(CONFIG, n=100_000)
+    program = os.fork()
+    if program == 0:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started the tests may ignore it
+        try:
+            certify_run(ready, images, long, tmp_path / "ledger", workers=2)
+        except KeyboardInterrupt:
+            os._exit(130)
+        os._exit(1)
+    workers = eventually(lambda: children(program) if len(children(program)) == 2 else [])
+    eventually(lambda: all(started(worker) for worker in workers))
+    (os.killpg if number == signal.SIGINT else os.kill)(program, number)
+    code = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
+    assert code == (130 if number == signal.SIGINT else -number)
+    eventually(lambda: not any(alive(worker) for worker in workers))
+
+
+def eventually(happened: Callable[[], T]) -> T:
+    deadline = time.monotonic() + 120
+    while not (found := happened()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def started(process: int) -> bool:
+    """Whether it has got as far as loading PyTorch, which takes most of its start."""
+    return "libtorch" in Path(f"/proc/{process}/maps").read_text()
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
