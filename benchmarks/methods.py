@@ -9,8 +9,8 @@ network with one draw. Prints Markdown; docs/methods.md has the table.
 
 Reaches, on one thread of an AMD EPYC beside other work (15 November 2026, Python 3.11.7, torch 2.13.0, numpy
 2.4.6, float32): a step of 32 images takes 19 ms with gaussian, 7.5 times that with smoothmix, 22 times with
-smoothadv, 10 times with macer, 13 times with cat-rs; three heads under SOME cost 1.5 to 1.7 networks. A second
-run had the same losses. 324 s of processor time in all.
+smoothadv, 10 times with macer, 13 times with cat-rs; three heads under SOME cost 1.5 to 1.7 networks.
+A second run had the same losses. 324 s of processor time in all.
 """
 
 from __future__ import annotations
