@@ -16,7 +16,7 @@ from smoothheads.certify import algorithm
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.budgets import make_budget
 from smoothheads.certify.confidence import Confidence, ConfidenceMethod, confidence_lower
-from smoothheads.certify.engines import Engine, make_engine
+from smoothheads.certify.engines import Choice, Engine, choose, make_engine, undecided
 from smoothheads.certify.radius import check_radius
 from smoothheads.certify.theorem import theorem_of
 from smoothheads.config import CertifyConfig
@@ -82,7 +82,8 @@ class Smoothed:
 
     `info` says what images the network takes; `config` may be given field by field: `Smoothed(model, info,
     sigma=0.25, n=10_000)`. The engine openvino keeps the converted network in the folder `artefacts`; int8 is
-    calibrated on the images of `training`.
+    calibrated on the images of `training`. Where the config says `auto` a trial decides, for a run of that
+    many `images`; `config` then has the choice and `notes` the reason.
     """
 
     def __init__(
@@ -93,16 +94,18 @@ class Smoothed:
         *,
         artefacts: Path | None = None,
         training: Callable[[], Dataset] | None = None,
+        images: int = 1,
         **settings: Any,
     ) -> None:
         self.model, self.info = model, info
-        self.config = config if config is not None else CertifyConfig(**settings)
-        noise = make_noise(
-            self.config.noise, self.config.sigma, info.grid, self.config.seed, self.config.block
-        )
-        self.engine: Engine = make_engine(
-            self.config, model, info, noise, artefacts=artefacts, training=training
-        )
+        choice = Choice(config if config is not None else CertifyConfig(**settings))
+        wanted = choice.config
+        noise = make_noise(wanted.noise, wanted.sigma, info.grid, wanted.seed, wanted.block)
+        kept: dict[str, Any] = {"artefacts": artefacts, "training": training}
+        if undecided(wanted):
+            choice = choose(wanted, model, info, noise, images=images, **kept)
+        self.config, self.notes = choice.config, choice.notes
+        self.engine: Engine = make_engine(self.config, model, info, noise, **kept)
         if self.config.rule not in self.engine.rules:
             known = ", ".join(self.engine.rules)
             raise ConfigError("a known rule of this network", repr(self.config.rule), f"choose from: {known}")

@@ -81,6 +81,7 @@ def main(arguments: list[str]) -> None:
             training=lambda: load(data).train,
             shard=shard,
             fresh=args.fresh,
+            on_note=say,
             on_start=on_start,
             on_row=on_row,
             on_votes=progress.add if fixed else None,

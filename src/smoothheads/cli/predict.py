@@ -50,7 +50,10 @@ def main(arguments: list[str]) -> None:
         args.certify,
         artefacts=engines_folder(folder),
         training=lambda: load(ready.config.data).train,
+        images=len(args.images),
     )
+    for note in smoothed.notes:
+        say(note)
     answers = [_answer(smoothed, read_image(path, ready.info), path, args.radius) for path in args.images]
     if args.json:
         print_json(answers)

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from smoothheads.certify.engines import LazyConsensusEngine, as_stored, undecided
 from smoothheads.certify.smoothed import Certified, OnVotes, Smoothed
 from smoothheads.checkpoint import Checkpoint
-from smoothheads.config import CertifyConfig, DataConfig, SubsetConfig, to_dict
+from smoothheads.config import CertifyConfig, DataConfig, SubsetConfig, load_json, to_dict
 from smoothheads.config.check import at_least
 from smoothheads.data import Dataset, load, load_test, select
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.provenance import versions
 from smoothheads.results import manifest as manifests
-from smoothheads.results.ledger import Ledger
+from smoothheads.results.ledger import MANIFEST, Ledger
 from smoothheads.results.manifest import Manifest, describe_indices
 from smoothheads.results.row import Row
 from smoothheads.runs.layout import ENGINES
@@ -51,6 +52,7 @@ def certify_run(
     training: Callable[[], Dataset] | None = None,
     shard: tuple[int, int] | None = None,
     fresh: bool = False,
+    on_note: Callable[[str], None] | None = None,
     on_start: Callable[[int], None] | None = None,
     on_row: OnRow | None = None,
     on_votes: OnVotes | None = None,
@@ -60,7 +62,8 @@ def certify_run(
     `shard` (i, n) takes every n-th image from the i-th on, i from 0; `results.merge` joins the ledgers.
     `workers` processes share the images out; the ledger is the same, and `on_votes` is then not called.
     Converted networks are kept in `artefacts` (default: in `out`). `training` gives the images that int8 is
-    calibrated with (default: those of the checkpoint's config).
+    calibrated with (default: those of the checkpoint's config). `on_note` is told what `auto` stands for (it
+    stays so for the whole ledger) and what a lazy consensus has saved.
     """
     if not len(dataset):
         raise ConfigError("at least one image to certify", "an empty selection", "widen the subset")
@@ -69,10 +72,14 @@ def certify_run(
     smoothed = Smoothed(
         ready.model,
         ready.info,
-        config,
+        config if fresh else as_before(config, out),
         artefacts=artefacts,
         training=training or (lambda: load(ready.config.data).train),
+        images=len(dataset),
     )
+    note = on_note or (lambda _: None)
+    for reason in smoothed.notes:
+        note(reason)
     manifest = make_manifest(ready, dataset, smoothed)
     if shard is not None:
         manifest = manifests.shard(manifest, *shard)
@@ -86,7 +93,17 @@ def certify_run(
             ledger.append(row)
             if on_row:
                 on_row(row, len(ledger.rows), len(dataset) - len(others))
+    if isinstance(smoothed.engine, LazyConsensusEngine) and workers == 1:
+        note(str(smoothed.engine.work))
     return out
+
+
+def as_before(config: CertifyConfig, out: Path) -> CertifyConfig:
+    """`config` with the choices that were made for the ledger in `out`, if there is one."""
+    path = out / MANIFEST
+    if not undecided(config) or not path.is_file():
+        return config
+    return as_stored(config, load_json(path).get("certify", {}))
 
 
 def _certified(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,3 +56,58 @@ def test_a_rule_that_the_network_does_not_have_names_those_it_has(
             Smoothed(tiny_network(heads=heads), small_digits.test.info, sigma=0.5, rule=rule)
         expected = f"a known rule of this network, got {rule!r}; choose from: {', '.join(rules(heads))}"
         assert str(caught.value) == f"expected {expected}"
+
+
+def test_the_network_that_is_sampled_is_named_as_folded(model: MultiHead, small_digits: Splits) -> None:
+    noise = make_noise("grid", 0.5, Grid(16), 0, 50)
+    engine = TorchEngine(model, noise, classes=10, shape=(1, 8, 8), device=CPU)
+    described = engine.describe()
+    assert (described["folded"], described["compiled"]) == (True, False)
+    before = engine.fingerprint()
+    next(model.parameters()).data += 1  # the engine has a copy of its own
+    assert engine.fingerprint() == before
+    plain = MultiHead(torch.nn.Flatten(), [torch.nn.Linear(64, 10)])
+    assert not TorchEngine(plain, noise, classes=10, shape=(1, 8, 8), device=CPU).describe()["folded"]
+
+
+def test_a_compiled_network_is_compiled_for_one_block_before_the_first_vote(
+    model: MultiHead, small_digits: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiler itself takes half a minute, so another one stands in: it notes what it is asked."""
+    shapes: list[tuple[int, ...]] = []
+
+    def stand_in(network: Any, **options: Any) -> Any:
+        assert options == {"dynamic": False, "options": {"freezing": True}}
+
+        def run(x: torch.Tensor) -> Any:
+            shapes.append(tuple(x.shape))
+            assert x.is_inference()  # torch would compile again for another kind of tensor
+            assert x.is_contiguous(memory_format=torch.channels_last)
+            return network(x)
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", stand_in)
+    noise = make_noise("grid", 0.5, Grid(16), 0, 50)
+    settings: dict[str, Any] = {"classes": 10, "shape": (1, 8, 8), "device": CPU}
+    engine = TorchEngine(model, noise, compiled=True, **settings)
+    assert shapes == [(50, 1, 8, 8)]
+    image = small_digits.test.image(3)
+    got = engine.votes(image, 3, Phase.ESTIMATION, 0, 120)
+    assert set(shapes) == {(50, 1, 8, 8)}
+    plain = TorchEngine(model, noise, **settings).votes(image, 3, Phase.ESTIMATION, 0, 120)
+    np.testing.assert_array_equal(got.counts, plain.counts)
+    assert engine.describe()["compiled"]
+
+
+def test_a_machine_that_cannot_compile_is_told(model: MultiHead, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Any, **__: Any) -> Any:
+        def run(_: torch.Tensor) -> Any:
+            raise RuntimeError("no C++ compiler\nlong trace")
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", fails)
+    noise = make_noise("grid", 0.5, Grid(16), 0, 50)
+    with pytest.raises(ConfigError, match="got RuntimeError: no C\\+\\+ compiler; set compile to off"):
+        TorchEngine(model, noise, classes=10, shape=(1, 8, 8), device=CPU, compiled=True)

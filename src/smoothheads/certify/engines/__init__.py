@@ -1,7 +1,18 @@
 """Engines compute the votes; statistics never sees a network."""
 
 from smoothheads.certify.engines.base import Engine
+from smoothheads.certify.engines.choose import Choice, as_stored, choose, undecided
 from smoothheads.certify.engines.eager import TorchEngine
 from smoothheads.certify.engines.factory import make_engine
+from smoothheads.certify.engines.lazy import LazyConsensusEngine
 
-__all__ = ["Engine", "TorchEngine", "make_engine"]
+__all__ = [
+    "Choice",
+    "Engine",
+    "LazyConsensusEngine",
+    "TorchEngine",
+    "as_stored",
+    "choose",
+    "make_engine",
+    "undecided",
+]

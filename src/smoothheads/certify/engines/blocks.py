@@ -71,12 +71,23 @@ class BlockEngine(ABC):
 
     def _passes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Iterator[Tensor]:
         """Logits of one block each, the last one cut to what is wanted."""
-        size = self.noise.block_size
-        blocks = range(block, block + -(-count // size))
-        copies = ahead(lambda each: self._prepared(self.noise.noisy(image, index, phase, each)), blocks)
-        for done, copies_NCHW in zip(range(0, count, size), copies, strict=True):
+        for copies_NCHW, wanted in self._blocks(image, index, phase, block, count):
             self._probe(copies_NCHW)
-            yield self._logits(copies_NCHW)[:, : count - done]
+            yield self._logits(copies_NCHW)[:, :wanted]
+
+    def _blocks(
+        self, image: Pixels, index: int, phase: Phase, block: int, count: int
+    ) -> Iterator[tuple[Tensor, int]]:
+        """Whole blocks of copies, the noise drawn ahead, and how many of each are wanted."""
+        size = self.noise.block_size
+
+        @torch.inference_mode()  # of the thread that draws
+        def prepared(each: int) -> Tensor:
+            return self._prepared(self.noise.noisy(image, index, phase, each))
+
+        blocks = range(block, block + -(-count // size))
+        for done, copies_NCHW in zip(range(0, count, size), ahead(prepared, blocks), strict=True):
+            yield copies_NCHW, min(size, count - done)
 
     def _probe(self, copies_NCHW: Tensor) -> None:
         if not self._probed:

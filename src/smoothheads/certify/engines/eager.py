@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from smoothheads import device as devices
 from smoothheads.certify.engines.blocks import BlockEngine
@@ -17,6 +17,8 @@ from smoothheads.certify.soundness import fingerprint
 from smoothheads.errors import ConfigError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
+
+Module = Callable[[Tensor], Any]
 
 
 class TorchEngine(BlockEngine):
@@ -41,9 +43,9 @@ class TorchEngine(BlockEngine):
         lean = folded(model, shape)
         self.folded = lean is not None
         self.model: MultiHead = (lean or model).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._network: Callable[[Tensor], Tensor] = self.model
-        if compiled:
-            self._network = self._compile(torch.zeros(noise.block_size, *shape))
+        with torch.inference_mode():
+            blank = self._prepared(np.zeros((noise.block_size, *shape), dtype=np.float32))
+            self._network = self._ready(self.model, blank)
 
     def describe(self) -> dict[str, Any]:
         emulated = self.precision == "bfloat16" and not devices.computes_bfloat16(self.device)
@@ -64,19 +66,20 @@ class TorchEngine(BlockEngine):
 
     def _logits(self, copies_NCHW: Tensor) -> Tensor:
         with devices.autocast(self.device, self.precision):
-            logits_LNC = self._network(copies_NCHW.contiguous(memory_format=torch.channels_last))
+            logits_LNC: Tensor = self._network(copies_NCHW.contiguous(memory_format=torch.channels_last))
         return logits_LNC.to(torch.float32, copy=True)  # a network may hand out the same memory twice
 
-    @torch.inference_mode()
-    def _compile(self, zeros: Tensor) -> Callable[[Tensor], Tensor]:
-        network: nn.Module = torch.compile(self.model, dynamic=False, options={"freezing": True})  # type: ignore[assignment]
-        example = zeros.to(self.device).contiguous(memory_format=torch.channels_last)
+    def _ready(self, network: Module, example: Tensor) -> Module:
+        """The function that computes blocks like `example`: compiled, if it is to be."""
+        if not self.compiled:
+            return network
+        compiled: Module = torch.compile(network, dynamic=False, options={"freezing": True})
         try:
             with devices.threads(self.threads), devices.autocast(self.device, self.precision):
-                network(example)
+                compiled(example.contiguous(memory_format=torch.channels_last))
         except Exception as error:  # a missing C++ compiler, or code that cannot be compiled
             reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             raise ConfigError(
                 "a network and a machine that torch.compile works with", reason, "set compile to off"
             ) from error
-        return network
+        return compiled

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from smoothheads import device as devices
 from smoothheads.certify.engines.base import Engine
 from smoothheads.certify.engines.convert import Training, converted
 from smoothheads.certify.engines.eager import TorchEngine
+from smoothheads.certify.engines.lazy import LazyConsensusEngine
 from smoothheads.certify.engines.openvino import OpenVinoEngine
 from smoothheads.config import CertifyConfig
 from smoothheads.data import DataInfo
@@ -25,12 +27,16 @@ def make_engine(
     artefacts: Path | None = None,
     training: Training | None = None,
 ) -> Engine:
-    """Puts the model into eval mode. `artefacts` is the folder where converted networks are kept (none: they
-    are made anew); `training` gives the images that int8 is calibrated with, if it is not there yet."""
+    """Puts the model into eval mode. Nothing in `config` may be `auto` any more; see `choose`.
+
+    `artefacts` is the folder where converted networks are kept (none: they are made anew); `training` gives
+    the images that int8 is calibrated with, if it is not there yet.
+    """
     device = devices.parse(config.device)
     model.eval()
     if config.engine == "torch":
-        return TorchEngine(
+        kind = partial(LazyConsensusEngine, rule=config.rule) if config.lazy_consensus else TorchEngine
+        return kind(
             model,
             noise,
             classes=info.classes,
