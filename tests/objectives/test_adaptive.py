@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import math
-import multiprocessing
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, distributed
+from torch import Tensor
 
 from smoothheads.config import TeachingConfig
 from smoothheads.objectives.adaptive import FLOOR, Adaptive, budget_lambda, over_ranks
@@ -128,27 +130,23 @@ def test_a_resumed_pace_goes_on_bit_for_bit(kind: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(expected[6:], resumed, strict=True))
 
 
-def _rank(rank: int, store: str, results: Any) -> None:
-    distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-    try:
-        losses = torch.arange(2 * (rank + 2), dtype=torch.float32).view(2, -1) + 100 * rank
-        results.put((rank, over_ranks(losses).tolist()))
-    finally:
-        distributed.destroy_process_group()
+RANK = """
+import json, sys, torch
+from torch import distributed
+from smoothheads.objectives.adaptive import over_ranks
+rank = int(sys.argv[1])
+distributed.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+losses = torch.arange(2 * (rank + 2), dtype=torch.float32).view(2, -1) + 100 * rank
+print(json.dumps(over_ranks(losses).tolist()))
+distributed.destroy_process_group()
+"""
 
 
 def test_all_ranks_see_the_losses_of_all(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    results = context.Queue()
-    store = str(tmp_path / "store")
-    workers = [context.Process(target=_rank, args=(rank, store, results)) for rank in range(2)]
-    for worker in workers:
-        worker.start()
-    seen = dict(results.get(timeout=60) for _ in workers)
-    for worker in workers:
-        worker.join(timeout=60)
-    expected = [[0, 1, 100, 101, 102], [2, 3, 103, 104, 105]]
-    assert seen == {0: expected, 1: expected}
+    commands = [[sys.executable, "-c", RANK, str(rank), str(tmp_path / "store")] for rank in range(2)]
+    ranks = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+    seen = [json.loads(rank.communicate(timeout=300)[0].splitlines()[-1]) for rank in ranks]
+    assert seen == [[[0, 1, 100, 101, 102], [2, 3, 103, 104, 105]]] * 2
 
 
 def test_a_single_process_sees_its_own() -> None:

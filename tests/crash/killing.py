@@ -1,0 +1,121 @@
+"""What `test_kill` runs in a process of its own: forking is safe only where no other threads live.
+
+python killing.py {certify-writes | certify-random | train-writes} FOLDER
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from smoothheads import checkpoint
+from smoothheads.config import (
+    CertifyConfig,
+    DataConfig,
+    Gaussian,
+    ModelConfig,
+    ObjectiveConfig,
+    RunConfig,
+    SubsetConfig,
+    TrainConfig,
+)
+from smoothheads.data import load, select
+from smoothheads.models import build
+from smoothheads.runs.certify import certify_run
+from smoothheads.runs.train import train_run
+
+TRAIN = RunConfig(
+    data=DataConfig(name="digits", subset=SubsetConfig(first=40)),
+    model=ModelConfig(arch="resnet8", heads=2),
+    objective=ObjectiveConfig(method=Gaussian(draws=1)),
+    train=TrainConfig(epochs=2, batch=12, lr=0.1),
+)
+
+
+def die_at(calls: int) -> None:
+    """From now on the process kills itself at its `calls`-th fsync or rename, before doing it."""
+    left = calls
+
+    def deadly(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments, **options)
+
+        return call
+
+    os.fsync, os.replace = deadly(os.fsync), deadly(os.replace)
+
+
+def in_child(
+    work: Callable[[], object], prepare: Callable[[], object], kill_after: float | None = None
+) -> bool:
+    """Runs `work` in a forked process, which may be killed; True if it came to its end."""
+    child = os.fork()
+    if child == 0:
+        try:
+            prepare()
+            work()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    if kill_after is not None:
+        time.sleep(kill_after)
+        os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, -signal.SIGKILL), "the run failed instead of dying or finishing"
+    return code == 0
+
+
+def survive(work: Callable[[], object]) -> int:
+    """Kills `work` at its first, second, third, ... write, starting again, until it gets through."""
+    for kills in range(1, 200):
+        if in_child(work, lambda calls=kills: die_at(calls)):  # type: ignore[misc]
+            return kills - 1
+    raise AssertionError("no end")
+
+
+def certifier(folder: Path) -> Callable[[Path], Path]:
+    data = load(DataConfig(name="digits", subset=SubsetConfig(first=40)))
+    info, model = data.train.info, ModelConfig(arch="resnet8", heads=2)
+    network = build(model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
+    checkpoint.save(folder / "network", network, RunConfig(model=model), info)
+    ready = checkpoint.load(folder / "network")
+    images = select(data.test, SubsetConfig(first=30))
+    config = CertifyConfig(sigma=0.5, n0=5, n=20, block=5)
+    return lambda out: certify_run(ready, images, config, out)
+
+
+def main(mode: str, folder: Path) -> None:
+    """Leaves `whole`, never interrupted, and `killed`, and prints how often it was killed."""
+    torch.set_num_threads(1)
+    if mode == "train-writes":
+        train_run(TRAIN, folder / "whole")
+        print(survive(lambda: train_run(TRAIN, folder / "killed", resume=True, save_seconds=0)))
+        return
+    certify = certifier(folder)
+    certify(folder / "whole")
+    if mode == "certify-writes":
+        print(survive(lambda: certify(folder / "killed")))
+        return
+    chance = random.Random(0)
+    killed = [
+        not in_child(lambda: certify(folder / "killed"), lambda: None, kill_after=chance.uniform(0, 0.06))
+        for _ in range(50)
+    ]
+    certify(folder / "killed")
+    print(sum(killed))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
