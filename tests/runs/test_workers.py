@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -98,27 +99,27 @@ def test_a_network_that_cannot_travel_is_refused(ready: Checkpoint, images: Data
         list(certify_images(Job(ready.model, ready.info, CONFIG, images), [0, 1], 2))
 
 
+PROGRAM = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started the tests may ignore it
+from smoothheads.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @reads_proc
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_when_the_program_ends_its_workers_end(
-    tmp_path: Path, ready: Checkpoint, images: Dataset, number: signal.Signals
+    tmp_path: Path, ready: Checkpoint, number: signal.Signals
 ) -> None:
     """kill -9 hits the program alone, Ctrl-C its whole group."""
-    long = replace(CONFIG, n=100_000)
-    program = os.fork()
-    if program == 0:
-        os.setsid()
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started the tests may ignore it
-        try:
-            certify_run(ready, images, long, tmp_path / "ledger", workers=2)
-        except KeyboardInterrupt:
-            os._exit(130)
-        os._exit(1)
-    workers = eventually(lambda: children(program) if len(children(program)) == 2 else [])
+    options = ["--n", "1000000", "--subset.first", "9", "--workers", "2", "--out", str(tmp_path / "ledger")]
+    command = [sys.executable, "-c", PROGRAM, "certify", str(tmp_path / "network"), *options]
+    program = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    workers = eventually(lambda: children(program.pid) if len(children(program.pid)) == 2 else [])
     eventually(lambda: all(started(worker) for worker in workers))
-    (os.killpg if number == signal.SIGINT else os.kill)(program, number)
-    code = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
-    assert code == (130 if number == signal.SIGINT else -number)
+    (os.killpg if number == signal.SIGINT else os.kill)(program.pid, number)
+    assert program.wait() == (130 if number == signal.SIGINT else -number)
     eventually(lambda: not any(alive(worker) for worker in workers))
 
 
