@@ -246,6 +246,8 @@ class CertifyConfig:
     training images at sigma."""
     compile: Literal["auto", "on", "off"] = "off"
     """torch.compile (torch): takes up to a minute; auto: where the run is long enough to pay for it."""
+    grouped: Literal["auto", "on", "off"] = "off"
+    """Heads side by side in grouped convolutions (torch, our ResNets); auto: where a trial is faster."""
     lazy_consensus: bool = False
     """With the rule consensus-K (torch): heads beyond the K-th only see copies on which the K disagree."""
     device: str = "cpu"
@@ -280,6 +282,7 @@ class CertifyConfig:
         wrong = {
             "engine openvino for int8": self.precision == "int8" and self.engine == "torch",
             "engine torch for compile": self.compile == "on" and self.engine != "torch",
+            "engine torch for grouped": self.grouped == "on" and self.engine != "torch",
             "engine torch for lazy_consensus": self.lazy_consensus and self.engine != "torch",
             "device cpu for openvino": self.engine == "openvino" and self.device != "cpu",
         }
@@ -288,6 +291,8 @@ class CertifyConfig:
                 raise ConfigError(
                     expected, f"engine {self.engine!r}, device {self.device!r}", "change one of them"
                 )
+        if self.lazy_consensus and self.grouped != "off":
+            raise ConfigError("heads one by one for lazy_consensus", "grouped heads", "drop one of the two")
         if self.lazy_consensus and not self.rule.startswith("consensus-"):
             raise ConfigError(
                 "a rule consensus-K with lazy_consensus", repr(self.rule), "for example --rule consensus-2"

@@ -13,6 +13,7 @@ from smoothheads.config import CertifyConfig
 from smoothheads.data import Splits
 from smoothheads.errors import ConfigError
 from smoothheads.models import MultiHead
+from smoothheads.models.grouped import group
 from smoothheads.noise import Noise
 from smoothheads.types import Votes
 
@@ -146,3 +147,24 @@ def test_a_smoothed_classifier_has_the_choice_in_its_settings(
     smoothed = Smoothed(tiny_network(), small_digits.train.info, **settings)
     assert (smoothed.config.engine, smoothed.config.compile) == ("torch", "off")
     assert len(smoothed.notes) == 2
+
+
+@pytest.mark.parametrize("faster", [True, False])
+def test_heads_are_grouped_only_where_that_measured_faster(
+    *,
+    paced: dict[str, float],
+    clock: Clock,
+    tiny_network: Network,
+    small_digits: Splits,
+    noise: Noise,
+    monkeypatch: pytest.MonkeyPatch,
+    faster: bool,
+) -> None:
+    def measured(model: MultiHead, *_: Any, **__: Any) -> Any:
+        return group(model) if faster else model
+
+    monkeypatch.setattr(choosing, "faster_heads", measured)
+    config = CertifyConfig(sigma=0.5, block=20, n0=20, n=180, grouped="auto")
+    choice = choose(config, tiny_network(heads=2), small_digits.train.info, noise, clock=clock)
+    assert choice.config.grouped == ("on" if faster else "off")
+    assert as_stored(config, {"grouped": "on"}).grouped == "on"

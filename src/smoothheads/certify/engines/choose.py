@@ -23,6 +23,7 @@ from smoothheads.config import CertifyConfig
 from smoothheads.data import DataInfo
 from smoothheads.errors import ConfigError
 from smoothheads.models.cost import CONVOLUTIONS
+from smoothheads.models.grouped import faster_heads
 from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
 from smoothheads.types import Phase
@@ -43,12 +44,13 @@ class Choice:
 
 
 def undecided(config: CertifyConfig) -> bool:
-    return "auto" in (config.engine, config.compile)
+    return "auto" in (config.engine, config.compile, config.grouped)
 
 
 def as_stored(config: CertifyConfig, stored: Mapping[str, Any]) -> CertifyConfig:
     """What `auto` was the first time, from the settings in a manifest."""
-    known = {key: stored.get(key) for key in ("engine", "compile") if getattr(config, key) == "auto"}
+    keys = ("engine", "compile", "grouped")
+    known = {key: stored.get(key) for key in keys if getattr(config, key) == "auto"}
     return replace(config, **known) if all(known.values()) else config  # type: ignore[arg-type]
 
 
@@ -68,7 +70,7 @@ def choose(
     engines: dict[Name, Engine] = {}
     for name in _candidates(config):
         try:
-            tried = replace(config, engine=name, compile="off")
+            tried = replace(config, engine=name, compile="off", grouped="off")
             engines[name] = make_engine(tried, model, info, noise, artefacts=artefacts, training=training)
         except ConfigError as error:
             notes.append(f"engine {name} left out: {error}")
@@ -79,11 +81,19 @@ def choose(
     if config.engine == "auto":
         speeds = [f"{name} {noise.block_size / seconds[name]:,.0f}" for name in seconds]
         notes.append(f"engine {fastest}, {config.precision} (votes/s in a trial: {', '.join(speeds)})")
+    grouped = _plain(config.grouped)
+    if config.grouped == "auto" and fastest == "torch":
+        faster = faster_heads(model, info.shape, noise.block_size, clock=clock) is not model
+        grouped = "on" if faster else "off"
+        notes.append(
+            f"grouped {grouped}: measured {'faster than' if faster else 'no faster than'} a loop over heads"
+        )
+    config = replace(config, engine=fastest, grouped=grouped)
     if fastest == "openvino" or config.compile != "auto":
-        return Choice(replace(config, engine=fastest, compile=_plain(config)), tuple(notes))
+        return Choice(replace(config, compile=_plain(config.compile)), tuple(notes))
     total = images * (config.n0 + config.n) * seconds[fastest] / noise.block_size
     worth, note = _worth_compiling(model, total)
-    return Choice(replace(config, engine=fastest, compile="on" if worth else "off"), (*notes, note))
+    return Choice(replace(config, compile="on" if worth else "off"), (*notes, note))
 
 
 def trial(engines: Sequence[Engine], info: DataInfo, clock: Clock = time.perf_counter) -> list[float]:
@@ -108,8 +118,8 @@ def _candidates(config: CertifyConfig) -> list[Name]:
     return ["torch", "openvino"] if config.device == "cpu" and extra.installed() else ["torch"]
 
 
-def _plain(config: CertifyConfig) -> Literal["on", "off"]:
-    return "on" if config.compile == "on" else "off"
+def _plain(setting: str) -> Literal["on", "off"]:
+    return "on" if setting == "on" else "off"
 
 
 def _worth_compiling(model: MultiHead, seconds: float) -> tuple[bool, str]:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from smoothheads import device as devices
 from smoothheads.certify.engines.blocks import BlockEngine
 from smoothheads.certify.engines.fold import folded
 from smoothheads.certify.soundness import fingerprint
 from smoothheads.errors import ConfigError
+from smoothheads.models.grouped import group
 from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
 
@@ -36,13 +37,16 @@ class TorchEngine(BlockEngine):
         device: torch.device,
         threads: int = 1,
         compiled: bool = False,
+        grouped: bool = False,
     ) -> None:
         super().__init__(model.eval(), noise, classes=classes, threads=threads)
-        self.precision, self.device, self.compiled = precision, device, compiled
+        self.precision, self.device = precision, device
+        self.compiled, self.grouped = compiled, grouped
         self.tolerance = 1e-3 if precision == "float32" else 5e-2
-        lean = folded(model, shape)
+        network: nn.Module = group(model).eval() if grouped else model
+        lean = folded(network, shape)
         self.folded = lean is not None
-        self.model: MultiHead = (lean or model).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.model: nn.Module = (lean or network).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         with torch.inference_mode():
             blank = self._prepared(np.zeros((noise.block_size, *shape), dtype=np.float32))
             self._network = self._ready(self.model, blank)
@@ -56,6 +60,7 @@ class TorchEngine(BlockEngine):
             "threads": self.threads,
             "folded": self.folded,
             "compiled": self.compiled,
+            "grouped": self.grouped,
         } | ({"emulated": True} if emulated else {})
 
     def fingerprint(self) -> str:

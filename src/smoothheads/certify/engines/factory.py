@@ -35,7 +35,11 @@ def make_engine(
     device = devices.parse(config.device)
     model.eval()
     if config.engine == "torch":
-        kind = partial(LazyConsensusEngine, rule=config.rule) if config.lazy_consensus else TorchEngine
+        kind = (
+            partial(LazyConsensusEngine, rule=config.rule)
+            if config.lazy_consensus
+            else partial(TorchEngine, grouped=config.grouped == "on")
+        )
         return kind(
             model,
             noise,

@@ -7,7 +7,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import fx, nn
@@ -16,14 +16,14 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.nn.utils.parametrize import is_parametrized
 
 from smoothheads.models.cost import BATCH_NORMS, CONVOLUTIONS
-from smoothheads.models.multihead import MultiHead
 
 CLOSE: Final = 1e-3  # of the largest logit
 
 Pair = tuple[str, str]
+Network = TypeVar("Network", bound=nn.Module)
 
 
-def folded(model: MultiHead, shape: tuple[int, int, int]) -> MultiHead | None:
+def folded(model: Network, shape: tuple[int, int, int]) -> Network | None:
     """A copy of a network in eval mode; none if nothing in it can be folded, or not without harm."""
     try:
         plain = copy.deepcopy(model)

@@ -6,7 +6,7 @@ size. The votes are those of consensus-K computed in full; those of other rules 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -60,7 +60,8 @@ class LazyConsensusEngine(TorchEngine):
         self.rules, self.work = (rule,), Work()
         self.compiled = bool(settings.get("compiled", False))
         first = int(rule.removeprefix("consensus-"))
-        early, late = _Early(self.model, first), _Late(self.model, first)
+        network = cast(MultiHead, self.model)  # never grouped
+        early, late = _Early(network, first), _Late(network, first)
         with torch.inference_mode():
             blank = self._prepared(np.zeros((noise.block_size, *settings["shape"]), dtype=np.float32))
             features = self._run(early, blank)[1]
