@@ -174,6 +174,16 @@ def test_the_same_image_gets_the_same_answer_without_an_index(
     assert (subject.predict(image).votes != subject.predict(small_digits.test.image(1)).votes).any()
 
 
+def test_the_model_comes_back_in_the_mode_it_was_given_in(
+    tiny_network: Network, small_digits: Splits
+) -> None:
+    model, data = tiny_network(heads=2), select(small_digits.test, SubsetConfig(first=1))
+    for training in (True, False):
+        model.train(training)
+        list(Smoothed(model, data.info, **SETTINGS).certify(data))
+        assert all(module.training == training for module in model.modules())
+
+
 def test_the_model_given_in_train_mode_is_evaluated(tiny_network: Network, small_digits: Splits) -> None:
     model = tiny_network().train()
     data = select(small_digits.test, SubsetConfig(first=1))

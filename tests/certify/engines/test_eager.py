@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 def model(tiny_network: Network) -> MultiHead:
     network = tiny_network(heads=3)
     network.weigh(torch.tensor([1.0, -0.5, 0.25]))
-    return network
+    return network.eval()
 
 
 def test_the_votes_are_those_of_every_rule(model: MultiHead, small_digits: Splits) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +24,8 @@ Module = Callable[[Tensor], Any]
 
 
 class TorchEngine(BlockEngine):
-    """Puts the model into eval mode. Where BatchNorm can be folded the engine has a copy of its own;
-    otherwise use it on one model at a time, whose weights must not change meanwhile."""
+    """Works on a copy of its own in eval mode, so that the model stays as it is and may even be trained on. A
+    module that cannot be copied is put into eval mode and used itself."""
 
     def __init__(
         self,
@@ -39,11 +40,11 @@ class TorchEngine(BlockEngine):
         compiled: bool = False,
         grouped: bool = False,
     ) -> None:
-        super().__init__(model.eval(), noise, classes=classes, threads=threads)
+        super().__init__(model, noise, classes=classes, threads=threads)
         self.precision, self.device = precision, device
         self.compiled, self.grouped = compiled, grouped
         self.tolerance = 1e-3 if precision == "float32" else 5e-2
-        network: nn.Module = group(model).eval() if grouped else model
+        network: nn.Module = (group(model) if grouped else _own(model)).eval()
         lean = folded(network, shape)
         self.folded = lean is not None
         self.model: nn.Module = (lean or network).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -88,3 +89,10 @@ class TorchEngine(BlockEngine):
                 "a network and a machine that torch.compile works with", reason, "set compile to off"
             ) from error
         return compiled
+
+
+def _own(model: MultiHead) -> MultiHead:
+    try:
+        return copy.deepcopy(model)
+    except Exception:  # somebody's own module may hold what cannot be copied
+        return model

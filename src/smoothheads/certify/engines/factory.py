@@ -14,6 +14,7 @@ from smoothheads.certify.engines.lazy import LazyConsensusEngine
 from smoothheads.certify.engines.openvino import OpenVinoEngine
 from smoothheads.config import CertifyConfig
 from smoothheads.data import DataInfo
+from smoothheads.models.mode import borrowed_mode
 from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
 
@@ -27,13 +28,12 @@ def make_engine(
     artefacts: Path | None = None,
     training: Training | None = None,
 ) -> Engine:
-    """Puts the model into eval mode. Nothing in `config` may be `auto` any more; see `choose`.
+    """Leaves the model in the mode it came in. Nothing in `config` may be `auto` any more; see `choose`.
 
     `artefacts` is the folder where converted networks are kept (none: they are made anew); `training` gives
     the images that int8 is calibrated with, if it is not there yet.
     """
     device = devices.parse(config.device)
-    model.eval()
     if config.engine == "torch":
         kind = (
             partial(LazyConsensusEngine, rule=config.rule)
@@ -50,7 +50,7 @@ def make_engine(
             threads=config.threads,
             compiled=config.compile == "on",
         )
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, borrowed_mode(model, training=False):
         artefact = converted(config, model, info, artefacts or Path(folder), training)
         return OpenVinoEngine(
             model,
