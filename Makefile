@@ -31,7 +31,8 @@ types: install
 	$(BIN)/mypy
 
 unit: install
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 -m 'not openvino'
+	$(BIN)/pytest -m openvino
 
 clean:
 	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache

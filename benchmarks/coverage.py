@@ -231,7 +231,7 @@ def plot(counts: Sequence[Count]) -> Figure:
         axes.set_yticks(range(len(shown)), [f"{each.budget}: {each.truth}" for each in shown], fontsize=7)
         axes.set_xlabel(f"errors / alpha, alpha = {alpha:g}")
         axes.set_xlim(left=0)
-        axes.invert_yaxis()
+        axes.set_ylim(len(shown) - 0.5, -0.5)
     return figure
 
 
@@ -260,7 +260,7 @@ def main(settings: Settings) -> None:
         counts = [each._asdict() for each in (*simulated, *network)]
         settings.json.write_text(json.dumps({"false_alarm": FALSE_ALARM, "counts": counts}, indent=1))
     if settings.plot:
-        with mpl.rc_context({"svg.hashsalt": "smoothheads"}):
+        with mpl.rc_context({"svg.hashsalt": "smoothheads", "svg.fonttype": "none"}):
             plot(simulated).savefig(settings.plot, metadata={"Date": None})
 
 

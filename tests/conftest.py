@@ -8,9 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 
+from smoothheads.certify.engines import extra
 from smoothheads.config import DataConfig, ModelConfig, SubsetConfig
 from smoothheads.data import Splits, load
 from smoothheads.models import MultiHead, build
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without the extra its tests are skipped."""
+    for item in items:
+        if item.get_closest_marker("openvino") and not extra.installed():
+            item.add_marker(pytest.mark.skip(reason="the extra openvino is not installed"))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -18,8 +18,6 @@ from smoothheads.config import DataConfig, ModelConfig, RunConfig, SubsetConfig
 from smoothheads.data import Splits
 from smoothheads.models import MultiHead
 
-needs_openvino = pytest.mark.skipif(not extra.installed(), reason="the extra openvino is not installed")
-
 
 @pytest.fixture
 def network(tmp_path: Path, tiny_network: Callable[..., MultiHead], small_digits: Splits) -> Path:
@@ -34,7 +32,7 @@ def manifest(run: Path) -> dict[str, Any]:
     return found
 
 
-@needs_openvino
+@pytest.mark.openvino
 def test_certify_and_predict_run_the_same_file(
     network: Path, small_digits: Splits, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,7 +65,7 @@ def test_what_auto_stands_for_is_told_and_kept(
     assert "trial" not in capsys.readouterr().err
 
 
-@needs_openvino
+@pytest.mark.openvino
 def test_int8_without_its_training_images_is_a_clear_error(
     tmp_path: Path, tiny_network: Callable[..., MultiHead], small_digits: Splits
 ) -> None:

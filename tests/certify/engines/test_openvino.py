@@ -22,7 +22,6 @@ from smoothheads.models import MultiHead
 from smoothheads.noise import Noise
 from smoothheads.types import Phase
 
-needs_openvino = pytest.mark.skipif(not extra.installed(), reason="the extra openvino is not installed")
 Network = Callable[..., MultiHead]
 Make = Callable[..., Engine]
 
@@ -49,7 +48,7 @@ def artefacts(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("model.*"))}
 
 
-@needs_openvino
+@pytest.mark.openvino
 def test_float32_has_the_logits_of_pytorch(
     make: Make, trained_like: Network, small_digits: Splits, noise: Noise
 ) -> None:
@@ -63,7 +62,7 @@ def test_float32_has_the_logits_of_pytorch(
     assert engine.describe()["precision"] == "float32"
 
 
-@needs_openvino
+@pytest.mark.openvino
 def test_votes_do_not_depend_on_what_is_asked_for_at_once(make: Make, small_digits: Splits) -> None:
     for precision in ("float32", "int8"):
         engine, image = make(precision), small_digits.test.image(5)
@@ -73,7 +72,7 @@ def test_votes_do_not_depend_on_what_is_asked_for_at_once(make: Make, small_digi
         np.testing.assert_array_equal(at_once.counts, sum(part.counts for part in parts))
 
 
-@needs_openvino
+@pytest.mark.openvino
 def test_int8_is_another_network_which_is_made_once_and_named(
     make: Make, small_digits: Splits, tmp_path: Path
 ) -> None:
@@ -98,14 +97,14 @@ def test_int8_is_another_network_which_is_made_once_and_named(
     assert 1e-4 < np.abs(a - b).max() < 0.5
 
 
-@needs_openvino
+@pytest.mark.openvino
 def test_other_weights_are_another_artefact(make: Make, tmp_path: Path) -> None:
     first, second = make("float32"), make("float32", seed=1)
     assert first.fingerprint() != second.fingerprint()
     assert len(list(tmp_path.rglob("model.xml"))) == 2
 
 
-@needs_openvino
+@pytest.mark.openvino
 def test_a_changed_file_is_refused(make: Make, tmp_path: Path) -> None:
     make("float32")
     path = next(tmp_path.rglob("model.bin"))
@@ -119,7 +118,7 @@ def test_a_changed_file_is_refused(make: Make, tmp_path: Path) -> None:
         make("float32")
 
 
-@needs_openvino
+@pytest.mark.openvino
 def test_int8_without_training_images_says_so(make: Make) -> None:
     def absent() -> Dataset:
         raise DataError("CIFAR-10 at nowhere", "no such folder", "give its root")
@@ -130,14 +129,14 @@ def test_int8_without_training_images_says_so(make: Make) -> None:
         make("int8", training=None)
 
 
-@needs_openvino
+@pytest.mark.openvino
 def test_without_a_folder_nothing_is_left_behind(make: Make, tmp_path: Path, small_digits: Splits) -> None:
     engine = make("float32", artefacts=None)
     assert not artefacts(tmp_path)
     assert engine.votes(small_digits.test.image(0), 0, Phase.SELECTION, 0, 20).n == 20
 
 
-@needs_openvino
+@pytest.mark.openvino
 def test_logits_that_are_not_finite_are_refused(tiny_network: Network, small_digits: Splits) -> None:
     model = tiny_network()
     data = select(small_digits.test, SubsetConfig(first=1))
