@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -73,3 +75,14 @@ def test_other_settings_or_weights_are_refused(tmp_path: Path, ready: Checkpoint
 def test_images_of_another_kind_are_refused(ready: Checkpoint) -> None:
     with pytest.raises(DataError, match=r"images of shape \(1, 8, 8\), as in training, got \(1, 4, 4\)"):
         certification_images(ready, DataConfig(name="digits", downscale=2), SubsetConfig())
+
+
+def test_a_clock_that_goes_backwards_changes_nothing(
+    tmp_path: Path, ready: Checkpoint, images: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = certify_run(ready, images, CONFIG, tmp_path / "whole")
+    ticks = itertools.count()
+    monkeypatch.setattr(time, "time", lambda: 2e9 - 1000 * next(ticks))
+    broken = certify_run(ready, images, CONFIG, tmp_path / "broken")
+    assert without_time(broken) == without_time(whole)
+    assert (read_log(broken).seconds >= 0).all()
