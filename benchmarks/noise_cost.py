@@ -8,26 +8,21 @@ that other work on the machine disturbs all alike. Ratios are medians over round
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 import tyro
 from numpy.typing import NDArray
-from scipy import stats
 
+from smoothheads.bench.timing import Floats, Job, interleaved, ratio
 from smoothheads.certify.engines import TorchEngine
 from smoothheads.config import ModelConfig
 from smoothheads.device import threads
 from smoothheads.models import build
 from smoothheads.noise import GaussianNoise, Noise, make_noise
 from smoothheads.types import Grid, Phase, Pixels
-
-Floats = NDArray[np.float64]
 
 
 class UnkeyedNoise(GaussianNoise):
@@ -50,26 +45,7 @@ class Settings:
     rounds: int = 200
 
 
-def interval_of_median(values: Floats, level: float = 0.95) -> tuple[float, float, float]:
-    """The median between two order statistics that enclose that of the distribution with this confidence."""
-    ordered, count = np.sort(values), len(values)
-    below = max(int(stats.binom.ppf((1 - level) / 2, count, 0.5)), 1)
-    return float(np.median(ordered)), float(ordered[below - 1]), float(ordered[count - below])
-
-
-def times(jobs: dict[str, Callable[[int], Any]], rounds: int) -> dict[str, Floats]:
-    """Processor seconds of every job in every round; the first round only warms up and is not kept."""
-    names = list(jobs)
-    found: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(rounds + 1):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            start = time.process_time()
-            jobs[name](turn)
-            found[name].append(time.process_time() - start)
-    return {name: np.array(seconds[1:]) for name, seconds in found.items()}
-
-
-def make_jobs(settings: Settings) -> tuple[dict[str, Callable[[int], Any]], dict[str, Callable[[int], Any]]]:
+def make_jobs(settings: Settings) -> tuple[dict[str, Job], dict[str, Job]]:
     """For each noise: votes of a block, and its noisy copies alone."""
     grid, half, shape = Grid(255), (0.5,) * 3, (3, settings.side, settings.side)
     model = build(ModelConfig(arch=settings.arch), shape=shape, classes=10, mean=half, std=half, seed=0)
@@ -80,34 +56,36 @@ def make_jobs(settings: Settings) -> tuple[dict[str, Callable[[int], Any]], dict
         "torch.randn": UnkeyedNoise(settings.sigma, grid, 0, settings.block),
     }
 
-    def voter(noise: Noise) -> Callable[[int], Any]:
+    def voter(noise: Noise) -> Job:
         engine = TorchEngine(model, noise, classes=10, shape=shape, device=torch.device("cpu"))
-        return lambda block: engine.votes(image, 0, Phase.ESTIMATION, block, settings.block)
+        return lambda block: engine.votes(image, 0, Phase.ESTIMATION, block, settings.block).n
 
-    def copier(noise: Noise) -> Callable[[int], Any]:
-        return lambda block: noise.noisy(image, 0, Phase.ESTIMATION, block)
+    def copier(noise: Noise) -> Job:
+        return lambda block: len(noise.noisy(image, 0, Phase.ESTIMATION, block))
 
     return {name: voter(noise) for name, noise in noises.items()}, {
         name: copier(noise) for name, noise in noises.items()
     }
 
 
-def lines(what: str, found: dict[str, Floats], block: int) -> list[str]:
+def lines(what: str, rates: dict[str, Floats]) -> list[str]:
     rows = []
-    for name, seconds in found.items():
-        ratio, low, high = (math.exp(x) for x in interval_of_median(np.log(found["grid"] / seconds)))
-        speed = block / float(np.median(seconds))
-        more, least, most = (f"{100 * (x - 1):+.2f}" for x in (ratio, low, high))
+    for name, each in rates.items():
+        found = ratio(each, rates["grid"])
+        more, least, most = (f"{100 * (x - 1):+.2f}" for x in (found.median, found.low, found.high))
         against = "" if name == "grid" else f"{more} % ({least} to {most})"
-        rows.append(f"| {what} | {name} | {speed:,.0f} | {against} |")
+        rows.append(f"| {what} | {name} | {np.median(each):,.0f} | {against} |")
     return rows
 
 
 def main(settings: Settings) -> None:
     with threads(1):
         votes, copies = make_jobs(settings)
-        rows = lines("votes", times(votes, settings.rounds), settings.block)
-        rows += lines("noisy copies alone", times(copies, settings.rounds), settings.block)
+        rows = [
+            row
+            for what, jobs in (("votes", votes), ("noisy copies alone", copies))
+            for row in lines(what, interleaved(jobs, settings.rounds, time.process_time))
+        ]
     print("| | noise | per second | grid noise takes, against this (95 % interval) |\n|---|---|---:|---:|")
     print("\n".join(rows))
 

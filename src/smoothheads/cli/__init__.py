@@ -26,6 +26,7 @@ COMMANDS = {
     "attack": "try to prove a ledger wrong, and bound its certificates from above",
     "info": "recipes, architectures and their cost, checkpoints",
     "diversity": "how different a network's heads are under noise",
+    "bench": "how fast: votes, training, whole tables, engines, scaling",
 }
 MODULES = {"import": "import_"}  # where the command's name is a word of the language
 

@@ -36,7 +36,7 @@ _INK, _GREY = "#222222", "#767676"
 
 def certified_accuracy(logs: Sequence[Log]) -> Figure:
     """Certified accuracy against radius, with pointwise 95 % intervals for other images of the same kind."""
-    figure, axes = _new(f"{logs[0].norm} radius (pixels in [0, 1])", "certified accuracy")
+    figure, axes = new_axes(f"{logs[0].norm} radius (pixels in [0, 1])", "certified accuracy")
     for i, log in enumerate(logs):
         grid = np.linspace(0, float(log.radius.max()), 500)
         accuracy = metrics.certified_accuracy(log.correct, log.radius, grid.tolist())
@@ -54,7 +54,7 @@ def certified_accuracy(logs: Sequence[Log]) -> Figure:
 
 def attacked_accuracy(outcome: Outcome, name: str) -> Figure:
     """What is certified at each radius, and what attacks have left standing: the truth lies between."""
-    figure, axes = _new("l2 radius (pixels in [0, 1])", "accuracy within the radius")
+    figure, axes = new_axes("l2 radius (pixels in [0, 1])", "accuracy within the radius")
     reached = [each.claim.radius for each in outcome.attacked]
     reached += [math.sqrt(each.broken) / outcome.q for each in outcome.attacked if each.broken is not None]
     radii = np.linspace(0, 1.05 * max(reached, default=0.0) or 1.0, 500)
@@ -74,7 +74,7 @@ def label_probability(logs: Sequence[Log]) -> Figure:
 
     Logs without votes show the certified lower bound, from 1/2 on; logs without sigma are left out.
     """
-    figure, axes = _new("probability p of the true label under noise", "share of images with at least p")
+    figure, axes = new_axes("probability p of the true label under noise", "share of images with at least p")
     shown = [(i, log, p) for i, log in enumerate(logs) if (p := log.label_probability()) is not None]
     limit = (_LOWEST if any(log.has_votes for _, log, _ in shown) else 0.0, 4.2)
     for i, log, p in shown:
@@ -96,7 +96,9 @@ def label_probability(logs: Sequence[Log]) -> Figure:
 
 def gap_histogram(gaps: Gaps, title: str) -> Figure:
     """How often one noisy image has which log-probability gap: the ensemble filled, each head as a line."""
-    figure, axes = _new("log-probability of the label minus that of the best other class", "share of copies")
+    figure, axes = new_axes(
+        "log-probability of the label minus that of the best other class", "share of copies"
+    )
     heads = len(gaps.names) - 1
     edges, counts_RB = gaps.rebinned(60)
     share_RB = counts_RB / max(1, gaps.moments.count)
@@ -142,7 +144,7 @@ def require_format(kind: str) -> None:
         raise ConfigError(f"a plot as {', '.join(FORMATS)}", repr(kind), "choose one of these endings")
 
 
-def _new(x: str, y: str) -> tuple[Figure, Axes]:
+def new_axes(x: str, y: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
     axes.set_xlabel(x, color=_INK)

@@ -1,0 +1,118 @@
+"""Who takes part: the plain loops, ART, and every engine that this machine has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+import torch
+from torch import nn
+
+from smoothheads import device as devices
+from smoothheads.bench import art, plain
+from smoothheads.bench.networks import Bench
+from smoothheads.bench.timing import Job
+from smoothheads.certify.engines import Engine, make_engine
+from smoothheads.certify.engines.blocks import BlockEngine
+from smoothheads.config import CertifyConfig
+from smoothheads.errors import ConfigError, one_of
+from smoothheads.noise import make_noise
+from smoothheads.types import Phase
+
+BATCH: Final = 128  # copies per pass of the plain loops
+ART_N0: Final = 100
+
+ENGINES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "torch": {},
+    "torch compiled": {"compile": "on"},
+    "torch bfloat16": {"precision": "bfloat16"},
+    "torch bfloat16 compiled": {"precision": "bfloat16", "compile": "on"},
+    "openvino float32": {"engine": "openvino"},
+    "openvino bfloat16": {"engine": "openvino", "precision": "bfloat16"},
+    "openvino int8": {"engine": "openvino", "precision": "int8"},
+}
+"""What differs from the torch engine in float32."""
+QUICK: Final = tuple(name for name in ENGINES if "compiled" not in name)
+"""Those that do not take a minute to set up."""
+
+
+@dataclass(slots=True)
+class Field:
+    """The contenders that could be set up, and why the others could not."""
+
+    jobs: dict[str, Job] = field(default_factory=dict)
+    engines: dict[str, BlockEngine] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+    def add(self, name: str, make: Callable[[], Job]) -> None:
+        try:
+            self.jobs[name] = make()
+        except ConfigError as error:
+            self.left_out.append(f"{name} left out: {error}")
+
+    def add_engine(self, name: str, bench: Bench, config: CertifyConfig, folder: Path, copies: int) -> None:
+        def job() -> Job:
+            self.engines[name] = make(bench, config, folder)
+            return engine_job(self.engines[name], bench, copies)
+
+        self.add(name, job)
+
+
+def plain_job(network: nn.Module, bench: Bench, config: CertifyConfig, copies: int) -> Job:
+    x_CHW = torch.from_numpy(bench.image()).float() / bench.info.grid.q
+
+    def votes(_: int) -> int:
+        with devices.threads(config.threads):
+            counts = plain.sample_noise(
+                network, x_CHW, copies, sigma=config.sigma, batch=BATCH, classes=bench.info.classes
+            )
+        return int(counts.sum())
+
+    return votes
+
+
+def art_job(network: nn.Module, bench: Bench, config: CertifyConfig, copies: int) -> Job:
+    n0 = min(ART_N0, copies // 2)
+    smoothed = art.smoothing(
+        network,
+        bench.info.shape,
+        classes=bench.info.classes,
+        sigma=config.sigma,
+        n0=n0,
+        alpha=config.alpha,
+    )
+    image = bench.image() / bench.info.grid.q
+
+    def votes(_: int) -> int:
+        with devices.threads(config.threads):
+            art.certify(smoothed, image, copies - n0, BATCH)
+        return copies
+
+    return votes
+
+
+def engine_job(engine: Engine, bench: Bench, copies: int) -> Job:
+    image, size = bench.image(), engine.noise.block_size
+    blocks = -(-copies // size)
+
+    def votes(turn: int) -> int:
+        return engine.votes(image, 0, Phase.ESTIMATION, turn * blocks, copies).n
+
+    return votes
+
+
+def settings_of(name: str) -> Mapping[str, Any]:
+    if name not in ENGINES:
+        raise one_of("engine", name, ENGINES)
+    return ENGINES[name]
+
+
+def make(bench: Bench, config: CertifyConfig, folder: Path) -> BlockEngine:
+    """Converted networks are kept in `folder`. Refuses what would only be emulated here."""
+    if config.precision == "bfloat16" and not devices.computes_bfloat16(devices.parse(config.device)):
+        raise ConfigError("a processor that computes bfloat16 natively", "another one", "use float32 or int8")
+    noise = make_noise(config.noise, config.sigma, bench.info.grid, config.seed, config.block)
+    engine = make_engine(config, bench.model, bench.info, noise, artefacts=folder, training=bench.training)
+    return cast(BlockEngine, engine)

@@ -1,0 +1,118 @@
+"""smoothheads bench engines CHECKPOINT: what each engine makes of a trained network."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothheads.bench import contenders, machine
+from smoothheads.bench.contenders import Field
+from smoothheads.bench.networks import Bench
+from smoothheads.bench.outcome import Outcome
+from smoothheads.bench.quality import summary
+from smoothheads.bench.timing import OnRound, interleaved
+from smoothheads.certify.engines import Engine, LazyConsensusEngine
+from smoothheads.certify.smoothed import Smoothed
+from smoothheads.config import CertifyConfig
+from smoothheads.report.table import Cell
+from smoothheads.types import Phase
+
+REFERENCE: Final = "torch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginesSettings:
+    sigma: float
+    images: int = 20
+    """Test images, spread evenly, that every engine certifies."""
+    n: int = 1000
+    alpha: float = 0.001
+    block: int = 100
+    copies: int = 400
+    """Noisy copies of each engine in each timed round."""
+    rounds: int = 9
+    threads: int = 1
+    engines: tuple[str, ...] = contenders.QUICK
+    """Beside torch, which all are compared with; also known: torch compiled, torch bfloat16 compiled."""
+
+
+def run(
+    settings: EnginesSettings, bench: Bench, name: str, folder: Path, on_round: OnRound | None = None
+) -> Outcome:
+    """Converted networks are kept in `folder`; `name` is the network's, for people."""
+    config = CertifyConfig(
+        sigma=settings.sigma,
+        n=settings.n,
+        alpha=settings.alpha,
+        block=settings.block,
+        threads=settings.threads,
+    )
+    before = machine.describe(settings.threads)
+    kinds = _kinds(settings, len(bench.model.heads))
+    field = Field()
+    for kind, changes in kinds.items():
+        field.add_engine(kind, bench, replace(config, **changes), folder, settings.copies)
+    rates = interleaved(field.jobs, settings.rounds, on_round=on_round)
+    top = _scores(field.engines[REFERENCE], bench, settings.block)
+    facts = {
+        kind: _agreement(engine, top, bench, settings.block)
+        | _certified(replace(config, **kinds[kind]), bench, folder)
+        for kind, engine in field.engines.items()
+    }
+    return Outcome(
+        name=f"engines-{name}",
+        title=f"{name}: {settings.images} images, n = {settings.n}, alpha = {settings.alpha:g}, "
+        f"sigma = {settings.sigma:g}",
+        unit="votes/s",
+        baseline=REFERENCE,
+        rates=rates,
+        machine=before,
+        settings=asdict(settings),
+        facts=facts,
+        notes=(
+            "agrees: copies on which the engine's class is that of torch in float32; consensus: copies on "
+            "which the first K heads agree, so that the others need not be asked.",
+            *field.left_out,
+        ),
+    )
+
+
+def _kinds(settings: EnginesSettings, heads: int) -> dict[str, dict[str, Any]]:
+    """The settings of every engine, and of the lazy consensus of two heads in each precision."""
+    names = dict.fromkeys((REFERENCE, *settings.engines))
+    kinds = {name: dict(contenders.settings_of(name)) for name in names}
+    lazy = {"rule": "consensus-2", "lazy_consensus": True}
+    if heads > 2:
+        kinds |= {f"{name}, lazy consensus-2": changes | lazy for name, changes in list(kinds.items())}
+    return kinds
+
+
+def _scores(engine: Engine, bench: Bench, copies: int) -> NDArray[np.int64]:
+    """The ensemble's class of every copy of every image."""
+    tops = [
+        engine.scores(bench.images.image(i), int(index), Phase.SCORES, 0, copies).argmax(1)
+        for i, index in enumerate(bench.images.indices)
+    ]
+    return np.concatenate(tops)
+
+
+def _agreement(engine: Engine, top: NDArray[np.int64], bench: Bench, copies: int) -> dict[str, Cell]:
+    if isinstance(engine, LazyConsensusEngine):
+        return {}
+    share = float((_scores(engine, bench, copies) == top).mean())
+    return {"agrees": Cell(f"{share:.2%}", share)}
+
+
+def _certified(config: CertifyConfig, bench: Bench, folder: Path) -> dict[str, Cell]:
+    smoothed = Smoothed(bench.model, bench.info, config, artefacts=folder, training=bench.training)
+    found = [each.certificate for each in smoothed.certify(bench.images)]
+    shown = summary(found, bench.images.labels, smoothed.ceiling)
+    if isinstance(smoothed.engine, LazyConsensusEngine):
+        work = smoothed.engine.work
+        shown["consensus"] = Cell(f"{work.agreement:.1%}", work.agreement)
+        shown["passes saved"] = Cell(f"{work.saved:.1%}", work.saved)
+    return shown

@@ -1,0 +1,81 @@
+"""What a figure was measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from smoothheads import device as devices
+from smoothheads.provenance import versions
+
+OTHERS: Final = ("openvino", "nncf", "adversarial-robustness-toolbox")
+SIDE: Final = 2048  # of the matrices whose product shows what the processor can do
+REPEATS: Final = 5
+
+
+def describe(threads: int) -> dict[str, Any]:
+    """Hardware, versions and date, as every result carries them."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "native_bfloat16": devices.computes_bfloat16(torch.device("cpu")),
+        "threads": threads,
+        "load": os.getloadavg()[0],
+        "versions": versions() | {name: found for name in OTHERS if (found := _version(name))},
+    }
+
+
+def line(machine: dict[str, Any]) -> str:
+    """The same for people."""
+    packages = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    return (
+        f"{machine['processor']}, {machine['cores']} cores, {machine['instructions']}, "
+        f"threads {machine['threads']}, load {machine['load']:.1f}; {packages}; {machine['date']}"
+    )
+
+
+def matrix_peaks(threads: int) -> dict[str, float]:
+    """Operations per second (two per multiply-accumulate) of a large matrix product, for each precision that
+    the processor computes natively: as near to its limit as code comes."""
+    kinds = {"float32": torch.float32}
+    if devices.computes_bfloat16(torch.device("cpu")):
+        kinds["bfloat16"] = torch.bfloat16
+    with devices.threads(threads), torch.inference_mode():
+        return {name: 2 * SIDE**3 / _product_seconds(dtype) for name, dtype in kinds.items()}
+
+
+def _product_seconds(dtype: torch.dtype) -> float:
+    matrix = torch.full((SIDE, SIDE), 0.5, dtype=dtype)
+    return min(_seconds(lambda: matrix @ matrix) for _ in range(REPEATS))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,88 @@
+"""The networks that are timed, with fresh weights: speed does not depend on what they have learnt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from torch import nn
+
+from smoothheads.bench.plain import MeanOfHeads
+from smoothheads.certify.engines.convert import Training
+from smoothheads.config import ModelConfig
+from smoothheads.data import DataInfo, Dataset
+from smoothheads.data.arrays import from_arrays
+from smoothheads.errors import one_of
+from smoothheads.models import DEFAULT_CUTS, MultiHead, build
+from smoothheads.types import Pixels
+
+CLASSES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    arch: str
+    shape: tuple[int, int, int]
+
+
+NETWORKS: Final = {
+    "resnet110": Size("resnet110", (3, 32, 32)),
+    "resnet20": Size("resnet20", (3, 32, 32)),
+    "resnet8": Size("resnet8", (3, 16, 16)),
+    "lenet": Size("lenet", (1, 28, 28)),
+    "digits": Size("resnet8", (1, 8, 8)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A network, test images, and what gives the images that int8 is calibrated with."""
+
+    model: MultiHead
+    images: Dataset
+    training: Training
+
+    @property
+    def info(self) -> DataInfo:
+        return self.images.info
+
+    def image(self) -> Pixels:
+        return self.images.image(0)
+
+
+def named(name: str) -> Size:
+    if name not in NETWORKS:
+        raise one_of("network", name, NETWORKS)
+    return NETWORKS[name]
+
+
+def make(size: Size, heads: int, *, images: int = 300, seed: int = 0) -> Bench:
+    """In eval mode, and random images to calibrate and to train with."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (images, *size.shape), dtype=np.uint8)
+    data = from_arrays(pixels, np.arange(images) % CLASSES, classes=CLASSES, name="random")
+    config = ModelConfig(arch=size.arch, heads=heads, cut=DEFAULT_CUTS[size.arch])
+    return Bench(_build(config, data.info, seed), data, lambda: data)
+
+
+def separate(size: Size, count: int, info: DataInfo) -> list[nn.Module]:
+    """As many networks with logits [N, C]: the ensemble that the heads replace."""
+    config = ModelConfig(arch=size.arch, heads=1, cut=DEFAULT_CUTS[size.arch])
+    return [MeanOfHeads(_build(config, info, seed)) for seed in range(count)]
+
+
+def ideal(channels: int = 256, side: int = 16, layers: int = 4) -> Bench:
+    """Nothing but wide convolutions, which engines compute best: what they reach at most here."""
+    size = Size("ideal", (3, side, side))
+    pixels = np.random.default_rng(0).integers(0, 256, (32, *size.shape), dtype=np.uint8)
+    data = from_arrays(pixels, np.arange(32) % CLASSES, classes=CLASSES, name="random")
+    trunk: list[nn.Module] = [nn.Conv2d(3, channels, 3, padding=1), nn.ReLU()]
+    for _ in range(layers):
+        trunk += [nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU()]
+    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, CLASSES))
+    return Bench(MultiHead(nn.Sequential(*trunk), [head]).eval(), data, lambda: data)
+
+
+def _build(config: ModelConfig, info: DataInfo, seed: int) -> MultiHead:
+    half = (0.5,) * info.shape[0]
+    return build(config, shape=info.shape, classes=info.classes, mean=half, std=half, seed=seed).eval()

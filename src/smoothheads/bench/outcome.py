@@ -1,0 +1,105 @@
+"""What a benchmark found: rates in turns, shown as ratios with intervals, kept as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from smoothheads.bench.machine import line
+from smoothheads.bench.timing import Floats, Interval, interval_of_median, ratio
+from smoothheads.files import write_json
+from smoothheads.report import plots
+from smoothheads.report.table import Cell, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    name: str
+    """Of the files that it is written to."""
+    title: str
+    unit: str
+    baseline: str
+    rates: Mapping[str, Floats]
+    """Per contender, `unit` in every round."""
+    machine: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    facts: Mapping[str, Mapping[str, Cell]] = field(default_factory=dict)
+    """Further columns, by contender and column."""
+    notes: tuple[str, ...] = ()
+
+    def ratio(self, name: str) -> Interval:
+        return ratio(self.rates[name], self.rates[self.baseline])
+
+    def table(self) -> Table:
+        further = list(dict.fromkeys(column for each in self.facts.values() for column in each))
+        columns = ("", self.unit, f"x {self.baseline}", *further)
+        rows = [self._row(name, further) for name in self.rates]
+        rounds = len(next(iter(self.rates.values())))
+        how = f"Medians of {rounds} interleaved rounds, with 95 % intervals."
+        return Table(self.title, columns, tuple(rows), (how, *self.notes, line(dict(self.machine))))
+
+    def _row(self, name: str, further: Sequence[str]) -> tuple[Cell, ...]:
+        speed = interval_of_median(self.rates[name])
+        known = self.facts.get(name, {})
+        return (
+            Cell(name),
+            Cell(f"{speed.median:,.{1 if speed.median < 100 else 0}f}", speed.median),
+            times_faster(self.ratio(name)),
+            *(known.get(column, Cell("")) for column in further),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        contenders = {
+            name: {
+                "rates": rates.tolist(),
+                "rate": asdict(interval_of_median(rates)),
+                "ratio": asdict(self.ratio(name)),
+                "facts": {column: cell.value for column, cell in self.facts.get(name, {}).items()},
+            }
+            for name, rates in self.rates.items()
+        }
+        return {
+            "bench": self.name,
+            "title": self.title,
+            "unit": self.unit,
+            "baseline": self.baseline,
+            "contenders": contenders,
+            "settings": dict(self.settings),
+            "machine": dict(self.machine),
+            "notes": list(self.notes),
+        }
+
+    def plot(self) -> Figure:
+        figure, axes = plots.new_axes(f"times faster than: {self.baseline}", "")
+        names = list(self.rates)[::-1]
+        found = [self.ratio(name) for name in names]
+        middle = [each.median for each in found]
+        spread = [
+            [each.median - each.low for each in found],
+            [each.high - each.median for each in found],
+        ]
+        axes.barh(names, middle, xerr=spread, color=plots.COLOURS[0], height=0.6, ecolor="#444444", capsize=3)
+        for place, each in enumerate(found):
+            axes.text(each.high, place, f"  {each.median:.2f}", va="center", fontsize=9)
+        axes.set_xlim(0, 1.15 * max(each.high for each in found))
+        axes.set_title(self.title, fontsize=10)
+        return figure
+
+
+def times_faster(found: Interval) -> Cell:
+    return Cell(
+        f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]", (found.median, found.low, found.high)
+    )
+
+
+def write(folder: Path, name: str, values: dict[str, Any], figure: Figure) -> tuple[Path, Path]:
+    """`name`.json and `name`.svg, both replaced as a whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data, picture = folder / f"{name}.json", folder / f"{name}.svg"
+    write_json(data, values)
+    plots.save(figure, picture)
+    return data, picture

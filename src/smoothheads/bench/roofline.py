@@ -1,0 +1,90 @@
+"""Where the time goes, and how far it is to the machine's limit."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from smoothheads import device as devices
+from smoothheads.bench import contenders, machine, networks
+from smoothheads.bench.networks import Bench
+from smoothheads.certify.engines.blocks import BlockEngine
+from smoothheads.config import CertifyConfig
+from smoothheads.models.aggregate import decide
+from smoothheads.models.cost import cost
+from smoothheads.types import Phase
+
+REPEATS: Final = 7
+IDEAL_COPIES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Seconds per noisy copy of the three parts of a vote, each alone, and of the whole path."""
+
+    noise: float
+    network: float
+    counting: float
+    whole: float
+
+
+def peaks(threads: int, engines: Sequence[str] = contenders.QUICK) -> dict[str, float]:
+    """Operations per second at most: of a matrix product, and of wide convolutions in these engines."""
+    found = {f"{name} matrix product": rate for name, rate in machine.matrix_peaks(threads).items()}
+    bench = networks.ideal()
+    operations = cost(bench.model, bench.info.shape).flops
+    config = CertifyConfig(sigma=0.5, n=10_000, block=IDEAL_COPIES, threads=threads)
+    with tempfile.TemporaryDirectory() as folder:
+        field = contenders.Field()
+        for name in engines:
+            each = replace(config, **contenders.settings_of(name))
+            field.add_engine(name, bench, each, Path(folder), IDEAL_COPIES)
+        for name, job in field.jobs.items():
+            job(0)
+            found[name] = operations * IDEAL_COPIES / best_seconds(partial(job, 1))
+    return found
+
+
+def shares(engine: BlockEngine, bench: Bench) -> Shares:
+    """Of one block; in the whole path the noise is drawn beside the network, so parts may exceed the sum."""
+    image, size = bench.image(), engine.noise.block_size
+    with devices.threads(engine.threads), torch.inference_mode():
+        copies = engine._prepared(engine.noise.noisy(image, 0, Phase.PILOT, 0))
+        logits_LNC = engine._logits(copies)
+        parts = (
+            lambda: engine._prepared(engine.noise.noisy(image, 0, Phase.PILOT, 0)),
+            lambda: engine._logits(copies),
+            lambda: engine._counted(decide(logits_LNC, engine.weights_L)),
+        )
+        noise, network, counting = (best_seconds(part) / size for part in parts)
+        whole = best_seconds(lambda: engine.votes(image, 0, Phase.PILOT, 0, 8 * size)) / (8 * size)
+    return Shares(noise, network, counting, whole)
+
+
+def operators(engine: BlockEngine, bench: Bench, most: int = 8) -> list[tuple[str, float]]:
+    """The torch operators that take most of the time, and their share of it."""
+    image, size = bench.image(), engine.noise.block_size
+    engine.votes(image, 0, Phase.PILOT, 0, size)
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        engine.votes(image, 0, Phase.PILOT, 0, size)
+    events: Any = found.key_averages()
+    total = sum(event.self_cpu_time_total for event in events)
+    ordered = sorted(events, key=lambda event: -event.self_cpu_time_total)
+    return [(event.key, event.self_cpu_time_total / total) for event in ordered[:most]]
+
+
+def best_seconds(work: Callable[[], object]) -> float:
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return min(times)

@@ -1,0 +1,198 @@
+"""smoothheads bench scaling: what certification costs against n, heads, image size and workers."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from smoothheads.bench import contenders, machine, networks
+from smoothheads.bench.networks import Bench, Size
+from smoothheads.bench.timing import Floats, Interval, Job, OnRound, interleaved, interval_of_median
+from smoothheads.certify.smoothed import Smoothed
+from smoothheads.config import CertifyConfig
+from smoothheads.models.cost import cost
+from smoothheads.report import plots
+from smoothheads.report.table import Cell, Table
+from smoothheads.runs import workers
+
+KNEE: Final = 1.25  # a cost per unit that is so many times the least
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingSettings:
+    arch: str = "resnet8"
+    engine: str = "torch"
+    """One of the engines that `bench votes` prints."""
+    n: tuple[int, ...] = (100, 300, 1000, 3000, 10_000)
+    heads: tuple[int, ...] = (1, 2, 3, 5, 7, 9)
+    sides: tuple[int, ...] = (8, 16, 32, 64)
+    workers: tuple[int, ...] = (1, 2, 3, 4)
+    copies: int = 500
+    """Copies per measurement against heads and image size."""
+    images_per_worker: int = 8
+    """Images per measurement against workers, for each of them."""
+    sigma: float = 0.5
+    rounds: int = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Units of work per second at each value; a cost that is linear has the same for all."""
+
+    name: str
+    unit: str
+    rates: Mapping[int, Floats]
+
+    def relative(self, value: int) -> Interval:
+        """Cost per unit against the cheapest value, round by round."""
+        best = max(self.rates, key=lambda each: float(np.median(self.rates[each])))
+        return interval_of_median(self.rates[best] / self.rates[value])
+
+    @property
+    def knee(self) -> int | None:
+        """The first value behind the cheapest at which a unit costs KNEE times as much."""
+        values = sorted(self.rates)
+        best = max(values, key=lambda each: float(np.median(self.rates[each])))
+        return next((v for v in values if v > best and self.relative(v).low > KNEE), None)
+
+
+def run(settings: ScalingSettings, on_round: OnRound | None = None) -> list[Axis]:
+    with tempfile.TemporaryDirectory() as folder:
+        study = _Study(settings, Path(folder), on_round)
+        return [study.against_n(), study.against_heads(), study.against_side(), study.against_workers()]
+
+
+class _Study:
+    """Converted networks are kept in `folder`."""
+
+    def __init__(self, settings: ScalingSettings, folder: Path, on_round: OnRound | None) -> None:
+        self.settings, self.folder, self.on_round = settings, folder, on_round
+        engine = contenders.settings_of(settings.engine)
+        self.config = CertifyConfig(sigma=settings.sigma, n=settings.copies, **engine)
+
+    def against_n(self) -> Axis:
+        bench = self._network()
+        jobs = {n: self._certifier(bench, replace(self.config, n=n)) for n in self.settings.n}
+        return self._measured("n", "copies/s", jobs)
+
+    def against_heads(self) -> Axis:
+        return self._against_arithmetic("heads", {k: self._network(heads=k) for k in self.settings.heads})
+
+    def against_side(self) -> Axis:
+        return self._against_arithmetic("image side", {k: self._network(side=k) for k in self.settings.sides})
+
+    def against_workers(self) -> Axis:
+        """Images per second and worker, once all of them have started."""
+        each = self.settings.images_per_worker
+        bench = self._network(images=max(300, each * max(self.settings.workers)))
+        self._smoothed(bench, self.config)  # converts the network, if the engine wants it converted
+        job = workers.Job(bench.model, bench.info, self.config, bench.images, self.folder)
+        rates: dict[int, list[float]] = {count: [] for count in self.settings.workers}
+        for _ in range(self.settings.rounds):
+            for count in self.settings.workers:
+                images = range(each * count)
+                done = [time.perf_counter() for _ in workers.certify_images(job, images, count)]
+                rates[count].append((len(done) - count) / (done[-1] - done[count - 1]) / count)
+            self._round()
+        return Axis("workers", "images/s each", {count: np.array(found) for count, found in rates.items()})
+
+    def _against_arithmetic(self, name: str, benches: Mapping[int, Bench]) -> Axis:
+        jobs = {
+            value: self._certifier(bench, self.config, cost(bench.model, bench.info.shape).flops)
+            for value, bench in benches.items()
+        }
+        return self._measured(name, "op/s", jobs)
+
+    def _network(self, *, heads: int = 5, side: int = 16, images: int = 300) -> Bench:
+        return networks.make(Size(self.settings.arch, (3, side, side)), heads, images=images)
+
+    def _certifier(self, bench: Bench, config: CertifyConfig, work: int = 1) -> Job:
+        """A certificate a turn; `work` is what a copy counts."""
+        smoothed = self._smoothed(bench, config)
+
+        def certify(turn: int) -> int:
+            smoothed.certify_image(bench.image(), turn)
+            return work * (config.n0 + config.n)
+
+        return certify
+
+    def _smoothed(self, bench: Bench, config: CertifyConfig) -> Smoothed:
+        return Smoothed(bench.model, bench.info, config, artefacts=self.folder, training=bench.training)
+
+    def _measured(self, name: str, unit: str, jobs: Mapping[int, Job]) -> Axis:
+        named = {str(value): job for value, job in jobs.items()}
+        rates = interleaved(named, self.settings.rounds, on_round=self.on_round)
+        return Axis(name, unit, {int(value): each for value, each in rates.items()})
+
+    def _round(self) -> None:
+        if self.on_round:
+            self.on_round()
+
+
+def table(axes: Sequence[Axis], settings: ScalingSettings) -> Table:
+    rows = [
+        (
+            Cell(f"{axis.name} {value:,}"),
+            Cell(f"{float(np.median(rates)):,.3g} {axis.unit}", float(np.median(rates))),
+            _cost(axis.relative(value)),
+        )
+        for axis in axes
+        for value, rates in axis.rates.items()
+    ]
+    notes = [
+        f"{axis.name}: " + ("no knee" if axis.knee is None else f"knee at {axis.knee:,}") for axis in axes
+    ]
+    return Table(
+        f"Cost of a unit of work, {settings.arch}, engine {settings.engine} (1 everywhere: linear)",
+        ("", "rate", "cost per unit, x least"),
+        tuple(rows),
+        (f"Knee: a unit costs more than {KNEE} times the least. " + "; ".join(notes) + ".",),
+    )
+
+
+def to_json(axes: Sequence[Axis], settings: ScalingSettings) -> dict[str, Any]:
+    found = {
+        axis.name: {
+            "unit": axis.unit,
+            "knee": axis.knee,
+            "rates": {str(value): rates.tolist() for value, rates in axis.rates.items()},
+        }
+        for axis in axes
+    }
+    return {"bench": "scaling", "axes": found, "settings": asdict(settings), "machine": machine.describe(1)}
+
+
+def plot(axes: Sequence[Axis]) -> Figure:
+    figure = Figure(figsize=(8.6, 6.0), layout="constrained")
+    for axis, panel in zip(axes, figure.subplots(2, 2).flat, strict=True):
+        _draw(axis, panel)
+    return figure
+
+
+def _draw(axis: Axis, panel: Axes) -> None:
+    values = sorted(axis.rates)
+    found = [axis.relative(value) for value in values]
+    spread = [[each.median - each.low for each in found], [each.high - each.median for each in found]]
+    middle = [each.median for each in found]
+    panel.errorbar(values, middle, yerr=spread, color=plots.COLOURS[0], marker="o", capsize=3)
+    panel.axhline(1, color="#888888", linewidth=0.8, linestyle=":")
+    if axis.knee is not None:
+        panel.axvline(axis.knee, color=plots.COLOURS[1], linewidth=0.9, linestyle="--")
+    panel.set_xscale("log")
+    panel.set_xticks(values, [f"{value:,}" for value in values])
+    panel.minorticks_off()
+    panel.set_ylim(0, 1.1 * max(each.high for each in found))
+    panel.set_xlabel(axis.name)
+    panel.set_ylabel("cost per unit, x least")
+
+
+def _cost(found: Interval) -> Cell:
+    return Cell(f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]", found.median)

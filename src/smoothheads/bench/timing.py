@@ -1,0 +1,60 @@
+"""Rates of several jobs that take turns, so that a busy moment of the machine hits all alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+Floats = NDArray[np.float64]
+Job = Callable[[int], int]
+"""Does one turn's work, the same every turn, and says how much it was."""
+Clock = Callable[[], float]
+OnRound = Callable[[], None]
+"""Called after every round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A median and, with 95 % confidence, where that of further rounds would lie."""
+
+    median: float
+    low: float
+    high: float
+
+
+def interleaved(
+    jobs: Mapping[str, Job],
+    rounds: int,
+    clock: Clock = time.perf_counter,
+    on_round: OnRound | None = None,
+) -> dict[str, Floats]:
+    """Work per second of every job in every round. The order turns from round to round; an extra first round
+    only warms up and is not kept."""
+    names = list(jobs)
+    rates: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(rounds + 1):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            started = clock()
+            work = jobs[name](turn)
+            rates[name].append(work / (clock() - started))
+        if on_round:
+            on_round()
+    return {name: np.array(each[1:]) for name, each in rates.items()}
+
+
+def interval_of_median(values: Floats, level: float = 0.95) -> Interval:
+    """Between the two order statistics that enclose the distribution's median with this confidence; all there
+    is when the values are too few for it (below 6 for 95 %)."""
+    ordered, count = np.sort(values), len(values)
+    below = max(int(stats.binom.ppf((1 - level) / 2, count, 0.5)), 1)
+    return Interval(float(np.median(ordered)), float(ordered[below - 1]), float(ordered[count - below]))
+
+
+def ratio(rates: Floats, baseline: Floats) -> Interval:
+    """How many times faster, round by round."""
+    return interval_of_median(rates / baseline)

@@ -1,0 +1,132 @@
+"""smoothheads bench train: a step of SOME against the same step written plainly in float32."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from smoothheads import device as devices
+from smoothheads.bench import machine, networks
+from smoothheads.bench.networks import Bench
+from smoothheads.bench.outcome import Outcome
+from smoothheads.bench.plain import SomeStep
+from smoothheads.bench.roofline import best_seconds
+from smoothheads.bench.timing import Job, OnRound, interleaved
+from smoothheads.config import Gaussian, ObjectiveConfig, TeachingConfig, TrainConfig
+from smoothheads.data import plain_batches
+from smoothheads.models.cost import cost
+from smoothheads.report.table import Cell
+from smoothheads.training import Trainer
+from smoothheads.training.loop import StepDone
+
+PLAIN: Final = "plain step"
+OURS: Final = "smoothheads"
+LAYOUTS: Final = {OURS: True, "smoothheads, channels first": False}  # by whether channels come last
+LAMBDA: Final = 1.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSettings:
+    network: str = "resnet20"
+    """resnet110 and resnet20 (32x32), resnet8 (16x16), lenet (28x28), digits (resnet8 at 8x8)."""
+    heads: int = 5
+    draws: int = 2
+    """Noisy copies of each image (m)."""
+    images: int = 128
+    """Images per step."""
+    sigma: float = 0.5
+    rounds: int = 9
+    threads: int = 1
+
+
+def run(settings: TrainSettings, on_round: OnRound | None = None) -> Outcome:
+    size = networks.named(settings.network)
+    bench = networks.make(size, settings.heads, images=4 * settings.images)
+    before = machine.describe(settings.threads)
+    jobs: dict[str, Job] = {PLAIN: _plain(settings, bench)}
+    trainers = {name: _trainer(settings, bench, channels_last=last) for name, last in LAYOUTS.items()}
+    jobs |= {name: _job(trainer, settings) for name, trainer in trainers.items()}
+    rates = interleaved(jobs, settings.rounds, on_round=on_round)
+    operations = (
+        3 * settings.draws * cost(bench.model, size.shape).flops
+    )  # forwards, and twice that backwards
+    reached = {name: {"Gop/s": _gigas(float(each.mean()) * operations)} for name, each in rates.items()}
+    step = settings.images / max(float(each.mean()) for each in rates.values())
+    precision = trainers[OURS].config.precision
+    return Outcome(
+        name=f"train-{settings.network}-{settings.heads}",
+        title=f"Training SOME, {settings.heads}-head {settings.network}, m = {settings.draws}, "
+        f"{settings.images} images a step, {precision}",
+        unit="images/s",
+        baseline=PLAIN,
+        rates=rates,
+        machine=before,
+        settings=asdict(settings),
+        facts=reached,
+        notes=(_loading(trainers[OURS], step),),
+    )
+
+
+def _plain(settings: TrainSettings, bench: Bench) -> Job:
+    step = SomeStep(
+        copy.deepcopy(bench.model), sigma=settings.sigma, draws=settings.draws, lam=LAMBDA, lr=1e-3
+    )
+    batch = next(plain_batches(bench.images, settings.images))
+
+    def job(_: int) -> int:
+        with devices.threads(settings.threads):
+            step(batch.images, batch.labels)
+        return settings.images
+
+    return job
+
+
+def _trainer(settings: TrainSettings, bench: Bench, *, channels_last: bool) -> Trainer:
+    config = TrainConfig(
+        sigma=settings.sigma,
+        epochs=10_000,  # never reached
+        batch=settings.images,
+        batch_unit="images",
+        lr=1e-3,
+        channels_last=channels_last,
+        threads=settings.threads,
+    )
+    objective = ObjectiveConfig(
+        method=Gaussian(draws=settings.draws), teaching=TeachingConfig(pace="fixed", lambda_last=LAMBDA)
+    )
+    model = copy.deepcopy(bench.model)
+    return Trainer(model, bench.images, config=config, objective=objective, augment=True)
+
+
+def _job(trainer: Trainer, settings: TrainSettings) -> Job:
+    steps = _steps(trainer)
+
+    def job(_: int) -> int:
+        with devices.threads(settings.threads):
+            next(steps)
+        return settings.images
+
+    return job
+
+
+def _steps(trainer: Trainer) -> Iterator[StepDone]:
+    """Loading, augmentation and step together, as in a run."""
+    return (event for event in trainer.run() if isinstance(event, StepDone))
+
+
+def _loading(trainer: Trainer, step: float) -> str:
+    """What a batch costs, and what it costs to take one in the middle of an epoch, as a resumed run does."""
+    loader = trainer.loader
+    middle = loader.steps_per_epoch // 2
+    plain = best_seconds(lambda: next(loader.epoch(1)))
+    resumed = best_seconds(lambda: next(loader.epoch(1, start_step=middle)))
+    return (
+        f"A batch is loaded and augmented in {plain * 1e3:.1f} ms, the first one after a resume in "
+        f"{resumed * 1e3:.1f} ms: {plain / step:.1%} and {resumed / step:.1%} of a step."
+    )
+
+
+def _gigas(rate: float) -> Cell:
+    return Cell(f"{rate / 1e9:.0f}", rate)

@@ -1,0 +1,112 @@
+"""smoothheads bench votes: votes per second of the whole path (noise, network, counting)."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from smoothheads.bench import contenders, machine, networks, roofline
+from smoothheads.bench.contenders import Field
+from smoothheads.bench.networks import Bench, Size
+from smoothheads.bench.outcome import Outcome
+from smoothheads.bench.plain import Ensemble, MeanOfHeads
+from smoothheads.bench.timing import OnRound, interleaved
+from smoothheads.config import CertifyConfig
+from smoothheads.models.cost import cost
+from smoothheads.report.table import Cell
+
+PLAIN: Final = "plain loop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VotesSettings:
+    network: str = "resnet20"
+    """resnet110 and resnet20 (32x32), resnet8 (16x16), lenet (28x28), digits (resnet8 at 8x8)."""
+    heads: int = 5
+    sigma: float = 0.5
+    block: int = 100
+    copies: int = 400
+    """Noisy copies of each contender in each round."""
+    rounds: int = 9
+    threads: int = 1
+    art: bool = True
+    """Time the Adversarial Robustness Toolbox too (extra bench)."""
+    engines: tuple[str, ...] = contenders.QUICK
+    """Also known: torch compiled, torch bfloat16 compiled, which take a minute or more to set up."""
+    profile: bool = False
+    """Say where the time goes, and what the machine can do at most."""
+
+
+def run(settings: VotesSettings, on_round: OnRound | None = None) -> Outcome:
+    size = networks.named(settings.network)
+    bench = networks.make(size, settings.heads)
+    before = machine.describe(settings.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        field = _field(settings, size, bench, Path(folder))
+        rates = interleaved(field.jobs, settings.rounds, on_round=on_round)
+        speeds = {name: float(np.median(rates[name])) for name in field.engines}
+        facts, notes = _profile(field, bench, speeds, settings.threads) if settings.profile else ({}, [])
+    shape = "x".join(map(str, size.shape))
+    return Outcome(
+        name=f"votes-{settings.network}-{settings.heads}",
+        title=f"{settings.heads}-head {settings.network}, {shape}: noise, network and counting",
+        unit="votes/s",
+        baseline=PLAIN,
+        rates=rates,
+        machine=before,
+        settings=asdict(settings),
+        facts=facts,
+        notes=(*field.left_out, *notes),
+    )
+
+
+def _field(settings: VotesSettings, size: Size, bench: Bench, folder: Path) -> Field:
+    config = CertifyConfig(sigma=settings.sigma, block=settings.block, threads=settings.threads)
+    field, copies = Field(), settings.copies
+    together = MeanOfHeads(bench.model).eval()
+    field.jobs[PLAIN] = contenders.plain_job(together, bench, config, copies)
+    if settings.heads > 1:
+        apart = Ensemble(networks.separate(size, settings.heads, bench.info)).eval()
+        field.jobs[f"{PLAIN}, {settings.heads} networks"] = contenders.plain_job(apart, bench, config, copies)
+    if settings.art:
+        field.add("ART", lambda: contenders.art_job(together, bench, config, copies))
+    for name in settings.engines:
+        field.add_engine(name, bench, replace(config, **contenders.settings_of(name)), folder, copies)
+    return field
+
+
+def _profile(
+    field: Field, bench: Bench, speeds: dict[str, float], threads: int
+) -> tuple[dict[str, dict[str, Cell]], list[str]]:
+    """Arithmetic reached, share of the limit, and the parts of a vote; then the limits and the operators."""
+    operations, limits = (
+        cost(bench.model, bench.info.shape).flops,
+        roofline.peaks(threads, tuple(field.engines)),
+    )
+    facts: dict[str, dict[str, Cell]] = {}
+    for name, engine in field.engines.items():
+        reached, limit = speeds[name] * operations, limits[name]
+        parts = roofline.shares(engine, bench)
+        facts[name] = {
+            "Gop/s": Cell(f"{reached / 1e9:.0f}", reached),
+            "of limit": _percent(reached / limit),
+            "noise": _percent(parts.noise / parts.whole),
+            "network": _percent(parts.network / parts.whole),
+            "counting": _percent(parts.counting / parts.whole),
+        }
+    notes = [
+        "Limits, Gop/s: " + ", ".join(f"{name} {rate / 1e9:.0f}" for name, rate in limits.items()) + ".",
+        "noise, network, counting: each alone, as a share of the whole; noise is drawn beside the network.",
+    ]
+    if "torch" in field.engines:
+        busiest = roofline.operators(field.engines["torch"], bench)
+        notes.append("torch operators: " + ", ".join(f"{name} {share:.0%}" for name, share in busiest) + ".")
+    return facts, notes
+
+
+def _percent(share: float) -> Cell:
+    return Cell(f"{share:.1%}", share)

@@ -1,0 +1,167 @@
+"""smoothheads bench votes | train | table | scaling | engines"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+
+import tyro
+
+from smoothheads.cli.certify import trained_config
+from smoothheads.cli.common import first_argument, parse, say
+from smoothheads.cli.progress import Progress
+from smoothheads.errors import SmoothheadsError, suggest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from smoothheads.bench.networks import Bench
+    from smoothheads.bench.outcome import Outcome
+    from smoothheads.report.table import Table
+
+KINDS = {
+    "votes": "votes per second against the plain loop, separate networks and ART",
+    "train": "a training step of SOME against the plain step",
+    "table": "CHECKPOINT: a whole certified-accuracy table against n copies of every image",
+    "engines": "CHECKPOINT: every engine's speed, agreement with float32, and certificates",
+    "scaling": "cost against n, heads, image size and workers",
+}
+HOW = "Contenders take turns, so that other work on the machine hits all alike. Writes JSON and a plot."
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(Generic[T]):
+    bench: Annotated[T, tyro.conf.arg(name="")]
+    out: Path = Path("bench")
+    """Folder for the results."""
+    root: str | None = None
+    """Where the data set lies, if not where it lay in training (table, engines)."""
+
+
+def main(arguments: list[str]) -> int | None:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        width = max(map(len, KINDS))
+        lines = [f"  {kind:<{width}}  {what}" for kind, what in KINDS.items()]
+        print("usage: smoothheads bench KIND ... (KIND --help tells more)\n\n" + "\n".join(lines))
+        return None
+    kind, *rest = arguments
+    if kind not in KINDS:
+        raise SmoothheadsError("a benchmark", repr(kind), suggest(kind, KINDS))
+    commands: dict[str, Callable[[list[str]], None]] = {
+        "votes": _votes,
+        "train": _train,
+        "table": _table,
+        "engines": _engines,
+        "scaling": _scaling,
+    }
+    return commands[kind](rest)
+
+
+def _votes(arguments: list[str]) -> None:
+    from smoothheads.bench import votes
+
+    args = _parse("votes", Arguments[votes.VotesSettings], votes.VotesSettings(), arguments)
+    with _rounds(args.bench.rounds + 1) as on_round:
+        outcome = votes.run(args.bench, on_round)
+    _finish(outcome, args.out)
+
+
+def _train(arguments: list[str]) -> None:
+    from smoothheads.bench import train
+
+    args = _parse("train", Arguments[train.TrainSettings], train.TrainSettings(), arguments)
+    with _rounds(args.bench.rounds + 1) as on_round:
+        outcome = train.run(args.bench, on_round)
+    _finish(outcome, args.out)
+
+
+def _scaling(arguments: list[str]) -> None:
+    from smoothheads.bench import machine, scaling
+
+    args = _parse("scaling", Arguments[scaling.ScalingSettings], scaling.ScalingSettings(), arguments)
+    with _rounds(4 * args.bench.rounds + 3) as on_round:
+        axes = scaling.run(args.bench, on_round)
+    table = scaling.table(axes, args.bench)
+    table = replace(table, notes=(*table.notes, machine.line(machine.describe(1))))
+    _write(args.out, "scaling", table, scaling.to_json(axes, args.bench), scaling.plot(axes))
+
+
+def _table(arguments: list[str]) -> None:
+    from smoothheads.bench import table
+
+    name, rest = _checkpoint(arguments)
+    default = table.TableSettings(sigma=_sigma(name))
+    args = _parse(f"table {name or 'CHECKPOINT'}", Arguments[table.TableSettings], default, rest)
+    with _rounds(args.bench.rounds + 1) as on_round:
+        outcome = table.run(args.bench, *_trained(name, args.bench.images, args.root), on_round)
+    _finish(outcome, args.out)
+
+
+def _engines(arguments: list[str]) -> None:
+    from smoothheads.bench import engines
+
+    name, rest = _checkpoint(arguments)
+    default = engines.EnginesSettings(sigma=_sigma(name))
+    args = _parse(f"engines {name or 'CHECKPOINT'}", Arguments[engines.EnginesSettings], default, rest)
+    with _rounds(args.bench.rounds + 1) as on_round:
+        outcome = engines.run(args.bench, *_trained(name, args.bench.images, args.root), on_round)
+    _finish(outcome, args.out)
+
+
+def _parse(prog: str, kind: type[Arguments[T]], default: T, arguments: list[str]) -> Arguments[T]:
+    what = KINDS[prog.partition(" ")[0]]
+    return parse(
+        kind,
+        arguments,
+        default=Arguments(bench=default),
+        prog=f"bench {prog}",
+        description=f"{what[0].upper()}{what[1:]}. {HOW}",
+    )
+
+
+def _checkpoint(arguments: list[str]) -> tuple[str | None, list[str]]:
+    return first_argument(arguments, "a checkpoint", "give the folder that `smoothheads train` wrote")
+
+
+def _sigma(name: str | None) -> float:
+    return trained_config(Path(name)).train.sigma if name else 0.25
+
+
+def _trained(name: str | None, images: int, root: str | None) -> tuple[Bench, str, Path]:
+    """The network, its name, and where its converted forms are kept."""
+    from smoothheads.bench.networks import Bench
+    from smoothheads.config import SubsetConfig
+    from smoothheads.data import load, load_test
+    from smoothheads.runs.certify import certification_images
+    from smoothheads.runs.layout import engines_folder, open_checkpoint
+
+    folder = Path(name or "")
+    ready = open_checkpoint(folder)
+    data = replace(ready.config.data, root=root or ready.config.data.root)
+    subset = SubsetConfig(every=max(1, len(load_test(data)) // images), first=images)
+    dataset = certification_images(ready, data, subset)
+    return Bench(ready.model, dataset, lambda: load(data).train), folder.name, engines_folder(folder)
+
+
+@contextmanager
+def _rounds(total: int) -> Iterator[Callable[[], None]]:
+    with Progress("rounds", total) as progress:
+        yield lambda: progress.add(1)
+
+
+def _finish(outcome: Outcome, out: Path) -> None:
+    _write(out, outcome.name, outcome.table(), outcome.to_json(), outcome.plot())
+
+
+def _write(out: Path, name: str, table: Table, values: dict[str, Any], figure: Figure) -> None:
+    from smoothheads.bench.outcome import write
+    from smoothheads.report.table import to_text
+
+    files = write(out, name, values, figure)
+    print(to_text(table))
+    say(f"written: {', '.join(map(str, files))}")

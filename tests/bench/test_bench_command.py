@@ -1,0 +1,81 @@
+"""Each benchmark once, as a user runs it, as small as it goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smoothheads import checkpoint
+from smoothheads.cli import main
+from smoothheads.config import DataConfig, ModelConfig, RunConfig, SubsetConfig
+from smoothheads.data import Splits
+from smoothheads.models import MultiHead
+
+QUICK = ["--rounds", "2", "--engines", "torch"]
+
+
+@pytest.fixture
+def network(tmp_path: Path, tiny_network: Callable[..., MultiHead], small_digits: Splits) -> Path:
+    data = DataConfig(name="digits", subset=SubsetConfig(first=150), validation=0.2)
+    run = RunConfig(data=data, model=ModelConfig(arch="resnet8", heads=3))
+    checkpoint.save(tmp_path / "run" / "checkpoint", tiny_network(heads=3), run, small_digits.train.info)
+    return tmp_path / "run"
+
+
+def bench(out: Path, *arguments: str) -> dict[str, Any]:
+    assert main(["bench", *arguments, "--out", str(out)]) == 0
+    (found,) = out.glob("*.json")
+    assert found.with_suffix(".svg").is_file()
+    values: dict[str, Any] = json.loads(found.read_text())
+    return values
+
+
+def test_votes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--network", "digits", "--heads", "2", "--copies", "40", "--block", "20", "--no-art"]
+    found = bench(tmp_path / "out", "votes", *small, *QUICK)
+    assert list(found["contenders"]) == ["plain loop", "plain loop, 2 networks", "torch"]
+    assert found["contenders"]["plain loop"]["ratio"]["median"] == 1
+    assert len(found["contenders"]["torch"]["rates"]) == 2
+    assert "x plain loop" in capsys.readouterr().out
+
+
+def test_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--network", "digits", "--heads", "2", "--images", "8", "--rounds", "2"]
+    found = bench(tmp_path / "out", "train", *small)
+    assert list(found["contenders"]) == ["plain step", "smoothheads", "smoothheads, channels first"]
+    assert "after a resume" in capsys.readouterr().out
+
+
+def test_engines_of_a_checkpoint(network: Path, tmp_path: Path) -> None:
+    small = ["--images", "3", "--n", "100", "--copies", "40", "--block", "20"]
+    found = bench(tmp_path / "out", "engines", str(network), *small, *QUICK)["contenders"]
+    assert list(found) == ["torch", "torch, lazy consensus-2"]
+    assert found["torch"]["facts"]["agrees"] == 1.0
+    assert found["torch"]["facts"]["ACR"] >= 0
+    assert 0 <= found["torch, lazy consensus-2"]["facts"]["consensus"] <= 1
+
+
+def test_table_of_a_checkpoint(network: Path, tmp_path: Path) -> None:
+    small = ["--images", "3", "--n", "1000", "--plain-copies", "50"]
+    found = bench(tmp_path / "out", "table", str(network), *small, *QUICK)["contenders"]
+    assert list(found) == ["plain loop, fixed", "torch, table"]
+    assert found["plain loop, fixed"]["facts"]["copies per image"] == 1100
+    assert found["torch, table"]["facts"]["copies per image"] <= 1200
+
+
+def test_what_can_be_measured_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench"]) == 0
+    assert "scaling" in capsys.readouterr().out
+
+
+def test_mistakes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "vote"]) == 2
+    assert "votes" in capsys.readouterr().err
+    assert main(["bench", "votes", "--network", "resnet21", "--no-art"]) == 2
+    assert "resnet20" in capsys.readouterr().err
+    assert main(["bench", "table"]) == 2
+    assert "checkpoint" in capsys.readouterr().err

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from smoothheads.bench import machine
+from smoothheads.bench.outcome import Outcome, write
+from smoothheads.report.table import Cell, to_text
+
+
+def outcome() -> Outcome:
+    rates = {"loop": np.array([10.0, 20.0, 10.0]), "ours": np.array([30.0, 60.0, 40.0])}
+    return Outcome(
+        name="votes-x",
+        title="A title",
+        unit="votes/s",
+        baseline="loop",
+        rates=rates,
+        machine=machine.describe(1),
+        settings={"rounds": 3},
+        facts={"ours": {"ACR": Cell("0.51", 0.512)}},
+        notes=("ART left out",),
+    )
+
+
+def test_ratios_stand_in_the_table() -> None:
+    text = to_text(outcome().table())
+    loop, ours = (line.split() for line in text.splitlines() if line.startswith(("loop", "ours")))
+    assert loop == ["loop", "10.0", "1.00", "[1.00,", "1.00]"]
+    assert ours == ["ours", "40.0", "3.00", "[3.00,", "4.00]", "0.51"]
+    assert "ART left out" in text
+    assert "torch" in text.splitlines()[-1]
+
+
+def test_json_has_every_round(tmp_path: Path) -> None:
+    found = outcome()
+    data, picture = write(tmp_path / "deep" / "bench", found.name, found.to_json(), found.plot())
+    stored = json.loads(data.read_text())
+    ours = stored["contenders"]["ours"]
+    assert ours["rates"] == [30.0, 60.0, 40.0]
+    assert ours["ratio"] == {"median": 3.0, "low": 3.0, "high": 4.0}
+    assert ours["facts"] == {"ACR": 0.512}
+    assert stored["machine"]["versions"]["torch"]
+    assert "times faster than" in picture.read_text()
+
+
+def test_machine_says_what_it_is() -> None:
+    found = machine.describe(3)
+    assert found["threads"] == 3
+    assert found["cores"] >= 1
+    assert found["processor"] in machine.line(found)

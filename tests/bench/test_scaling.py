@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import numpy as np
+
+from smoothheads.bench import scaling
+from smoothheads.bench.scaling import Axis, ScalingSettings
+
+
+def axis(rates: dict[int, float]) -> Axis:
+    return Axis("n", "copies/s", {value: np.full(7, rate) for value, rate in rates.items()})
+
+
+def test_a_linear_cost_has_no_knee() -> None:
+    found = axis({1: 80.0, 10: 100.0, 100: 95.0})
+    assert found.knee is None
+    assert found.relative(10).median == 1.0
+    assert found.relative(1).median == 1.25
+
+
+def test_the_knee_is_where_a_unit_costs_a_quarter_more() -> None:
+    assert axis({1: 100.0, 2: 99.0, 3: 70.0, 4: 50.0}).knee == 3
+
+
+def test_a_start_up_cost_is_no_knee() -> None:
+    """Small values are dearer by what is fixed; the knee is behind the cheapest."""
+    assert axis({1: 10.0, 2: 50.0, 3: 100.0}).knee is None
+
+
+def test_all_four_axes_are_measured() -> None:
+    settings = ScalingSettings(
+        n=(100, 200), heads=(1, 2), sides=(8, 16), workers=(2,), copies=100, images_per_worker=2, rounds=1
+    )
+    axes = scaling.run(settings)
+    assert [(each.name, sorted(each.rates)) for each in axes] == [
+        ("n", [100, 200]),
+        ("heads", [1, 2]),
+        ("image side", [8, 16]),
+        ("workers", [2]),
+    ]
+    assert all((rates > 0).all() for each in axes for rates in each.rates.values())
+    assert len(scaling.plot(axes).axes) == 4
+    assert len(scaling.table(axes, settings).rows) == 7
+    assert set(scaling.to_json(axes, settings)["axes"]) == {"n", "heads", "image side", "workers"}
