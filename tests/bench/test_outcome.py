@@ -36,7 +36,8 @@ def test_ratios_stand_in_the_table() -> None:
 
 def test_json_has_every_round(tmp_path: Path) -> None:
     found = outcome()
-    data, picture = write(tmp_path / "deep" / "bench", found.name, found.to_json(), found.plot())
+    folder = tmp_path / "deep" / "bench"
+    data, text, picture = write(folder, found.name, found.table(), found.to_json(), found.plot())
     stored = json.loads(data.read_text())
     ours = stored["contenders"]["ours"]
     assert ours["rates"] == [30.0, 60.0, 40.0]
@@ -44,6 +45,7 @@ def test_json_has_every_round(tmp_path: Path) -> None:
     assert ours["facts"] == {"ACR": 0.512}
     assert stored["machine"]["versions"]["torch"]
     assert "times faster than" in picture.read_text()
+    assert "| ours | 40.0 | 3.00 [3.00, 4.00] | 0.51 |" in text.read_text()
 
 
 def test_machine_says_what_it_is() -> None:

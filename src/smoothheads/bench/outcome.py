@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from smoothheads.bench.machine import line
 from smoothheads.bench.timing import Floats, Interval, interval_of_median, ratio
-from smoothheads.files import write_json
+from smoothheads.files import write_atomic, write_json
 from smoothheads.report import plots
-from smoothheads.report.table import Cell, Table
+from smoothheads.report.table import Cell, Table, to_markdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,11 @@ def times_faster(found: Interval) -> Cell:
     )
 
 
-def write(folder: Path, name: str, values: dict[str, Any], figure: Figure) -> tuple[Path, Path]:
-    """`name`.json and `name`.svg, both replaced as a whole."""
+def write(folder: Path, name: str, table: Table, values: dict[str, Any], figure: Figure) -> list[Path]:
+    """`name`.json with every round, `name`.md with the table, `name`.svg; each replaced as a whole."""
     folder.mkdir(parents=True, exist_ok=True)
-    data, picture = folder / f"{name}.json", folder / f"{name}.svg"
+    data, text, picture = (folder / f"{name}.{kind}" for kind in ("json", "md", "svg"))
     write_json(data, values)
+    write_atomic(text, f"{to_markdown(table)}\n".encode())
     plots.save(figure, picture)
-    return data, picture
+    return [data, text, picture]

@@ -29,7 +29,7 @@ KINDS = {
     "engines": "CHECKPOINT: every engine's speed, agreement with float32, and certificates",
     "scaling": "cost against n, heads, image size and workers",
 }
-HOW = "Contenders take turns, so that other work on the machine hits all alike. Writes JSON and a plot."
+HOW = "Contenders take turns, so that other work on the machine hits all alike. Writes JSON, a table and a plot."
 
 T = TypeVar("T")
 
@@ -162,6 +162,6 @@ def _write(out: Path, name: str, table: Table, values: dict[str, Any], figure: F
     from smoothheads.bench.outcome import write
     from smoothheads.report.table import to_text
 
-    files = write(out, name, values, figure)
+    files = write(out, name, table, values, figure)
     print(to_text(table))
     say(f"written: {', '.join(map(str, files))}")
