@@ -29,7 +29,7 @@ KINDS = {
     "engines": "CHECKPOINT: every engine's speed, agreement with float32, and certificates",
     "scaling": "cost against n, heads, image size and workers",
 }
-HOW = "Contenders take turns, so that other work on the machine hits all alike. Writes JSON, a table and a plot."
+HOW = "Contenders take turns, so that other work on the machine hits all alike. Writes JSON, table and plot."
 
 T = TypeVar("T")
 
