@@ -44,6 +44,13 @@ def test_new_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_new_folder_may_have_folders_in_it(tmp_path: Path) -> None:
+    with files.new_folder(tmp_path / "export") as partial:
+        (partial / "deep").mkdir()
+        (partial / "deep" / "a").write_text("1")
+    assert (tmp_path / "export" / "deep" / "a").read_text() == "1"
+
+
 HOLD = """
 import sys; from pathlib import Path; from smoothheads import errors, files
 try:

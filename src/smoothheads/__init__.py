@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smoothheads.models import MultiHead, augment, build
     from smoothheads.results.cohen import read_log
     from smoothheads.results.compare import compare
+    from smoothheads.runs.exported import open_export
     from smoothheads.training import train
     from smoothheads.types import ABSTAIN, Certificate
 
@@ -41,6 +42,7 @@ _HOMES = {
     "from_arrays": "data:from_arrays",
     "load_checkpoint": "checkpoint:load",
     "load_data": "data:load",
+    "open_export": "runs.exported:open_export",
     "percentile_interval": "certify.percentile:percentile_interval",
     "read_log": "results.cohen:read_log",
     "save_checkpoint": "checkpoint:save",
@@ -65,6 +67,7 @@ __all__ = [
     "from_arrays",
     "load_checkpoint",
     "load_data",
+    "open_export",
     "percentile_interval",
     "read_log",
     "save_checkpoint",

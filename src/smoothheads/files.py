@@ -60,8 +60,11 @@ def new_folder(path: Path) -> Iterator[Path]:
         partial.mkdir()
         try:
             yield partial
-            for file in partial.iterdir():
-                _sync_file(file)
+            for inner in partial.rglob("*"):
+                if inner.is_dir():
+                    sync_folder(inner)
+                else:
+                    _sync_file(inner)
             _swap(partial, path)
         finally:
             shutil.rmtree(partial, ignore_errors=True)

@@ -16,7 +16,7 @@ from smoothheads.certify import algorithm
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.budgets import make_budget
 from smoothheads.certify.confidence import Confidence, ConfidenceMethod, confidence_lower
-from smoothheads.certify.engines import Choice, Engine, choose, make_engine, undecided
+from smoothheads.certify.engines import Artefact, Choice, Engine, choose, make_engine, undecided
 from smoothheads.certify.radius import check_radius
 from smoothheads.certify.theorem import theorem_of
 from smoothheads.config import CertifyConfig
@@ -81,9 +81,10 @@ class Smoothed:
     """`G(x)`, the class that the base classifier gives most often under noise of deviation `sigma`.
 
     `info` says what images the network takes; `config` may be given field by field: `Smoothed(model, info,
-    sigma=0.25, n=10_000)`. The engine openvino keeps the converted network in the folder `artefacts`; int8 is
-    calibrated on the images of `training`. Where the config says `auto` a trial decides, for a run of that
-    many `images`; `config` then has the choice and `notes` the reason.
+    sigma=0.25, n=10_000)`. The engine openvino keeps the converted network in the folder `artefacts`, or runs
+    the one that it is given there; int8 is calibrated on the images of `training`. Where the config says
+    `auto` a trial decides, for a run of that many `images`; `config` then has the choice and `notes` the
+    reason.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Smoothed:
         info: DataInfo,
         config: CertifyConfig | None = None,
         *,
-        artefacts: Path | None = None,
+        artefacts: Path | Artefact | None = None,
         training: Callable[[], Dataset] | None = None,
         images: int = 1,
         **settings: Any,

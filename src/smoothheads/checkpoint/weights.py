@@ -54,7 +54,7 @@ def load(folder: Path, model: MultiHead | None = None) -> Checkpoint:
 
     `model` gives the structure of a network that the registry does not know.
     """
-    manifest = _verified_manifest(folder)
+    manifest = verified_manifest(folder)
     data = load_json(folder / CONFIG)
     try:
         config, info = from_dict(RunConfig, data["run"]), from_dict(DataInfo, data["data"], "data")
@@ -89,7 +89,8 @@ def _fill(model: MultiHead, folder: Path) -> None:
         ) from None
 
 
-def _verified_manifest(folder: Path) -> dict[str, Any]:
+def verified_manifest(folder: Path) -> dict[str, Any]:
+    """What the manifest says; raises CheckpointError unless the weights and the config have its hashes."""
     if not folder.is_dir() or not (folder / MANIFEST).is_file():
         raise CheckpointError(
             f"a checkpoint folder at {folder}", "none", "check the path; `train` writes one"

@@ -14,6 +14,7 @@ COMMANDS = {
     "demo": "train, certify and compare two small networks, and show what a certificate is",
     "train": "train a classifier from a recipe",
     "certify": "certify a checkpoint's predictions on test images",
+    "export": "put a certified classifier into one folder to ship, with the evidence",
     "predict": "classify image files with a guarantee, or abstain",
     "report": "tables, plots and a page from one or more ledgers or logs",
     "compare": "paired differences between logs on the same images",

@@ -9,7 +9,7 @@ from smoothheads.checkpoint import Checkpoint
 from smoothheads.errors import CheckpointError
 
 CONFIG, METRICS, STATE, CHECKPOINT = "config.json", "metrics.jsonl", "state.safetensors", "checkpoint"
-ENGINES = "engines"
+ENGINES, LEDGER = "engines", "ledger"
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -24,6 +24,11 @@ def checkpoint_folder(path: Path) -> Path:
 def engines_folder(path: Path) -> Path:
     """Where the networks lie that were converted for an engine: beside the checkpoint."""
     return checkpoint_folder(path.absolute()).parent / ENGINES
+
+
+def ledger_folder(path: Path) -> Path:
+    """A ledger, or the one inside a training run's folder."""
+    return path / LEDGER if (path / LEDGER).is_dir() else path
 
 
 def require_new(out: Path) -> None:

@@ -1,5 +1,6 @@
 """Engines compute the votes; statistics never sees a network."""
 
+from smoothheads.certify.engines.artefact import Artefact
 from smoothheads.certify.engines.base import Engine
 from smoothheads.certify.engines.choose import Choice, as_stored, choose, undecided
 from smoothheads.certify.engines.eager import TorchEngine
@@ -7,6 +8,7 @@ from smoothheads.certify.engines.factory import make_engine
 from smoothheads.certify.engines.lazy import LazyConsensusEngine
 
 __all__ = [
+    "Artefact",
     "Choice",
     "Engine",
     "LazyConsensusEngine",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,11 +58,35 @@ def obtain(root: Path, name: str, wanted: Facts, build: Build) -> Artefact:
             with new_folder(folder) as partial:
                 made = build(partial)
                 write_json(partial / FACTS, wanted | made | {"sha256": _digest(partial)})
-        return _verified(folder, wanted)
+        return _verified(folder, wanted, f"delete {folder} to have it made again")
 
 
-def _verified(folder: Path, wanted: Facts) -> Artefact:
-    remedy = f"delete {folder} to have it made again"
+def find(roots: Iterable[Path], sha256: str) -> Artefact:
+    """The artefact of exactly these bytes, wherever it lies under `roots`; nothing is converted for it."""
+    searched = list(roots)
+    there = [path.parent for root in searched for path in sorted(root.glob(f"*/*/{MODEL}"))]
+    for folder in there:
+        if (folder / WEIGHTS).is_file() and _digest(folder) == sha256:
+            return stored(folder, sha256)
+    raise CheckpointError(
+        f"the converted network with sha256 {sha256[:12]}... in {' or '.join(map(str, searched))}",
+        f"others ({', '.join(folder.name for folder in there)})" if there else "none",
+        "restore it, or certify again into a new ledger",
+    )
+
+
+def stored(folder: Path, sha256: str) -> Artefact:
+    """The artefact in a folder; raises CheckpointError unless it has that hash."""
+    remedy = "restore the original files"
+    found = _verified(folder, {}, remedy)
+    if found.sha256 != sha256:
+        raise CheckpointError(
+            f"a converted network with sha256 {sha256[:12]}... in {folder}", found.sha256[:12], remedy
+        )
+    return found
+
+
+def _verified(folder: Path, wanted: Facts, remedy: str) -> Artefact:
     try:
         facts, digest = load_json(folder / FACTS), _digest(folder)
     except (ConfigError, OSError) as error:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from smoothheads import device as devices
+from smoothheads.certify.engines.artefact import Artefact
 from smoothheads.certify.engines.base import Engine
 from smoothheads.certify.engines.convert import Training, converted
 from smoothheads.certify.engines.eager import TorchEngine
@@ -25,13 +26,13 @@ def make_engine(
     info: DataInfo,
     noise: Noise,
     *,
-    artefacts: Path | None = None,
+    artefacts: Path | Artefact | None = None,
     training: Training | None = None,
 ) -> Engine:
     """Leaves the model in the mode it came in. Nothing in `config` may be `auto` any more; see `choose`.
 
-    `artefacts` is the folder where converted networks are kept (none: they are made anew); `training` gives
-    the images that int8 is calibrated with, if it is not there yet.
+    `artefacts` is the folder where converted networks are kept (none: they are made anew), or the one to run;
+    `training` gives the images that int8 is calibrated with, if it is not there yet.
     """
     device = devices.parse(config.device)
     if config.engine == "torch":
@@ -51,7 +52,11 @@ def make_engine(
             compiled=config.compile == "on",
         )
     with tempfile.TemporaryDirectory() as folder, borrowed_mode(model, training=False):
-        artefact = converted(config, model, info, artefacts or Path(folder), training)
+        artefact = (
+            artefacts
+            if isinstance(artefacts, Artefact)
+            else converted(config, model, info, artefacts or Path(folder), training)
+        )
         return OpenVinoEngine(
             model,
             noise,

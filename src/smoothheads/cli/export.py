@@ -1,0 +1,43 @@
+"""smoothheads export LEDGER --out DIR"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from smoothheads.cli.common import first_argument, parse, print_json, say
+
+DESCRIPTION = """Put a certified classifier into one folder to ship: network, converted network if the engine
+has one, every setting, the ledger, a summary and the hash of every file. `smoothheads predict OUT image.png`
+then runs exactly the function that was certified, on a machine that needs nothing else, no training data.
+
+LEDGER comes first: the folder that `smoothheads certify` wrote, or that of a training run with a `ledger` in
+it. A checkpoint or a converted network that is not the certified one any more is refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    out: Path | None = None
+    """The new folder (default: export beside the ledger)."""
+    checkpoint: Path | None = None
+    """The network that the ledger is about, if it does not lie above the ledger."""
+    json: bool = False
+    """Print the summary as JSON."""
+
+
+def main(arguments: list[str]) -> None:
+    name, rest = first_argument(arguments, "a ledger", "give the folder that `smoothheads certify` wrote")
+    args = parse(Export, rest, default=Export(), prog=f"export {name or 'LEDGER'}", description=DESCRIPTION)
+
+    from smoothheads.config import load_json
+    from smoothheads.runs.export import export_run
+    from smoothheads.runs.exported import FACTS
+    from smoothheads.runs.layout import ledger_folder
+
+    ledger = ledger_folder(Path(name or ""))
+    out = export_run(ledger, args.out or ledger.with_name("export"), checkpoint=args.checkpoint)
+    if args.json:
+        print_json({"out": str(out)} | load_json(out / FACTS))
+        return
+    print(out)
+    say(f"try: smoothheads predict {out} IMAGE --radius")

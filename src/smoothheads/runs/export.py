@@ -1,0 +1,168 @@
+"""A certified run as a folder to ship: exactly the function that was certified, with the evidence."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+from smoothheads.certify.engines import artefact
+from smoothheads.checkpoint import verified_manifest
+from smoothheads.checkpoint.weights import WEIGHTS
+from smoothheads.errors import CheckpointError, LedgerError
+from smoothheads.files import new_folder, write_atomic, write_json
+from smoothheads.results.cohen import read_log
+from smoothheads.results.log import Log
+from smoothheads.results.manifest import Manifest, run_indices
+from smoothheads.results.summary import summarize
+from smoothheads.runs import exported
+from smoothheads.runs.certify import FORMAT
+from smoothheads.runs.exported import CHECKPOINT_FILES, ENGINE_FILES, LEDGER_FILES, Exported
+from smoothheads.runs.layout import (
+    CHECKPOINT,
+    ENGINES,
+    LEDGER,
+    checkpoint_folder,
+    engines_folder,
+    require_new,
+)
+
+README = """\
+A smoothed image classifier with certificates
+=============================================
+
+What was certified
+------------------
+{images} test images of the data set {data}: sigma {sigma:g} ({noise} noise), n {n:,}, alpha {alpha:g},
+rule {rule}, engine {engine}, {precision}.
+
+  right and not abstained   {accuracy:.1%}
+  average certified radius  {acr:.3f} ({norm})
+{certified}
+
+export.json has these numbers, ledger/ every certificate (`smoothheads report FOLDER/ledger`) and, in its
+manifest, every setting and the versions of the software.
+
+What is guaranteed
+------------------
+The smoothed classifier answers with the class that this network gives most often under the noise. For each
+image on its own, with probability at least 1 - alpha over the sampled noise: `predict` abstains or gives that
+answer; with --radius, no change of the image of {norm} norm below the radius alters it.
+Scope: {scope}.
+
+That is about exactly this network, engine, precision and noise, which is why `predict` uses what lies here
+and refuses other settings. It does not say that the answer is right, and nothing about the network without
+noise. Other versions of the software or another processor may round differently; `predict` names versions
+that differ.
+
+How to use it
+-------------
+It needs smoothheads {version}{extra}, and no training data.
+
+  smoothheads predict FOLDER image.png             a class, or an abstention
+  smoothheads predict FOLDER image.png --radius    and a certified radius
+
+In Python:
+
+  from pathlib import Path
+  import smoothheads as sh
+  from smoothheads.data import read_image
+
+  smoothed = sh.open_export("FOLDER")
+  image = read_image(Path("image.png"), smoothed.info)
+  prediction, votes = smoothed.predict(image)      # sh.ABSTAIN, or a place in smoothed.info.class_names
+  certificate, _ = smoothed.certify_image(image)   # certificate.prediction, certificate.radius
+
+Both check every file against SHA256SUMS first; without smoothheads: sha256sum -c SHA256SUMS
+"""
+
+
+def export_run(ledger: Path, out: Path, *, checkpoint: Path | None = None) -> Path:
+    """Writes the folder `out`, which must be new: whole or not at all, and the same bytes every time.
+
+    The checkpoint is looked for above the ledger, where `certify` puts it, unless it is given. Raises
+    LedgerError for a ledger that is not finished or of other weights, CheckpointError where the checkpoint or
+    the converted network that was certified is missing or is not the same any more.
+    """
+    require_new(out)
+    log = read_log(ledger)
+    _require_finished(log)
+    sources = _sources(log.manifest, ledger, checkpoint or _above(ledger))
+    facts: dict[str, Any] = {"format": exported.FORMAT, "summary": summary(log)}
+    with new_folder(out) as partial:
+        for name, source in sources.items():
+            (partial / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(source, partial / name)
+        write_json(partial / exported.FACTS, facts)
+        write_atomic(partial / exported.README, _readme(facts["summary"], log.manifest))
+        write_atomic(partial / exported.SUMS, exported.sums(partial))
+        Exported.open(partial)
+    return out
+
+
+def summary(log: Log) -> dict[str, Any]:
+    """What was certified and how it came out; accuracies as shares of all images."""
+    found, config = summarize(log), exported.settings(log.manifest)
+    columns = zip(found.radii, found.certified, strict=True)
+    return {
+        "data": log.manifest["data"]["name"],
+        "images": found.images,
+        "norm": log.norm,
+        "scope": log.manifest["scope"],
+        **{name: getattr(config, name) for name in _SHOWN},
+        "accuracy": found.accuracy,
+        "abstained": found.abstained,
+        "acr": _estimate(*found.acr),
+        "certified": [{"radius": radius, **_estimate(*share)} for radius, share in columns],
+    }
+
+
+_SHOWN = ("sigma", "noise", "n0", "n", "alpha", "budget", "rule", "engine", "precision")
+
+
+def _estimate(value: float, standard_error: float) -> dict[str, float | None]:
+    return {"value": value, "standard_error": None if math.isnan(standard_error) else standard_error}
+
+
+def _require_finished(log: Log) -> None:
+    if log.manifest.get("format") != FORMAT:
+        raise LedgerError(f"a ledger of format {FORMAT}", f"another log in {log.name}", "run `certify`")
+    left = len(run_indices(log.manifest) or ()) - len(log)
+    if left > 0:
+        raise LedgerError(
+            f"a finished ledger in {log.name}",
+            f"one that lacks {left} of {len(log) + left} images",
+            "run its `certify` again, or `merge` the shards",
+        )
+
+
+def _above(ledger: Path) -> Path:
+    folder = ledger.absolute().parent
+    if not (checkpoint_folder(folder) / WEIGHTS).is_file():
+        raise CheckpointError(
+            f"the checkpoint of this ledger in {folder}", "none", "say where it is with --checkpoint"
+        )
+    return folder
+
+
+def _sources(manifest: Manifest, ledger: Path, checkpoint: Path) -> dict[str, Path]:
+    """What is copied, by the name that it gets; all of it is what the manifest says."""
+    network = checkpoint_folder(checkpoint)
+    exported.require_weights(manifest, verified_manifest(network)["sha256"][WEIGHTS])
+    sources = {f"{CHECKPOINT}/{name}": network / name for name in CHECKPOINT_FILES}
+    sources |= {f"{LEDGER}/{name}": ledger / name for name in LEDGER_FILES}
+    digest = exported.artefact_hash(manifest)
+    if digest is None:
+        return sources
+    folder = artefact.find((engines_folder(checkpoint), ledger / ENGINES), digest).folder
+    return sources | {f"{exported.ENGINE}/{name}": folder / name for name in ENGINE_FILES}
+
+
+def _readme(facts: dict[str, Any], manifest: Manifest) -> str:
+    lines = [f"  certified at radius {each['radius']:<5g} {each['value']:.1%}" for each in facts["certified"]]
+    return README.format(
+        **facts | {"acr": facts["acr"]["value"], "certified": "\n".join(lines)},
+        version=manifest["versions"]["smoothheads"],
+        extra=" with its extra openvino" if facts["engine"] == "openvino" else "",
+    )

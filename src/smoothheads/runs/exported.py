@@ -1,0 +1,187 @@
+"""An exported folder: the function that was certified, as a whole, and what was certified of it.
+
+Opening it checks every file against SHA256SUMS. That finds damage and mix-ups; whoever can rewrite the list
+can rewrite the files, so a stranger's folder is as good as the way its list came to you.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from smoothheads import checkpoint
+from smoothheads.certify.engines import Artefact, artefact, undecided
+from smoothheads.certify.smoothed import Smoothed
+from smoothheads.checkpoint import weights
+from smoothheads.config import CertifyConfig, from_dict, load_json
+from smoothheads.errors import CheckpointError, ConfigError, LedgerError
+from smoothheads.files import sha256
+from smoothheads.models.multihead import MultiHead
+from smoothheads.provenance import versions
+from smoothheads.results import ledger
+from smoothheads.results.manifest import Manifest, differences
+from smoothheads.runs.layout import CHECKPOINT, LEDGER
+
+FORMAT = "smoothheads-export/1"
+FACTS, README, SUMS, ENGINE = "export.json", "README.txt", "SHA256SUMS", "engine"
+
+CHECKPOINT_FILES = (weights.WEIGHTS, weights.CONFIG, weights.MANIFEST)
+LEDGER_FILES = (ledger.TABLE, ledger.MANIFEST)
+ENGINE_FILES = (artefact.MODEL, artefact.WEIGHTS, artefact.FACTS)
+
+FUNCTION: Final = (
+    *("sigma", "noise", "rule", "block", "engine", "precision", "compile", "grouped", "lazy_consensus"),
+    *("device", "threads"),
+)
+"""Settings that make the function; the others say how often it is asked and how sure the answer must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Made by `Exported.open`."""
+
+    folder: Path
+    config: CertifyConfig
+    manifest: Manifest
+    """Of the ledger."""
+    facts: dict[str, Any]
+    """What export.json says."""
+
+    @classmethod
+    def open(cls, folder: Path) -> Exported:
+        """Raises CheckpointError for a folder that is not exactly as it was exported."""
+        listed = _verified(folder)
+        manifest, facts = _json(folder / LEDGER / ledger.MANIFEST), _json(folder / FACTS)
+        if facts.get("format") != FORMAT:
+            raise CheckpointError(
+                f"format {FORMAT}", repr(facts.get("format")), "use the version that wrote it"
+            )
+        unlisted = required(manifest) - listed
+        if unlisted:
+            raise _incomplete(folder, f"no line for {', '.join(sorted(unlisted))}")
+        require_weights(manifest, sha256(folder / CHECKPOINT / weights.WEIGHTS))
+        return cls(folder, settings(manifest), manifest, facts)
+
+    def smoothed(self, *, model: MultiHead | None = None, **changes: Any) -> Smoothed:
+        """The smoothed classifier that was certified; `changes` may concern n0, n, alpha and the budget.
+
+        `model` gives the structure of a network that the registry does not know. Raises ConfigError for
+        settings that make another function. `notes` say what of the software differs here.
+        """
+        config = replace(self.config, **changes)
+        self._require_same_function(config)
+        ready = checkpoint.load(self.folder / CHECKPOINT, model)
+        smoothed = Smoothed(ready.model, ready.info, config, artefacts=self._artefact())
+        smoothed.notes += self._unlike(smoothed)
+        return smoothed
+
+    def _artefact(self) -> Artefact | None:
+        digest = artefact_hash(self.manifest)
+        return None if digest is None else artefact.stored(self.folder / ENGINE, digest)
+
+    def _require_same_function(self, config: CertifyConfig) -> None:
+        pairs = {name: (getattr(self.config, name), getattr(config, name)) for name in FUNCTION}
+        changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        if changed:
+            raise ConfigError(
+                ", ".join(f"{name} {stated}" for name, (stated, _) in changed.items()) + " as certified",
+                ", ".join(f"{name} {got}" for name, (_, got) in changed.items()),
+                "the certificate is for the exported function; certify the other one and export that",
+            )
+
+    def _unlike(self, smoothed: Smoothed) -> tuple[str, ...]:
+        now = {"engine": smoothed.engine.describe(), "versions": versions()}
+        found = differences({key: self.manifest.get(key) for key in now}, now)
+        if not found:
+            return ()
+        changes = "; ".join(f"{key} {here}, certified with {stated}" for key, stated, here in found)
+        return (f"rounding, and with it the function, may differ here: {changes}",)
+
+
+def open_export(folder: Path | str, *, model: MultiHead | None = None, **changes: Any) -> Smoothed:
+    """The smoothed classifier in an exported folder; see `Exported`."""
+    return Exported.open(Path(folder)).smoothed(model=model, **changes)
+
+
+def is_export(folder: Path) -> bool:
+    """Also of one that lost a file: it must not pass for a plain checkpoint."""
+    return any((folder / name).is_file() for name in (FACTS, SUMS))
+
+
+def settings(manifest: Manifest) -> CertifyConfig:
+    """What a ledger was certified with, as a classifier without labels uses it."""
+    try:
+        config = from_dict(CertifyConfig, manifest.get("certify"), "manifest.certify")
+    except ConfigError as error:
+        raise LedgerError(
+            "a ledger with the settings of `smoothheads certify`", str(error), "certify with this version"
+        ) from None
+    if undecided(config):
+        raise LedgerError("a ledger that says its engine", "auto", "certify with this version")
+    return replace(config, label_aware=False)
+
+
+def artefact_hash(manifest: Manifest) -> str | None:
+    """Of the converted network that was certified; None for an engine that converts nothing."""
+    found: str | None = manifest.get("engine", {}).get("artefact", {}).get("sha256")
+    if found is None and settings(manifest).engine == "openvino":
+        raise LedgerError("a manifest that names the converted network", "none", "certify with this version")
+    return found
+
+
+def require_weights(manifest: Manifest, got: str) -> None:
+    stated = str(manifest.get("weights"))
+    if stated != got:
+        raise LedgerError(
+            f"the weights that the ledger was certified with ({stated[:12]}...)",
+            f"{got[:12]}...",
+            "give the checkpoint that the ledger is about",
+        )
+
+
+def required(manifest: Manifest) -> set[str]:
+    """The files that an export of this ledger has, the list of hashes apart."""
+    folders = {CHECKPOINT: CHECKPOINT_FILES, LEDGER: LEDGER_FILES}
+    if artefact_hash(manifest) is not None:
+        folders[ENGINE] = ENGINE_FILES
+    return {FACTS, README} | {f"{folder}/{name}" for folder, names in folders.items() for name in names}
+
+
+def sums(folder: Path) -> str:
+    """As `sha256sum` writes them, of every file in the folder."""
+    return "".join(f"{sha256(folder / name)}  {name}\n" for name in sorted(_files(folder)))
+
+
+def _files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def _verified(folder: Path) -> set[str]:
+    """The names in the list; raises CheckpointError where a file is not there or not the same."""
+    path = folder / SUMS
+    if not path.is_file():
+        raise _incomplete(folder, f"no {SUMS}")
+    there, listed = _files(folder), set()
+    for line in path.read_bytes().decode("latin-1").removesuffix("\n").split("\n"):
+        found = re.fullmatch(r"([0-9a-f]{64})  (\S+)", line)
+        if found is None:
+            raise _incomplete(folder, f"a damaged {SUMS}")
+        wanted, name = found.groups()
+        got = sha256(folder / name) if name in there else "no file"
+        if got != wanted:
+            raise _incomplete(folder, f"{name} with sha256 {got[:12]} instead of {wanted[:12]}")
+        listed.add(name)
+    return listed
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return load_json(path)
+    except ConfigError as error:
+        raise CheckpointError(error.expected, error.got, "export again") from None
+
+
+def _incomplete(folder: Path, got: str) -> CheckpointError:
+    return CheckpointError(f"an export as it was written in {folder}", got, "copy it again, or export again")

@@ -1,0 +1,150 @@
+"""What is shipped is what was certified, or nothing is shipped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smoothheads.config import load_json
+from smoothheads.errors import CheckpointError, LedgerError, StorageError
+from smoothheads.files import write_json
+from smoothheads.results.cohen import read_log
+from smoothheads.results.recertify import recertify
+from smoothheads.runs.export import export_run
+
+Make = Callable[..., Path]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def claim_artefact(run: Path, data: bytes) -> Path:
+    """Makes the ledger one of engine openvino that ran this artefact, and puts it where `certify` does."""
+    folder = run / "engines" / "0123456789abcdef" / "openvino-float32"
+    folder.mkdir(parents=True)
+    (folder / "model.xml").write_bytes(b"<net/>")
+    (folder / "model.bin").write_bytes(data)
+    digest = hashlib.sha256(b"<net/>" + data).hexdigest()
+    write_json(folder / "artefact.json", {"sha256": digest})
+    manifest = load_json(run / "ledger" / "manifest.json")
+    manifest["certify"]["engine"] = "openvino"
+    manifest["engine"] = {"engine": "openvino", "artefact": {"sha256": digest}}
+    write_json(run / "ledger" / "manifest.json", manifest)
+    return folder
+
+
+def test_the_folder_is_whole_and_the_same_every_time(certified_run: Make, tmp_path: Path) -> None:
+    run = certified_run()
+    one, other = (contents(export_run(run / "ledger", tmp_path / name)) for name in ("one", "other"))
+    assert one == other
+    inner = {f"checkpoint/{name}" for name in ("model.safetensors", "config.json", "manifest.json")}
+    inner |= {"ledger/ledger.tsv", "ledger/manifest.json"}
+    assert one.keys() == inner | {"export.json", "README.txt", "SHA256SUMS"}
+    assert all(one[name] == (run / name).read_bytes() for name in inner)
+    lines = (line.split() for line in one["SHA256SUMS"].decode().splitlines())
+    assert {name: digest for digest, name in lines} == {
+        name: hashlib.sha256(data).hexdigest() for name, data in one.items() if name != "SHA256SUMS"
+    }
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_the_receiver_sees_what_was_certified(certified_run: Make, tmp_path: Path) -> None:
+    run = certified_run(rule="head-1", alpha=0.01)
+    log = read_log(run / "ledger")
+    out = export_run(run / "ledger", tmp_path / "out")
+    found: dict[str, Any] = json.loads((out / "export.json").read_text())["summary"]
+    assert (found["images"], found["n"], found["alpha"], found["rule"]) == (3, 100, 0.01, "head-1")
+    assert found["acr"]["value"] == pytest.approx((log.correct * log.radius).mean())
+    assert found["certified"][0]["value"] == found["accuracy"] == log.correct.mean()
+    text = (out / "README.txt").read_text()
+    assert "3 test images of the data set digits: sigma 0.25 (grid noise), n 100, alpha 0.01" in text
+    assert "multiples of 1/16" in text
+    assert "{" not in text
+
+
+def test_the_artefact_of_the_ledger_is_the_one_that_is_shipped(certified_run: Make, tmp_path: Path) -> None:
+    run = certified_run()
+    folder = claim_artefact(run, b"certified")
+    shutil.copytree(folder, folder.with_name("an-older-one"))
+    (folder.with_name("an-older-one") / "model.bin").write_bytes(b"older")
+    out = export_run(run / "ledger", tmp_path / "out")
+    assert contents(out / "engine") == contents(folder)
+    assert "with its extra openvino" in (out / "README.txt").read_text()
+
+
+def test_another_artefact_than_the_certified_one_is_refused(certified_run: Make, tmp_path: Path) -> None:
+    run = certified_run()
+    folder = claim_artefact(run, b"certified")
+    (folder / "model.bin").write_bytes(b"quantised once more")
+    with pytest.raises(CheckpointError, match=r"converted network with sha256 .*others \(openvino-float32\)"):
+        export_run(run / "ledger", tmp_path / "out")
+    shutil.rmtree(folder)
+    with pytest.raises(CheckpointError, match=r"engines, got none; restore it, or certify again"):
+        export_run(run / "ledger", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_weights_than_the_certified_ones_are_refused(certified_run: Make, tmp_path: Path) -> None:
+    run, other = certified_run(), certified_run("other", seed=1)
+    with pytest.raises(LedgerError, match="the weights that the ledger was certified with"):
+        export_run(run / "ledger", tmp_path / "out", checkpoint=other)
+    weights = run / "checkpoint" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors with sha256"):
+        export_run(run / "ledger", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_ledger_elsewhere_is_told_its_checkpoint(certified_run: Make, tmp_path: Path) -> None:
+    run = certified_run()
+    ledger = shutil.copytree(run / "ledger", tmp_path / "elsewhere" / "ledger")
+    with pytest.raises(CheckpointError, match="the checkpoint of this ledger"):
+        export_run(ledger, tmp_path / "out")
+    one = contents(export_run(ledger, tmp_path / "out", checkpoint=run))
+    assert one == contents(export_run(ledger, tmp_path / "again", checkpoint=run / "checkpoint"))
+
+
+def test_half_a_ledger_and_a_foreign_log_are_refused(certified_run: Make, tmp_path: Path) -> None:
+    run = certified_run()
+    table = run / "ledger" / "ledger.tsv"
+    table.write_text("".join(table.read_text().splitlines(keepends=True)[:2]))
+    with pytest.raises(LedgerError, match="one that lacks 2 of 3 images; run its `certify` again"):
+        export_run(run / "ledger", tmp_path / "out")
+    manifest = load_json(run / "ledger" / "manifest.json")
+    shard = manifest | {"shard": {"number": 0, "of": 3}}  # whole as a shard, but not the run
+    write_json(run / "ledger" / "manifest.json", shard)
+    with pytest.raises(LedgerError, match="or `merge` the shards"):
+        export_run(run / "ledger", tmp_path / "out")
+    log = tmp_path / "foreign.tsv"
+    log.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t0:00:01\n")
+    with pytest.raises(LedgerError, match="a ledger of format"):
+        export_run(log, tmp_path / "out")
+
+
+def test_a_recertified_ledger_ships_its_own_settings(certified_run: Make, tmp_path: Path) -> None:
+    run = certified_run()
+    out = export_run(recertify(run / "ledger", run / "head-1", rule="head-1"), tmp_path / "out")
+    assert json.loads((out / "export.json").read_text())["summary"]["rule"] == "head-1"
+
+
+def test_what_stands_there_stays_and_a_failure_leaves_nothing(
+    certified_run: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = certified_run()
+    with pytest.raises(CheckpointError, match="a new folder at"):
+        export_run(run / "ledger", run)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(StorageError, match="No space left"):
+        export_run(run / "ledger", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == [run]
