@@ -4,15 +4,17 @@ from smoothheads.certify.engines.base import Engine
 from smoothheads.certify.engines.choose import Choice, as_stored, choose, undecided
 from smoothheads.certify.engines.eager import TorchEngine
 from smoothheads.certify.engines.factory import make_engine
-from smoothheads.certify.engines.lazy import LazyConsensusEngine
+from smoothheads.certify.engines.lazy import LazyConsensusEngine, Work, work_of
 
 __all__ = [
     "Choice",
     "Engine",
     "LazyConsensusEngine",
     "TorchEngine",
+    "Work",
     "as_stored",
     "choose",
     "make_engine",
     "undecided",
+    "work_of",
 ]
