@@ -52,6 +52,27 @@ def test_certify_and_predict_run_the_same_file(
     assert model.stat().st_mtime_ns == made
 
 
+@pytest.mark.openvino
+def test_a_lazy_consensus_runs_two_files_and_tells_what_it_saved(
+    tmp_path: Path,
+    tiny_network: Callable[..., MultiHead],
+    small_digits: Splits,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = RunConfig(data=DataConfig(name="digits"), model=ModelConfig(arch="resnet8", heads=3))
+    checkpoint.save(tmp_path / "checkpoint", tiny_network(heads=3), run, small_digits.train.info)
+    engine = ["--engine", "openvino", "--rule", "consensus-2", "--lazy-consensus", "--block", "20"]
+    command = ["certify", str(tmp_path), "--n", "100", "--n0", "20", "--subset.first", "2", *engine]
+    assert main(command) == 0
+    said = capsys.readouterr().err
+    assert "lazy consensus: the first heads agreed on" in said
+    assert "of 240 copies" in said
+    told = manifest(tmp_path)["engine"]["artefact"]
+    assert [told[part]["name"] for part in ("early", "late")] == [
+        f"openvino-float32-consensus-2-{part}" for part in ("early", "late")
+    ]
+
+
 def test_what_auto_stands_for_is_told_and_kept(
     network: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,18 +63,25 @@ def test_it_answers_as_the_run_did_when_that_is_gone(
 
 
 @pytest.mark.openvino
-@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"precision": precision} | lazy
+        for precision in ("float32", "int8")
+        for lazy in ({}, {"rule": "consensus-2", "lazy_consensus": True})
+    ],
+)
 def test_it_runs_the_converted_network_that_was_certified(
     certified_run: Make,
     tmp_path: Path,
     small_digits: Splits,
     monkeypatch: pytest.MonkeyPatch,
-    precision: str,
+    settings: dict[str, Any],
 ) -> None:
     monkeypatch.setattr(convert, "CALIBRATION", 10)
-    run = certified_run(engine="openvino", precision=precision)
+    run = certified_run(engine="openvino", **settings)
     ready, stated = open_checkpoint(run), load_json(run / "ledger" / "manifest.json")["engine"]
-    config = CertifyConfig(sigma=0.25, n0=20, n=100, block=20, engine="openvino", precision=precision)  # type: ignore[arg-type]
+    config = CertifyConfig(sigma=0.25, n0=20, n=100, block=20, engine="openvino", **settings)
     before = answers(Smoothed(ready.model, ready.info, config, artefacts=run / "engines"), small_digits)
     out = export_run(run / "ledger", tmp_path / "out")
     shutil.rmtree(run)

@@ -16,7 +16,7 @@ from smoothheads.certify import algorithm
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.budgets import make_budget
 from smoothheads.certify.confidence import Confidence, ConfidenceMethod, confidence_lower
-from smoothheads.certify.engines import Artefact, Choice, Engine, choose, make_engine, undecided
+from smoothheads.certify.engines import Artefacts, Choice, Engine, choose, make_engine, undecided
 from smoothheads.certify.radius import check_radius
 from smoothheads.certify.theorem import theorem_of
 from smoothheads.config import CertifyConfig
@@ -93,7 +93,7 @@ class Smoothed:
         info: DataInfo,
         config: CertifyConfig | None = None,
         *,
-        artefacts: Path | Artefact | None = None,
+        artefacts: Path | Artefacts | None = None,
         training: Callable[[], Dataset] | None = None,
         images: int = 1,
         **settings: Any,

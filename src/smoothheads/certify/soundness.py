@@ -26,7 +26,12 @@ def require_finite(logits: Tensor, index: int) -> None:
         )
 
 
-def require_function(logits_of: Callable[[Tensor], Tensor], copies: Tensor, tolerance: float) -> None:
+def require_function(
+    logits_of: Callable[[Tensor], Tensor],
+    copies: Tensor,
+    tolerance: float,
+    remedy: str = "put the network into eval mode and use no layer that mixes samples",
+) -> None:
     """Probes one block: the same input must give the same logits, wherever it stands and beside whatever.
 
     `tolerance` (relative to the largest logit) allows for the rounding of another summation order.
@@ -56,7 +61,7 @@ def require_function(logits_of: Callable[[Tensor], Tensor], copies: Tensor, tole
             raise SoundnessError(
                 "logits that depend on the noisy image alone",
                 f"logits that move by {difference:.3g} with {what}",
-                "put the network into eval mode and use no layer that mixes samples",
+                remedy,
             )
 
 

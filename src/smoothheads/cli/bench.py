@@ -43,12 +43,10 @@ class Arguments(Generic[T]):
     """Where the data set lies, if not where it lay in training (table, engines)."""
 
 
-def main(arguments: list[str]) -> int | None:
+def main(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
-        width = max(map(len, KINDS))
-        lines = [f"  {kind:<{width}}  {what}" for kind, what in KINDS.items()]
-        print("usage: smoothheads bench KIND ... (KIND --help tells more)\n\n" + "\n".join(lines))
-        return None
+        print(_usage())
+        raise SystemExit(0)  # as the other commands' help does
     kind, *rest = arguments
     if kind not in KINDS:
         raise SmoothheadsError("a benchmark", repr(kind), suggest(kind, KINDS))
@@ -59,7 +57,14 @@ def main(arguments: list[str]) -> int | None:
         "engines": _engines,
         "scaling": _scaling,
     }
-    return commands[kind](rest)
+    commands[kind](rest)
+
+
+def _usage() -> str:
+    width = max(map(len, KINDS))
+    lines = [f"  {kind:<{width}}  {what}" for kind, what in KINDS.items()]
+    head = "usage: smoothheads bench KIND ... (smoothheads bench KIND --help tells more)"
+    return "\n".join([head, "", HOW, "", *lines])
 
 
 def _votes(arguments: list[str]) -> None:

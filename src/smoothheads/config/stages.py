@@ -249,7 +249,8 @@ class CertifyConfig:
     grouped: Literal["auto", "on", "off"] = "off"
     """Heads side by side in grouped convolutions (torch, our ResNets); auto: where a trial is faster."""
     lazy_consensus: bool = False
-    """With the rule consensus-K (torch): heads beyond the K-th only see copies on which the K disagree."""
+    """With the rule consensus-K: heads beyond the K-th only see copies on which the K disagree. In int8 the
+    two parts are quantised one by one, which is another base classifier than consensus-K in int8."""
     device: str = "cpu"
     threads: int = 1
 
@@ -283,7 +284,6 @@ class CertifyConfig:
             "engine openvino for int8": self.precision == "int8" and self.engine == "torch",
             "engine torch for compile": self.compile == "on" and self.engine != "torch",
             "engine torch for grouped": self.grouped == "on" and self.engine != "torch",
-            "engine torch for lazy_consensus": self.lazy_consensus and self.engine != "torch",
             "device cpu for openvino": self.engine == "openvino" and self.device != "cpu",
         }
         for expected, is_wrong in wrong.items():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from smoothheads.certify.engines import LazyConsensusEngine, as_stored, undecided
+from smoothheads.certify.engines import Work, as_stored, undecided, work_of
 from smoothheads.certify.smoothed import Certified, OnVotes, Smoothed
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config import CertifyConfig, DataConfig, SubsetConfig, load_json, to_dict
@@ -19,7 +19,7 @@ from smoothheads.results.ledger import MANIFEST, Ledger
 from smoothheads.results.manifest import Manifest, describe_indices
 from smoothheads.results.row import Row
 from smoothheads.runs.layout import ENGINES
-from smoothheads.runs.workers import Job, certify_images
+from smoothheads.runs.workers import Job, OnWork, certify_images
 
 OnRow = Callable[[Row, int, int], None]
 """Called with the row, how many images are done and how many there are."""
@@ -84,17 +84,20 @@ def certify_run(
     if shard is not None:
         manifest = manifests.shard(manifest, *shard)
     others = set(dataset.indices.tolist()) - set(manifests.expected_indices(manifest) or ())
+    done: list[Work] = []
     with Ledger.open(out, manifest, fresh=fresh) as ledger:
         if on_start:
             on_start(len(ledger.rows))
         job = Job(ready.model, ready.info, smoothed.config, dataset, artefacts)
-        for found in _certified(smoothed, job, ledger.done | others, workers, on_votes):
+        skip = ledger.done | others
+        for found in _certified(smoothed, job, skip, workers, on_votes=on_votes, on_work=done.append):
             row = Row.of(found)
             ledger.append(row)
             if on_row:
                 on_row(row, len(ledger.rows), len(dataset) - len(others))
-    if isinstance(smoothed.engine, LazyConsensusEngine) and workers == 1:
-        note(str(smoothed.engine.work))
+    work = sum(done, start=work_of(smoothed.engine))
+    if work.copies:
+        note(str(work))
     return out
 
 
@@ -107,12 +110,18 @@ def as_before(config: CertifyConfig, out: Path) -> CertifyConfig:
 
 
 def _certified(
-    smoothed: Smoothed, job: Job, skip: set[int], workers: int, on_votes: OnVotes | None
+    smoothed: Smoothed,
+    job: Job,
+    skip: set[int],
+    workers: int,
+    *,
+    on_votes: OnVotes | None,
+    on_work: OnWork,
 ) -> Iterator[Certified]:
     if workers == 1:
         return smoothed.certify(job.dataset, skip=skip, on_votes=on_votes)
     left = [i for i, index in enumerate(job.dataset.indices.tolist()) if index not in skip]
-    return certify_images(job, left, workers)
+    return certify_images(job, left, workers, on_work)
 
 
 def make_manifest(ready: Checkpoint, dataset: Dataset, smoothed: Smoothed) -> Manifest:

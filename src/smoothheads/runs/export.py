@@ -92,7 +92,7 @@ def export_run(ledger: Path, out: Path, *, checkpoint: Path | None = None) -> Pa
     facts: dict[str, Any] = {"format": exported.FORMAT, "summary": summary(log)}
     with new_folder(out) as partial:
         for name, source in sources.items():
-            (partial / name).parent.mkdir(exist_ok=True)
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, partial / name)
         write_json(partial / exported.FACTS, facts)
         write_atomic(partial / exported.README, _readme(facts["summary"], log.manifest))
@@ -152,11 +152,10 @@ def _sources(manifest: Manifest, ledger: Path, checkpoint: Path) -> dict[str, Pa
     exported.require_weights(manifest, verified_manifest(network)["sha256"][WEIGHTS])
     sources = {f"{CHECKPOINT}/{name}": network / name for name in CHECKPOINT_FILES}
     sources |= {f"{LEDGER}/{name}": ledger / name for name in LEDGER_FILES}
-    digest = exported.artefact_hash(manifest)
-    if digest is None:
-        return sources
-    folder = artefact.find((engines_folder(checkpoint), ledger / ENGINES), digest).folder
-    return sources | {f"{exported.ENGINE}/{name}": folder / name for name in ENGINE_FILES}
+    for name, digest in exported.artefact_hashes(manifest).items():
+        folder = artefact.find((engines_folder(checkpoint), ledger / ENGINES), digest).folder
+        sources |= {f"{name}/{file}": folder / file for file in ENGINE_FILES}
+    return sources
 
 
 def _readme(facts: dict[str, Any], manifest: Manifest) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from smoothheads import checkpoint
-from smoothheads.certify.engines import Artefact, artefact, undecided
+from smoothheads.certify.engines import Artefacts, artefact, undecided
 from smoothheads.certify.smoothed import Smoothed
 from smoothheads.checkpoint import weights
 from smoothheads.config import CertifyConfig, from_dict, load_json
@@ -73,13 +73,13 @@ class Exported:
         config = replace(self.config, **changes)
         self._require_same_function(config)
         ready = checkpoint.load(self.folder / CHECKPOINT, model)
-        smoothed = Smoothed(ready.model, ready.info, config, artefacts=self._artefact())
+        smoothed = Smoothed(ready.model, ready.info, config, artefacts=self._artefacts())
         smoothed.notes += self._unlike(smoothed)
         return smoothed
 
-    def _artefact(self) -> Artefact | None:
-        digest = artefact_hash(self.manifest)
-        return None if digest is None else artefact.stored(self.folder / ENGINE, digest)
+    def _artefacts(self) -> Artefacts | None:
+        hashes = artefact_hashes(self.manifest)
+        return tuple(artefact.stored(self.folder / name, digest) for name, digest in hashes.items()) or None
 
     def _require_same_function(self, config: CertifyConfig) -> None:
         pairs = {name: (getattr(self.config, name), getattr(config, name)) for name in FUNCTION}
@@ -123,12 +123,14 @@ def settings(manifest: Manifest) -> CertifyConfig:
     return replace(config, label_aware=False)
 
 
-def artefact_hash(manifest: Manifest) -> str | None:
-    """Of the converted network that was certified; None for an engine that converts nothing."""
-    found: str | None = manifest.get("engine", {}).get("artefact", {}).get("sha256")
-    if found is None and settings(manifest).engine == "openvino":
+def artefact_hashes(manifest: Manifest) -> dict[str, str]:
+    """Of the converted networks that were certified, by their folders in an export; none for an engine that
+    converts nothing."""
+    stated = manifest.get("engine", {}).get("artefact", {})
+    parts = {ENGINE: stated} if "sha256" in stated else {f"{ENGINE}/{part}": stated[part] for part in stated}
+    if not parts and settings(manifest).engine == "openvino":
         raise LedgerError("a manifest that names the converted network", "none", "certify with this version")
-    return found
+    return {folder: part["sha256"] for folder, part in parts.items()}
 
 
 def require_weights(manifest: Manifest, got: str) -> None:
@@ -144,8 +146,7 @@ def require_weights(manifest: Manifest, got: str) -> None:
 def required(manifest: Manifest) -> set[str]:
     """The files that an export of this ledger has, the list of hashes apart."""
     folders = {CHECKPOINT: CHECKPOINT_FILES, LEDGER: LEDGER_FILES}
-    if artefact_hash(manifest) is not None:
-        folders[ENGINE] = ENGINE_FILES
+    folders |= dict.fromkeys(artefact_hashes(manifest), ENGINE_FILES)
     return {FACTS, README} | {f"{folder}/{name}" for folder, names in folders.items() for name in names}
 
 

@@ -7,7 +7,7 @@ import pickle
 import signal
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context, resource_tracker
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from smoothheads.certify.engines import Work, work_of
 from smoothheads.certify.smoothed import Certified, Smoothed
 from smoothheads.config import CertifyConfig
 from smoothheads.data import DataInfo, Dataset
@@ -25,6 +26,8 @@ from smoothheads.errors import ConfigError, SmoothheadsError
 from smoothheads.models.multihead import MultiHead
 
 WINDOW: Final = 8  # images per worker that may be ahead of the one that the ledger waits for
+
+OnWork = Callable[[Work], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,10 @@ class Job:
     artefacts: Path | None = None
 
 
-def certify_images(job: Job, positions: Sequence[int], workers: int) -> Iterator[Certified]:
-    """The images at these positions, in this order.
+def certify_images(
+    job: Job, positions: Sequence[int], workers: int, on_work: OnWork | None = None
+) -> Iterator[Certified]:
+    """The images at these positions, in this order; at the end `on_work` is told what all workers did.
 
     Errors of a worker are raised here. However this process ends, the workers end too.
     """
@@ -51,12 +56,16 @@ def certify_images(job: Job, positions: Sequence[int], workers: int) -> Iterator
         for worker in pool:
             worker.send(data)
         yield from _in_order(pool, positions)
+        if on_work:
+            on_work(sum((worker.work for worker in pool), start=Work()))
     finally:
         for worker in pool:
             worker.stop()
 
 
 class _Worker:
+    work = Work()
+
     def __init__(self) -> None:
         context = get_context("spawn")  # a fork would inherit the locks of OpenMP's threads
         self.connection, theirs = context.Pipe()
@@ -73,12 +82,13 @@ class _Worker:
 
     def answer(self) -> Certified:
         try:
-            reply: Certified | SmoothheadsError = self.connection.recv()
+            reply: tuple[Certified, Work] | SmoothheadsError = self.connection.recv()
         except (EOFError, OSError):
             raise self._died() from None
         if isinstance(reply, SmoothheadsError):
             raise reply
-        return reply
+        certified, self.work = reply
+        return certified
 
     def stop(self) -> None:
         self.connection.close()
@@ -131,7 +141,8 @@ def _work(connection: Connection[Any, Any], parent: int) -> None:
             try:
                 smoothed = smoothed or Smoothed(job.model, job.info, job.config, artefacts=job.artefacts)
                 image = take(job.dataset, np.array([position]))
-                connection.send(next(smoothed.certify(image, on_votes=while_wanted)))
+                certified = next(smoothed.certify(image, on_votes=while_wanted))
+                connection.send((certified, work_of(smoothed.engine)))
             except SmoothheadsError as error:
                 connection.send(error)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from smoothheads.config import CertifyConfig
 from smoothheads.data import Splits
@@ -33,3 +34,15 @@ def trained_like(tiny_network: Callable[..., MultiHead], small_digits: Splits) -
         return network.eval()
 
     return make
+
+
+@pytest.fixture
+def agreeing(trained_like: Callable[..., MultiHead]) -> MultiHead:
+    """Four heads that often agree, but not always."""
+    network = trained_like(heads=4)
+    generator = torch.Generator().manual_seed(0)
+    for head in network.heads[1:]:
+        head.load_state_dict(network.heads[0].state_dict())
+        for value in head.parameters():
+            value.data += 0.1 * value.std() * torch.randn(value.shape, generator=generator)
+    return network

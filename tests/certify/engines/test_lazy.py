@@ -27,26 +27,14 @@ from smoothheads.types import Phase
 Network = Callable[..., MultiHead]
 
 
-@pytest.fixture
-def model(trained_like: Network) -> MultiHead:
-    """Four heads that often agree, but not always."""
-    network = trained_like(heads=4)
-    generator = torch.Generator().manual_seed(0)
-    for head in network.heads[1:]:
-        head.load_state_dict(network.heads[0].state_dict())
-        for value in head.parameters():
-            value.data += 0.1 * value.std() * torch.randn(value.shape, generator=generator)
-    return network
-
-
 @pytest.mark.parametrize("count", [20, 33, 200])
 @pytest.mark.parametrize("rule", ["consensus-2", "consensus-3"])
 def test_the_votes_are_those_of_the_whole_consensus(
-    *, model: MultiHead, small_digits: Splits, config: CertifyConfig, noise: Noise, rule: str, count: int
+    *, agreeing: MultiHead, small_digits: Splits, config: CertifyConfig, noise: Noise, rule: str, count: int
 ) -> None:
     info, image = small_digits.train.info, small_digits.test.image(0)
-    whole = make_engine(config, model, info, noise)
-    lazy = make_engine(replace(config, rule=rule, lazy_consensus=True), model, info, noise)
+    whole = make_engine(config, agreeing, info, noise)
+    lazy = make_engine(replace(config, rule=rule, lazy_consensus=True), agreeing, info, noise)
     assert isinstance(lazy, LazyConsensusEngine)
     expected = whole.votes(image, 0, Phase.ESTIMATION, 0, count)
     got = lazy.votes(image, 0, Phase.ESTIMATION, 0, count)
@@ -54,14 +42,15 @@ def test_the_votes_are_those_of_the_whole_consensus(
     assert got.rules == (rule,)
     assert got.n == count
     assert lazy.describe()["lazy_consensus"] is True
+    assert rule == f"consensus-{lazy.describe()['first_heads']}"
 
 
 def test_the_work_that_was_saved_is_told(
-    model: MultiHead, small_digits: Splits, config: CertifyConfig, noise: Noise
+    agreeing: MultiHead, small_digits: Splits, config: CertifyConfig, noise: Noise
 ) -> None:
     info = small_digits.train.info
     settings = replace(config, rule="consensus-2", lazy_consensus=True)
-    engine = make_engine(settings, model, info, noise)
+    engine = make_engine(settings, agreeing, info, noise)
     assert isinstance(engine, LazyConsensusEngine)
     image = small_digits.test.image(0)
     engine.votes(image, 0, Phase.ESTIMATION, 0, 200)
@@ -113,9 +102,19 @@ def test_other_heads_to_which_the_place_matters_in_the_last_bit_are_refused(
 ) -> None:
     model = MultiHead(nn.Identity(), [Constant(3), Constant(4), ByPlace(5)])
     settings = CertifyConfig(sigma=0.5, block=20, rule="consensus-2", lazy_consensus=True)
-    engine = make_engine(settings, model, small_digits.train.info, noise)
-    with pytest.raises(SoundnessError, match="with its place in the batch"):
-        engine.votes(small_digits.test.image(0), 0, Phase.ESTIMATION, 0, 20)
+    with pytest.raises(SoundnessError, match="with its place in the batch; use another engine"):
+        make_engine(settings, model, small_digits.train.info, noise)
+
+
+def test_features_need_not_be_images(small_digits: Splits, noise: Noise) -> None:
+    torch.manual_seed(0)
+    model = MultiHead(nn.Flatten(), [nn.Linear(64, 10) for _ in range(4)])
+    settings = CertifyConfig(sigma=0.5, block=20, rule="consensus-2")
+    info, image = small_digits.train.info, small_digits.test.image(0)
+    whole = make_engine(settings, model, info, noise).votes(image, 0, Phase.ESTIMATION, 0, 100)
+    lazy = make_engine(replace(settings, lazy_consensus=True), model, info, noise)
+    got = lazy.votes(image, 0, Phase.ESTIMATION, 0, 100)
+    np.testing.assert_array_equal(got.of("consensus-2"), whole.of("consensus-2"))
 
 
 def test_it_is_another_ledger_that_can_be_read(
@@ -130,6 +129,10 @@ def test_it_is_another_ledger_that_can_be_read(
     lazy = replace(full, lazy_consensus=True)
     b = read_log(certify_run(ready, data, lazy, tmp_path / "lazy", on_note=said.append))
     assert "of 360 copies; the other heads were spared" in said[0]
+    certify_run(ready, data, lazy, tmp_path / "two", workers=2, on_note=said.append)
+    assert said[1] == said[0]
+    certify_run(ready, data, lazy, tmp_path / "two", on_note=said.append)  # nothing was left to do
+    assert len(said) == 2
     assert a.radius.tolist() == b.radius.tolist()
     assert '"lazy_consensus": true' in (tmp_path / "lazy" / "manifest.json").read_text()
 
@@ -138,7 +141,7 @@ def test_it_is_another_ledger_that_can_be_read(
     ("settings", "message"),
     [
         ({"rule": "ensemble"}, "a rule consensus-K with lazy_consensus, got 'ensemble'"),
-        ({"rule": "consensus-2", "engine": "openvino"}, "engine torch for lazy_consensus"),
+        ({"rule": "consensus-2", "grouped": "on"}, "heads one by one for lazy_consensus"),
     ],
 )
 def test_what_it_is_not_for_is_refused(settings: dict[str, Any], message: str) -> None:

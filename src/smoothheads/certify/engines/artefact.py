@@ -39,6 +39,13 @@ class Artefact:
     def model(self) -> Path:
         return self.folder / MODEL
 
+    def describe(self) -> Facts:
+        return {"sha256": self.sha256, "made_with": self.facts["versions"]}
+
+
+Artefacts = tuple[Artefact, ...]
+"""All that an engine runs: one network, or the two parts of a lazy consensus."""
+
 
 def identity(model: MultiHead, shape: tuple[int, int, int]) -> Facts:
     """What tells this network from any other."""

@@ -9,14 +9,16 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from smoothheads.certify.engines import extra
-from smoothheads.certify.engines.artefact import MODEL, Artefact, Facts, identity, obtain
+from smoothheads.certify.engines.artefact import MODEL, Artefact, Artefacts, Facts, identity, obtain
+from smoothheads.certify.engines.split import Early, split
 from smoothheads.config import CertifyConfig
 from smoothheads.data import DataInfo, Dataset
 from smoothheads.data.subset import fixed_permutation
@@ -34,37 +36,77 @@ Training = Callable[[], Dataset]
 
 def converted(
     config: CertifyConfig, model: MultiHead, info: DataInfo, root: Path, training: Training | None
-) -> Artefact:
-    """The artefact of a network in eval mode; bfloat16 runs that of float32.
+) -> Artefacts:
+    """The artefact of a network in eval mode, or those of the two parts that a lazy consensus runs; bfloat16
+    runs those of float32.
 
     The quantised one depends on the network, the noise's law and sigma, and the training images.
     """
+    if config.lazy_consensus:
+        return _parts(config, model, info, root, training)
+    name, wanted = _identified(config, model, info)
+    whole = _Source(model, _example(info))
+    return (obtain(root, name, wanted, lambda folder: _made(folder, whole, config, training)),)
+
+
+def _parts(
+    config: CertifyConfig, model: MultiHead, info: DataInfo, root: Path, training: Training | None
+) -> Artefacts:
+    """Each is quantised by itself, the second one for the features that the quantised first one gives, and is
+    refused beside any other first one."""
+    early, late = split(model, config.rule)
+    name, wanted = _identified(config, model, info)
+    first = obtain(
+        root,
+        f"{name}-{config.rule}-early",
+        wanted | {"rule": config.rule, "part": "early"},
+        lambda folder: _made(folder, _Source(early, _example(info)), config, training),
+    )
+    second = obtain(
+        root,
+        f"{name}-{config.rule}-late",
+        wanted | {"rule": config.rule, "part": "late", "early": first.sha256},
+        lambda folder: _made(folder, _Source(late, _features(early, info), first), config, training),
+    )
+    return first, second
+
+
+def _identified(config: CertifyConfig, model: MultiHead, info: DataInfo) -> tuple[str, Facts]:
+    """Name of the artefact, and what it is made of."""
     wanted = identity(model, info.shape)
     if config.precision != "int8":
-        wanted |= {"precision": "float32"}
-        return obtain(root, "openvino-float32", wanted, lambda folder: _float32(model, info, folder))
-    wanted |= {"precision": "int8", "noise": config.noise, "sigma": config.sigma}
-    name = f"openvino-int8-{config.noise}-{config.sigma!r}"
-    return obtain(root, name, wanted, lambda folder: _int8(config, model, info, folder, training))
+        return "openvino-float32", wanted | {"precision": "float32"}
+    return (
+        f"openvino-int8-{config.noise}-{config.sigma!r}",
+        wanted | {"precision": "int8", "noise": config.noise, "sigma": config.sigma},
+    )
 
 
-def _float32(model: MultiHead, info: DataInfo, folder: Path) -> Facts:
-    _save(_convert(model, info), folder)
+class _Source(NamedTuple):
+    network: nn.Module
+    example: Tensor
+    early: Artefact | None = None
+    """Reads images and gives, as its second output, what the network reads; none: images."""
+
+
+def _made(folder: Path, source: _Source, config: CertifyConfig, training: Training | None) -> Facts:
+    if config.precision == "int8":
+        return _int8(folder, source, config, training)
+    _save(_convert(source), folder)
     return {"versions": _versions(extra.openvino())}
 
 
-def _int8(
-    config: CertifyConfig, model: MultiHead, info: DataInfo, folder: Path, training: Training | None
-) -> Facts:
+def _int8(folder: Path, source: _Source, config: CertifyConfig, training: Training | None) -> Facts:
     dataset = _training_images(training)
     openvino, nncf = extra.openvino(), extra.nncf()
     examples = list(_calibration(config, dataset))
+    transform = None if source.early is None else _second_output(source.early)
     # Weights of 7 bits: with 8, sums would saturate on processors without VNNI, and be others than elsewhere.
     safe = nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE)
     with contextlib.redirect_stdout(io.StringIO()):  # its progress bars
         quantized = nncf.quantize(
-            _convert(model, info),
-            nncf.Dataset(examples),
+            _convert(source),
+            nncf.Dataset(examples, transform),
             subset_size=len(examples),
             advanced_parameters=safe,
         )
@@ -73,22 +115,49 @@ def _int8(
     return {"versions": _versions(openvino, nncf), "calibration": calibration}
 
 
-def _convert(model: MultiHead, info: DataInfo) -> Any:
+def _convert(source: _Source) -> Any:
     openvino = extra.openvino()
-    plain = copy.deepcopy(model).to(device="cpu", dtype=torch.float32)
-    example = torch.linspace(0, 1, 2 * math.prod(info.shape)).reshape(2, *info.shape)
+    plain, example = _plain(source.network), source.example
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            network = openvino.convert_model(plain, example_input=example, input=[-1, *info.shape])
-            expected = plain(example).numpy()
-            got = openvino.compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})(example.numpy())
+            outputs = plain(example)
+            shape = [-1, *example.shape[1:]]
+            network = openvino.convert_model(plain, example_input=example, input=shape)
+            got = _compiled(network)(example.numpy())
+    except ConfigError:
+        raise
     except Exception as error:  # whatever a network's code or OpenVINO's frontend raises
         raise _refused(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
-    allowed = CLOSE * np.nanmax(np.abs(expected))  # NaN must stay NaN; sampling refuses it with the reason
-    if not np.allclose(got[0], expected, rtol=0, atol=allowed, equal_nan=True):
-        raise _refused("other logits than PyTorch's")
+    for i, expected in enumerate(outputs if isinstance(outputs, tuple) else (outputs,)):
+        allowed = CLOSE * np.nanmax(np.abs(expected.numpy()))
+        # NaN must stay NaN; sampling refuses it with the reason
+        if not np.allclose(got[i], expected.numpy(), rtol=0, atol=allowed, equal_nan=True):
+            raise _refused("other logits than PyTorch's")
     return network
+
+
+def _plain(model: nn.Module) -> nn.Module:
+    return copy.deepcopy(model).to(device="cpu", dtype=torch.float32)
+
+
+def _example(info: DataInfo) -> Tensor:
+    return torch.linspace(0, 1, 2 * math.prod(info.shape)).reshape(2, *info.shape)
+
+
+@torch.no_grad()
+def _features(early: Early, info: DataInfo) -> Tensor:
+    features: Tensor = _plain(early)(_example(info))[1]
+    return features
+
+
+def _second_output(artefact: Artefact) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+    network = _compiled(artefact.model)
+    return lambda images: network(images)[1]
+
+
+def _compiled(network: Any) -> Any:
+    return extra.openvino().compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
 
 
 def _save(network: Any, folder: Path) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from smoothheads import device as devices
-from smoothheads.certify.engines.artefact import Artefact
+from smoothheads.certify.engines.artefact import Artefacts
 from smoothheads.certify.engines.base import Engine
 from smoothheads.certify.engines.convert import Training, converted
 from smoothheads.certify.engines.eager import TorchEngine
-from smoothheads.certify.engines.lazy import LazyConsensusEngine
+from smoothheads.certify.engines.lazy_openvino import LazyOpenVinoEngine
+from smoothheads.certify.engines.lazy_torch import LazyTorchEngine
 from smoothheads.certify.engines.openvino import OpenVinoEngine
 from smoothheads.config import CertifyConfig
 from smoothheads.data import DataInfo
@@ -26,43 +27,31 @@ def make_engine(
     info: DataInfo,
     noise: Noise,
     *,
-    artefacts: Path | Artefact | None = None,
+    artefacts: Path | Artefacts | None = None,
     training: Training | None = None,
 ) -> Engine:
     """Leaves the model in the mode it came in. Nothing in `config` may be `auto` any more; see `choose`.
 
-    `artefacts` is the folder where converted networks are kept (none: they are made anew), or the one to run;
+    `artefacts` is the folder where converted networks are kept (none: they are made anew), or those to run;
     `training` gives the images that int8 is calibrated with, if it is not there yet.
     """
-    device = devices.parse(config.device)
+    settings: dict[str, Any] = {
+        "classes": info.classes,
+        "shape": info.shape,
+        "precision": config.precision,
+        "threads": config.threads,
+    }
     if config.engine == "torch":
-        kind = (
-            partial(LazyConsensusEngine, rule=config.rule)
-            if config.lazy_consensus
-            else partial(TorchEngine, grouped=config.grouped == "on")
-        )
-        return kind(
-            model,
-            noise,
-            classes=info.classes,
-            shape=info.shape,
-            precision=config.precision,
-            device=device,
-            threads=config.threads,
-            compiled=config.compile == "on",
-        )
+        settings |= {"device": devices.parse(config.device), "compiled": config.compile == "on"}
+        if config.lazy_consensus:
+            return LazyTorchEngine(model, noise, rule=config.rule, **settings)
+        return TorchEngine(model, noise, grouped=config.grouped == "on", **settings)
     with tempfile.TemporaryDirectory() as folder, borrowed_mode(model, training=False):
-        artefact = (
+        parts = (
             artefacts
-            if isinstance(artefacts, Artefact)
+            if isinstance(artefacts, tuple)
             else converted(config, model, info, artefacts or Path(folder), training)
         )
-        return OpenVinoEngine(
-            model,
-            noise,
-            artefact,
-            classes=info.classes,
-            shape=info.shape,
-            precision=config.precision,
-            threads=config.threads,
-        )
+        if config.lazy_consensus:
+            return LazyOpenVinoEngine(model, noise, *parts, rule=config.rule, **settings)
+        return OpenVinoEngine(model, noise, *parts, **settings)

@@ -1,29 +1,32 @@
 """The rule consensus-K with less work: heads beyond the K-th only see copies on which the K disagree.
 
 These copies are collected, across blocks, into batches of the usual size, so that a pass is always of one
-size. The votes are those of consensus-K computed in full; those of other rules are not to be had.
+size. The votes are those of consensus-K computed in full by the same two parts; those of other rules are not
+to be had.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from abc import abstractmethod
+from dataclasses import astuple, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from smoothheads import device as devices
-from smoothheads.certify.engines.eager import TorchEngine
+from smoothheads.certify.engines.base import Engine
+from smoothheads.certify.engines.blocks import BlockEngine
 from smoothheads.certify.soundness import require_finite, require_function
-from smoothheads.errors import ConfigError, one_of
+from smoothheads.errors import ConfigError
 from smoothheads.models.aggregate import ensemble
-from smoothheads.models.multihead import MultiHead
-from smoothheads.noise import Noise
 from smoothheads.types import Phase, Pixels, Votes
 
 
-class Work(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Work:
     """What an engine's heads were asked so far."""
 
     copies: int = 0
@@ -33,6 +36,9 @@ class Work(NamedTuple):
     """Batches that the first K heads saw."""
     late_passes: int = 0
     """Batches that the other heads saw."""
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def agreement(self) -> float:
@@ -50,28 +56,37 @@ class Work(NamedTuple):
         )
 
 
-class LazyConsensusEngine(TorchEngine):
-    """`work` says how often the heads agreed and what that saved."""
+class LazyConsensusEngine(BlockEngine):
+    """Named before the engine that computes the two parts: `class X(LazyConsensusEngine, SomeEngine)`. Its
+    constructor ends with `_start`. `work` says how often the heads agreed and what that saved."""
 
-    def __init__(self, model: MultiHead, noise: Noise, *, rule: str, **settings: Any) -> None:
-        super().__init__(model, noise, **settings | {"compiled": False})
-        if rule not in self.rules:
-            raise one_of("rule of this network", rule, self.rules)
-        self.rules, self.work = (rule,), Work()
-        self.compiled = bool(settings.get("compiled", False))
-        first = int(rule.removeprefix("consensus-"))
-        network = cast(MultiHead, self.model)  # never grouped
-        early, late = _Early(network, first), _Late(network, first)
-        with torch.inference_mode():
-            blank = self._prepared(np.zeros((noise.block_size, *settings["shape"]), dtype=np.float32))
-            features = self._run(early, blank)[1]
-            if not isinstance(features, Tensor):
-                raise ConfigError("a trunk with one output for lazy_consensus", "several", "switch it off")
-            self._early, self._late = self._ready(early, blank), self._ready(late, features)
-        self._late_probed = False
+    work = Work()
 
-    def describe(self) -> dict[str, Any]:
-        return super().describe() | {"lazy_consensus": True}
+    @abstractmethod
+    def _first(self, copies_NCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Float32 logits [K, N, C] in memory of their own, and features [N, ...] that hold until the next
+        call."""
+
+    @abstractmethod
+    def _others(self, features: Tensor) -> Tensor:
+        """Float32 logits [L - K, N, C] in memory of their own."""
+
+    def _start(self, rule: str, shape: tuple[int, int, int]) -> None:
+        """Where a copy stands in the second batch depends on other copies, so it must not change a bit: an
+        engine whose other heads are not like that is refused here."""
+        self.rules = (rule,)
+        with torch.inference_mode(), devices.threads(self.threads):
+            features = self._first(self._blank(shape))[1]
+            require_function(
+                self._others, features, 0, "use another engine, or lazy_consensus off, for this network"
+            )
+
+    def _blank(self, shape: tuple[int, int, int]) -> Tensor:
+        """Noise and nothing else."""
+        return self._prepared(self.noise.noisy(np.zeros(shape, dtype=np.uint8), 0, Phase.PILOT, 0))
+
+    def _described(self) -> dict[str, Any]:
+        return {"lazy_consensus": True, "first_heads": int(self.rules[0].removeprefix("consensus-"))}
 
     @torch.inference_mode()
     def votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Votes:
@@ -92,20 +107,19 @@ class LazyConsensusEngine(TorchEngine):
     def scores(self, *_: object) -> NDArray[np.float64]:
         raise ConfigError("all heads of every copy for scores", "lazy_consensus", "switch it off")
 
+    def _logits(self, copies_NCHW: Tensor) -> Tensor:
+        return self._first(copies_NCHW)[0]
+
     def _first_heads(self, copies_NCHW: Tensor, wanted: int, index: int) -> tuple[Tensor, _Undecided]:
         """Classes of the copies on which the first heads agree, and the copies on which they do not."""
-        if not self._probed:
-            require_function(lambda x: self._run(self._early, x)[0], copies_NCHW, self.tolerance)
-            self._probed = True
-        logits_KNC, features_N = self._run(self._early, copies_NCHW)
-        self._probe_late(features_N)
-        logits_KNC = logits_KNC[:, :wanted].to(torch.float32, copy=True)
+        self._probe(copies_NCHW)
+        logits_KNC, features_N = self._first(copies_NCHW)
+        logits_KNC = logits_KNC[:, :wanted]
         require_finite(logits_KNC, index)
         heads_KN = logits_KNC.argmax(-1)
         agree_N = (heads_KN == heads_KN[0]).all(0)
         agreed_N = heads_KN[0][agree_N]
-        copies, agreed, passes, late_passes = self.work
-        self.work = Work(copies + wanted, agreed + len(agreed_N), passes + 1, late_passes)
+        self.work += Work(copies=wanted, agreed=len(agreed_N), passes=1)
         return agreed_N, _Undecided(features_N[:wanted][~agree_N], logits_KNC[:, ~agree_N])
 
     def _other_heads(self, left: list[_Undecided], index: int) -> Tensor:
@@ -115,21 +129,15 @@ class LazyConsensusEngine(TorchEngine):
         left[:] = [_Undecided(features[size:], logits_KMC[:, size:])]
         count = min(size, len(features))
         padding = features[:1].expand(size - count, *features.shape[1:])
-        batch = torch.cat([features[:count], padding]).contiguous(memory_format=torch.channels_last)
-        others = self._run(self._late, batch)[:, :count].to(torch.float32)
+        others = self._others(torch.cat([features[:count], padding]))[:, :count]
         require_finite(others, index)
-        self.work = self.work._replace(late_passes=self.work.late_passes + 1)
+        self.work += Work(late_passes=1)
         return ensemble(torch.cat([logits_KMC[:, :count], others])).argmax(-1)
 
-    def _probe_late(self, features_N: Tensor) -> None:
-        """Where a copy stands in the second batch depends on other copies, so it must not change a bit."""
-        if not self._late_probed:
-            require_function(lambda x: self._run(self._late, x), features_N, tolerance=0)
-            self._late_probed = True
 
-    def _run(self, part: Any, x: Tensor) -> Any:
-        with devices.autocast(self.device, self.precision):
-            return part(x.contiguous(memory_format=torch.channels_last))
+def work_of(engine: Engine) -> Work:
+    """None at all if it is not lazy."""
+    return engine.work if isinstance(engine, LazyConsensusEngine) else Work()
 
 
 class _Undecided(NamedTuple):
@@ -140,24 +148,3 @@ class _Undecided(NamedTuple):
 
     def __len__(self) -> int:
         return len(self.features)
-
-
-class _Early(nn.Module):
-    """Logits of the first heads, and what the other heads would read."""
-
-    def __init__(self, model: MultiHead, first: int) -> None:
-        super().__init__()
-        self.normalize, self.trunk, self.heads = model.normalize, model.trunk, model.heads[:first]
-
-    def forward(self, x_NCHW: Tensor) -> tuple[Tensor, Any]:
-        features = self.trunk(self.normalize(x_NCHW))
-        return torch.stack([head(features) for head in self.heads]), features
-
-
-class _Late(nn.Module):
-    def __init__(self, model: MultiHead, first: int) -> None:
-        super().__init__()
-        self.heads = model.heads[first:]
-
-    def forward(self, features: Tensor) -> Tensor:
-        return torch.stack([head(features) for head in self.heads])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -36,13 +37,7 @@ class OpenVinoEngine(BlockEngine):
         super().__init__(model, noise, classes=classes, threads=threads)
         self.artefact, self.precision = artefact, precision
         self.tolerance = 1e-3 if precision == "float32" else 5e-2
-        core = extra.openvino().Core()
-        if precision == "bfloat16":
-            _require_bfloat16(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
-        network = core.read_model(artefact.model)
-        network.reshape([noise.block_size, *shape])
-        compiled = core.compile_model(network, "CPU", _settings(precision, threads))
-        self._request = compiled.create_infer_request()
+        self._request = self._compiled(artefact, shape)
 
     def describe(self) -> dict[str, Any]:
         made = self.artefact.facts
@@ -52,7 +47,7 @@ class OpenVinoEngine(BlockEngine):
             "device": "cpu",
             "threads": self.threads,
             "openvino": extra.openvino().__version__,
-            "artefact": {"sha256": self.artefact.sha256, "made_with": made["versions"]},
+            "artefact": self.artefact.describe(),
         } | ({"calibration": made["calibration"]} if "calibration" in made else {})
 
     def fingerprint(self) -> str:
@@ -62,9 +57,23 @@ class OpenVinoEngine(BlockEngine):
         return torch.from_numpy(copies)
 
     def _logits(self, copies_NCHW: Tensor) -> Tensor:
-        shared = {"share_inputs": True, "share_outputs": True}
-        logits_LNC = self._request.infer([copies_NCHW.contiguous().numpy()], **shared)[0]
+        logits_LNC = infer(self._request, copies_NCHW)[0]
         return torch.from_numpy(np.array(logits_LNC, dtype=np.float32))  # a copy: the next pass overwrites it
+
+    def _compiled(self, artefact: Artefact, shape: Sequence[int]) -> Any:
+        """A request for blocks of inputs of this shape."""
+        core = extra.openvino().Core()
+        if self.precision == "bfloat16":
+            _require_bfloat16(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
+        network = core.read_model(artefact.model)
+        network.reshape([self.noise.block_size, *shape])
+        compiled = core.compile_model(network, "CPU", _settings(self.precision, self.threads))
+        return compiled.create_infer_request()
+
+
+def infer(request: Any, batch: Tensor) -> Any:
+    """The network's outputs, by number, in memory that the next pass overwrites."""
+    return request.infer([batch.contiguous().numpy()], share_inputs=True, share_outputs=True)
 
 
 def _settings(precision: str, threads: int) -> dict[str, Any]:
