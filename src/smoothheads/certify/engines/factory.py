@@ -10,6 +10,7 @@ from smoothheads import device as devices
 from smoothheads.certify.engines.base import Engine
 from smoothheads.certify.engines.convert import Training, converted
 from smoothheads.certify.engines.eager import TorchEngine
+from smoothheads.certify.engines.graph import CudaRecorder
 from smoothheads.certify.engines.lazy import LazyConsensusEngine
 from smoothheads.certify.engines.openvino import OpenVinoEngine
 from smoothheads.config import CertifyConfig
@@ -49,6 +50,7 @@ def make_engine(
             device=device,
             threads=config.threads,
             compiled=config.compile == "on",
+            recorder=CudaRecorder(device) if config.graphs and device.type == "cuda" else None,
         )
     with tempfile.TemporaryDirectory() as folder, borrowed_mode(model, training=False):
         artefact = converted(config, model, info, artefacts or Path(folder), training)

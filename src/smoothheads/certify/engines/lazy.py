@@ -53,12 +53,13 @@ class Work(NamedTuple):
 class LazyConsensusEngine(TorchEngine):
     """`work` says how often the heads agreed and what that saved."""
 
+    in_one_piece = False
+
     def __init__(self, model: MultiHead, noise: Noise, *, rule: str, **settings: Any) -> None:
-        super().__init__(model, noise, **settings | {"compiled": False})
+        super().__init__(model, noise, **settings)
         if rule not in self.rules:
             raise one_of("rule of this network", rule, self.rules)
         self.rules, self.work = (rule,), Work()
-        self.compiled = bool(settings.get("compiled", False))
         first = int(rule.removeprefix("consensus-"))
         network = cast(MultiHead, self.model)  # never grouped
         early, late = _Early(network, first), _Late(network, first)
@@ -126,10 +127,6 @@ class LazyConsensusEngine(TorchEngine):
         if not self._late_probed:
             require_function(lambda x: self._run(self._late, x), features_N, tolerance=0)
             self._late_probed = True
-
-    def _run(self, part: Any, x: Tensor) -> Any:
-        with devices.autocast(self.device, self.precision):
-            return part(x.contiguous(memory_format=torch.channels_last))
 
 
 class _Undecided(NamedTuple):
