@@ -52,6 +52,7 @@ class Recorded:
     """
 
     def __init__(self, function: Callable[..., Any], examples: Sequence[Tensor], recorder: Recorder) -> None:
+        self._function = function  # keeps alive what a replay reads, the weights above all
         self._arguments = [example.clone() for example in examples]
         try:
             self._results, self._replay = recorder(lambda: function(*self._arguments))
