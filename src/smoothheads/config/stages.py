@@ -241,9 +241,9 @@ class CertifyConfig:
     it; uniform and laplace: float32, with radii in the l1 norm."""
     engine: Literal["auto", "torch", "openvino"] = "torch"
     """What computes the network: openvino needs the extra of that name; auto measures what is installed."""
-    precision: Literal["float32", "bfloat16", "int8"] = "float32"
-    """Another precision is another base classifier. int8 (openvino): quantised, with ranges from noisy
-    training images at sigma."""
+    precision: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
+    """Another precision is another base classifier. float16 is for cuda; int8 (openvino): quantised, with
+    ranges from noisy training images at sigma."""
     compile: Literal["auto", "on", "off"] = "off"
     """torch.compile (torch): takes up to a minute; auto: where the run is long enough to pay for it."""
     grouped: Literal["auto", "on", "off"] = "off"
@@ -251,6 +251,9 @@ class CertifyConfig:
     lazy_consensus: bool = False
     """With the rule consensus-K: heads beyond the K-th only see copies on which the K disagree. In int8 the
     two parts are quantised one by one, which is another base classifier than consensus-K in int8."""
+    graphs: bool = True
+    """On cuda (torch): passes that are not compiled are recorded once and replayed, which launches faster.
+    Switch it off for a network that cannot be recorded."""
     device: str = "cpu"
     threads: int = 1
 
@@ -282,6 +285,7 @@ class CertifyConfig:
         """Refuses what the chosen engine cannot do."""
         wrong = {
             "engine openvino for int8": self.precision == "int8" and self.engine == "torch",
+            "engine torch for float16": self.precision == "float16" and self.engine == "openvino",
             "engine torch for compile": self.compile == "on" and self.engine != "torch",
             "engine torch for grouped": self.grouped == "on" and self.engine != "torch",
             "device cpu for openvino": self.engine == "openvino" and self.device != "cpu",
@@ -291,6 +295,10 @@ class CertifyConfig:
                 raise ConfigError(
                     expected, f"engine {self.engine!r}, device {self.device!r}", "change one of them"
                 )
+        if self.precision == "float16" and self.device.startswith("cpu"):
+            raise ConfigError(
+                "device cuda for float16", repr(self.device), "use float32 or bfloat16 on a processor"
+            )
         if self.lazy_consensus and self.grouped != "off":
             raise ConfigError("heads one by one for lazy_consensus", "grouped heads", "drop one of the two")
         if self.lazy_consensus and not self.rule.startswith("consensus-"):

@@ -47,13 +47,18 @@ class Noise(Protocol):
         ...
 
 
-def keyed_bits(seed: int, index: int, phase: Phase, block: int) -> Philox:
-    """The bit stream of one block; streams of different keys never overlap (below 2^64 draws each)."""
+def philox_key(seed: int, index: int, phase: Phase, block: int) -> NDArray[np.uint64]:
+    """The two words of the key and the four of the first counter."""
     for name, value in (("seed", seed), ("image index", index), ("block", block)):
         if not 0 <= value < _WORDS:
             raise ConfigError(f"0 <= {name} < 2^64", str(value), f"choose a {name} inside that range")
-    key = np.array([seed, index], dtype=np.uint64)
-    return Philox(key=key, counter=np.array([0, block, int(phase), 0], dtype=np.uint64))
+    return np.array([seed, index, 0, block, int(phase), 0], dtype=np.uint64)
+
+
+def keyed_bits(seed: int, index: int, phase: Phase, block: int) -> Philox:
+    """The bit stream of one block; streams of different keys never overlap (below 2^64 draws each)."""
+    key = philox_key(seed, index, phase, block)
+    return Philox(key=key[:2], counter=key[2:])
 
 
 def keyed_uniform(seed: int, index: int) -> float:

@@ -22,9 +22,9 @@ from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.noise.base import check_image, check_settings, keyed_bits
 from smoothheads.types import Grid, Phase, Pixels
 
-_BITS, _CELL_BITS = 62, 46  # a uniform has 62 bits: 16 choose a cell of the lookup, 46 refine it
+_BITS, CELL_BITS = 62, 46  # a uniform has 62 bits: 16 choose a cell of the lookup, 46 refine it
 _REACH = 9.3  # standard deviations covered; what lies beyond is in the total variation
-_UNDECIDED = int(np.iinfo(np.int16).min)
+UNDECIDED = int(np.iinfo(np.int16).min)
 
 Steps = NDArray[np.int16]
 
@@ -88,9 +88,7 @@ class GridNoise:
         )
 
     def noisy(self, image: Pixels, index: int, phase: Phase, block: int) -> NDArray[np.float32]:
-        steps = self.integers(image, index, phase, block)
-        copies: NDArray[np.float32] = np.divide(steps, np.float32(self.table.grid.q), dtype=np.float32)
-        return copies
+        return in_pixels(self.integers(image, index, phase, block), self.table.grid)
 
     def integers(self, image: Pixels, index: int, phase: Phase, block: int) -> Steps:
         """m + K, the noisy image before it becomes h's input."""
@@ -111,11 +109,17 @@ class GridNoise:
         bits = keyed_bits(self.seed, index, phase, block)
         cells = bits.random_raw(-(-count // 4)).astype("<u8", copy=False).view("<u2")[:count]
         steps: Steps = self.table.lookup.take(cells, mode="clip")  # clip: no bounds check, none is needed
-        open_ = np.flatnonzero(steps == _UNDECIDED)
-        finer = bits.random_raw(len(open_)) >> np.uint64(64 - _CELL_BITS)
-        uniform = cells[open_].astype(np.uint64) << np.uint64(_CELL_BITS) | finer
+        open_ = np.flatnonzero(steps == UNDECIDED)
+        finer = bits.random_raw(len(open_)) >> np.uint64(64 - CELL_BITS)
+        uniform = cells[open_].astype(np.uint64) << np.uint64(CELL_BITS) | finer
         steps[open_] = np.searchsorted(self.table.thresholds, uniform, side="right") - self.table.reach
         return steps
+
+
+def in_pixels(steps: Steps, grid: Grid) -> NDArray[np.float32]:
+    """The first step of h: m + K becomes a float."""
+    copies: NDArray[np.float32] = np.divide(steps, np.float32(grid.q), dtype=np.float32)
+    return copies
 
 
 def _thresholds(sigma: float, q: int) -> tuple[NDArray[np.uint64], float]:
@@ -134,8 +138,8 @@ def _thresholds(sigma: float, q: int) -> tuple[NDArray[np.uint64], float]:
 
 
 def _lookup(thresholds: NDArray[np.uint64]) -> Steps:
-    first = np.arange(2 ** (_BITS - _CELL_BITS), dtype=np.uint64) << np.uint64(_CELL_BITS)
-    last = first + np.uint64(2**_CELL_BITS - 1)
+    first = np.arange(2 ** (_BITS - CELL_BITS), dtype=np.uint64) << np.uint64(CELL_BITS)
+    last = first + np.uint64(2**CELL_BITS - 1)
     low, high = (np.searchsorted(thresholds, end, side="right") for end in (first, last))
     reach = len(thresholds) // 2
-    return np.where(low == high, low - reach, _UNDECIDED).astype(np.int16)
+    return np.where(low == high, low - reach, UNDECIDED).astype(np.int16)

@@ -11,7 +11,7 @@ from smoothheads.certify.engines import TorchEngine
 from smoothheads.certify.smoothed import Smoothed
 from smoothheads.config import SubsetConfig
 from smoothheads.data import Splits, select
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.models import MultiHead, decide, rules
 from smoothheads.noise import make_noise
 from smoothheads.types import Grid, Phase
@@ -124,3 +124,34 @@ def test_grouped_heads_vote_as_the_loop_does(model: MultiHead, small_digits: Spl
         key = small_digits.test.image(image), image, Phase.ESTIMATION, 0, 50
         ours, theirs = grouped.votes(*key).counts, loop.votes(*key).counts
         assert np.abs(ours - theirs).sum() <= 2  # equal but for a logit at the edge of rounding
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["grid", "laplace"])
+def test_noise_drawn_on_the_device_gives_the_same_votes(
+    model: MultiHead, small_digits: Splits, name: str, precision: str
+) -> None:
+    """Exactly: the copies are the same, and so is the network. Other noise than the grid's stays NumPy's."""
+    noise = make_noise(name, 0.5, Grid(16), 5, 20)
+    settings: dict[str, Any] = {"classes": 10, "shape": (1, 8, 8), "device": CPU, "precision": precision}
+    host = TorchEngine(model, noise, **settings)
+    there = TorchEngine(model, noise, noise_on_device=True, **settings)
+    assert (host.background, there.background) == (True, name != "grid")
+    for image in range(3):
+        key = small_digits.test.image(image), image, Phase.ESTIMATION, 2, 70
+        np.testing.assert_array_equal(there.votes(*key).counts, host.votes(*key).counts)
+        np.testing.assert_array_equal(there.scores(*key), host.scores(*key))
+    assert there.describe() == host.describe()
+    assert there.describe()["precision"] == precision
+
+
+def test_float16_that_overflows_is_no_vote(small_digits: Splits) -> None:
+    linear = torch.nn.Linear(64, 10)
+    torch.nn.init.constant_(linear.weight, 60_000.0)  # two of them are above the largest float16
+    network = MultiHead(torch.nn.Flatten(), [linear])
+    noise = make_noise("grid", 0.5, Grid(16), 0, 20)
+    settings: dict[str, Any] = {"classes": 10, "shape": (1, 8, 8), "device": CPU}
+    key = small_digits.test.image(0), 0, Phase.ESTIMATION, 0, 20
+    TorchEngine(network, noise, **settings).votes(*key)
+    with pytest.raises(SoundnessError, match="copies of image 0 with NaN or infinite logits"):
+        TorchEngine(network, noise, precision="float16", **settings).votes(*key)

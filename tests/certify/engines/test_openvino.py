@@ -168,8 +168,12 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"precision": "int8"}, "engine openvino for int8"),
         ({"compile": "on", "engine": "openvino"}, "engine torch for compile"),
         ({"device": "cuda", "engine": "openvino"}, "device cpu for openvino"),
+        ({"precision": "float16", "engine": "openvino"}, "engine torch for float16"),
+        ({"precision": "float16"}, "device cuda for float16, got 'cpu'; use float32 or bfloat16"),
+        ({"precision": "float16", "engine": "auto", "device": "cpu:0"}, "device cuda for float16"),
     ],
 )
 def test_what_an_engine_cannot_do_is_refused(settings: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         CertifyConfig(sigma=0.5, **settings)  # type: ignore[arg-type]
+    CertifyConfig(sigma=0.5, precision="float16", device="cuda:1")

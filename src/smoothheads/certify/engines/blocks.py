@@ -35,9 +35,15 @@ class BlockEngine(ABC):
         self.rules = rules(self.heads, weighted=self.weights_L is not None)
         self._probed = False
 
+    background: bool = True
+    """Whether a thread draws the next block while the network is busy with this one."""
+
     @abstractmethod
     def _prepared(self, copies: NDArray[np.float32]) -> Tensor:
         """The block as the network wants it; called in the background."""
+
+    def _copies(self, image: Pixels, index: int, phase: Phase, block: int) -> Tensor:
+        return self._prepared(self.noise.noisy(image, index, phase, block))
 
     @abstractmethod
     def _logits(self, copies_NCHW: Tensor) -> Tensor:
@@ -83,10 +89,11 @@ class BlockEngine(ABC):
 
         @torch.inference_mode()  # of the thread that draws
         def prepared(each: int) -> Tensor:
-            return self._prepared(self.noise.noisy(image, index, phase, each))
+            return self._copies(image, index, phase, each)
 
         blocks = range(block, block + -(-count // size))
-        for done, copies_NCHW in zip(range(0, count, size), ahead(prepared, blocks), strict=True):
+        drawn = ahead(prepared, blocks) if self.background else map(prepared, blocks)
+        for done, copies_NCHW in zip(range(0, count, size), drawn, strict=True):
             yield copies_NCHW, min(size, count - done)
 
     def _probe(self, copies_NCHW: Tensor) -> None:

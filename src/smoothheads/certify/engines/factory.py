@@ -11,6 +11,7 @@ from smoothheads.certify.engines.artefact import Artefacts
 from smoothheads.certify.engines.base import Engine
 from smoothheads.certify.engines.convert import Training, converted
 from smoothheads.certify.engines.eager import TorchEngine
+from smoothheads.certify.engines.graph import CudaRecorder
 from smoothheads.certify.engines.lazy_openvino import LazyOpenVinoEngine
 from smoothheads.certify.engines.lazy_torch import LazyTorchEngine
 from smoothheads.certify.engines.openvino import OpenVinoEngine
@@ -42,7 +43,9 @@ def make_engine(
         "threads": config.threads,
     }
     if config.engine == "torch":
-        settings |= {"device": devices.parse(config.device), "compiled": config.compile == "on"}
+        device = devices.parse(config.device)
+        recorder = CudaRecorder(device) if config.graphs and device.type == "cuda" else None
+        settings |= {"device": device, "compiled": config.compile == "on", "recorder": recorder}
         if config.lazy_consensus:
             return LazyTorchEngine(model, noise, rule=config.rule, **settings)
         return TorchEngine(model, noise, grouped=config.grouped == "on", **settings)

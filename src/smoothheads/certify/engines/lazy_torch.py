@@ -7,7 +7,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from smoothheads import device as devices
 from smoothheads.certify.engines.eager import TorchEngine
 from smoothheads.certify.engines.lazy import LazyConsensusEngine
 from smoothheads.certify.engines.split import split
@@ -16,23 +15,17 @@ from smoothheads.noise import Noise
 
 
 class LazyTorchEngine(LazyConsensusEngine, TorchEngine):
+    in_one_piece = False
+
     def __init__(
-        self,
-        model: MultiHead,
-        noise: Noise,
-        *,
-        rule: str,
-        shape: tuple[int, int, int],
-        compiled: bool = False,
-        **settings: Any,
+        self, model: MultiHead, noise: Noise, *, rule: str, shape: tuple[int, int, int], **settings: Any
     ) -> None:
         TorchEngine.__init__(self, model, noise, shape=shape, **settings)
-        self.compiled = compiled
         early, late = split(cast(MultiHead, self.model), rule)  # never grouped
         with torch.inference_mode():
             blank = self._blank(shape)
             features = self._run(early, blank)[1]
-            self._early, self._late = self._ready(early, blank), self._ready(late, _laid_out(features))
+            self._early, self._late = self._ready(early, blank), self._ready(late, features)
         self._start(rule, shape)
 
     def describe(self) -> dict[str, Any]:
@@ -45,12 +38,3 @@ class LazyTorchEngine(LazyConsensusEngine, TorchEngine):
     def _others(self, features: Tensor) -> Tensor:
         logits_MNC: Tensor = self._run(self._late, features)
         return logits_MNC.to(torch.float32, copy=True)
-
-    def _run(self, part: Any, x: Tensor) -> Any:
-        with devices.autocast(self.device, self.precision):
-            return part(_laid_out(x))
-
-
-def _laid_out(x: Tensor) -> Tensor:
-    """Channels last, if there are channels."""
-    return x.contiguous(memory_format=torch.channels_last if x.ndim == 4 else torch.contiguous_format)
