@@ -37,8 +37,8 @@ def bench(out: Path, *arguments: str) -> dict[str, Any]:
 def test_votes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--network", "digits", "--heads", "2", "--copies", "40", "--block", "20", "--no-art"]
     found = bench(tmp_path / "out", "votes", *small, *QUICK)
-    assert list(found["contenders"]) == ["plain loop", "plain loop, 2 networks", "torch"]
-    assert found["contenders"]["plain loop"]["ratio"]["median"] == 1
+    assert list(found["contenders"]) == ["2 networks", "plain loop", "torch"]
+    assert found["contenders"]["plain loop"]["ratios"]["plain loop"]["median"] == 1
     assert len(found["contenders"]["torch"]["rates"]) == 2
     assert "x plain loop" in capsys.readouterr().out
 
@@ -53,7 +53,7 @@ def test_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_engines_of_a_checkpoint(network: Path, tmp_path: Path) -> None:
     small = ["--images", "3", "--n", "100", "--copies", "40", "--block", "20"]
     found = bench(tmp_path / "out", "engines", str(network), *small, *QUICK)["contenders"]
-    assert list(found) == ["torch", "torch, lazy consensus-2"]
+    assert list(found) == ["3 networks", "plain loop", "torch", "torch, lazy consensus-2"]
     assert found["torch"]["facts"]["agrees"] == 1.0
     assert found["torch"]["facts"]["ACR"] >= 0
     assert 0 <= found["torch, lazy consensus-2"]["facts"]["consensus"] <= 1

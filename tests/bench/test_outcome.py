@@ -16,7 +16,7 @@ def outcome() -> Outcome:
         name="votes-x",
         title="A title",
         unit="votes/s",
-        baseline="loop",
+        baselines=("loop",),
         rates=rates,
         machine=machine.describe(1),
         settings={"rounds": 3},
@@ -41,7 +41,7 @@ def test_json_has_every_round(tmp_path: Path) -> None:
     stored = json.loads(data.read_text())
     ours = stored["contenders"]["ours"]
     assert ours["rates"] == [30.0, 60.0, 40.0]
-    assert ours["ratio"] == {"median": 3.0, "low": 3.0, "high": 4.0}
+    assert ours["ratios"]["loop"] == {"median": 3.0, "low": 3.0, "high": 4.0}
     assert ours["facts"] == {"ACR": 0.512}
     assert stored["machine"]["versions"]["torch"]
     assert "times faster than" in picture.read_text()

@@ -14,6 +14,7 @@ from smoothheads.bench.networks import Size
 from smoothheads.bench.plain import Ensemble, MeanOfHeads, SomeStep, sample_noise
 from smoothheads.certify.engines import TorchEngine
 from smoothheads.config import Gaussian, ObjectiveConfig, TeachingConfig
+from smoothheads.models.cost import cost
 from smoothheads.noise import make_noise
 from smoothheads.objectives.base import Step
 from smoothheads.objectives.objective import Objective
@@ -43,13 +44,17 @@ def test_votes_are_those_of_the_engine_up_to_chance() -> None:
     assert np.abs(plain - ours).max() < 0.06 * 4000
 
 
-def test_separate_networks_are_whole_and_different() -> None:
-    info = networks.make(SMALL, 1, images=10).info
-    apart = networks.separate(SMALL, 3, info)
+def test_separate_networks_answer_as_the_heads_do() -> None:
+    model = networks.make(SMALL, 3, images=10).model
+    apart = networks.separate(model)
     x = torch.rand(2, *SMALL.shape)
-    logits = [network(x) for network in apart]
-    assert not torch.equal(logits[0], logits[1])
-    assert torch.allclose(Ensemble(apart)(x), torch.stack(logits).mean(0))
+    assert len(apart) == 3
+    assert torch.allclose(Ensemble(apart)(x), MeanOfHeads(model)(x), atol=1e-6)
+
+
+def test_separate_networks_cost_as_much_as_whole_ones() -> None:
+    one, three = (networks.make(SMALL, heads, images=10).model for heads in (1, 3))
+    assert cost(Ensemble(networks.separate(three)), SMALL.shape).macs == 3 * cost(one, SMALL.shape).macs
 
 
 def test_plain_step_minimises_what_training_minimises() -> None:

@@ -12,7 +12,8 @@ from torch import nn
 
 from smoothheads import device as devices
 from smoothheads.bench import art, plain
-from smoothheads.bench.networks import Bench
+from smoothheads.bench.networks import Bench, separate
+from smoothheads.bench.plain import Ensemble, MeanOfHeads
 from smoothheads.bench.timing import Job
 from smoothheads.certify.engines import Engine, make_engine
 from smoothheads.certify.engines.blocks import BlockEngine
@@ -21,6 +22,7 @@ from smoothheads.errors import ConfigError, one_of
 from smoothheads.noise import make_noise
 from smoothheads.types import Phase
 
+PLAIN: Final = "plain loop"
 BATCH: Final = 128  # copies per pass of the plain loops
 ART_N0: Final = 100
 
@@ -51,6 +53,17 @@ class Field:
             self.jobs[name] = make()
         except ConfigError as error:
             self.left_out.append(f"{name} left out: {error}")
+
+    def add_plain(self, bench: Bench, config: CertifyConfig, copies: int) -> tuple[str, ...]:
+        """The loop over noisy copies with the network as it is and, if there are several heads, with as many
+        whole networks; their names."""
+        networks: dict[str, nn.Module] = {PLAIN: MeanOfHeads(bench.model)}
+        if len(bench.model.heads) > 1:
+            networks[f"{len(bench.model.heads)} networks"] = Ensemble(separate(bench.model))
+        self.jobs |= {
+            name: plain_job(network.eval(), bench, config, copies) for name, network in networks.items()
+        }
+        return tuple(networks)
 
     def add_engine(self, name: str, bench: Bench, config: CertifyConfig, folder: Path, copies: int) -> None:
         def job() -> Job:

@@ -54,6 +54,7 @@ def run(
     before = machine.describe(settings.threads)
     kinds = _kinds(settings, len(bench.model.heads))
     field = Field()
+    baselines = field.add_plain(bench, config, settings.copies)
     for kind, changes in kinds.items():
         field.add_engine(kind, bench, replace(config, **changes), folder, settings.copies)
     rates = interleaved(field.jobs, settings.rounds, on_round=on_round)
@@ -68,7 +69,7 @@ def run(
         title=f"{name}: {settings.images} images, n = {settings.n}, alpha = {settings.alpha:g}, "
         f"sigma = {settings.sigma:g}",
         unit="votes/s",
-        baseline=REFERENCE,
+        baselines=baselines,
         rates=rates,
         machine=before,
         settings=asdict(settings),

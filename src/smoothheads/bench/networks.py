@@ -65,10 +65,10 @@ def make(size: Size, heads: int, *, images: int = 300, seed: int = 0) -> Bench:
     return Bench(_build(config, data.info, seed), data, lambda: data)
 
 
-def separate(size: Size, count: int, info: DataInfo) -> list[nn.Module]:
-    """As many networks with logits [N, C]: the ensemble that the heads replace."""
-    config = ModelConfig(arch=size.arch, heads=1, cut=DEFAULT_CUTS[size.arch])
-    return [MeanOfHeads(_build(config, info, seed)) for seed in range(count)]
+def separate(model: MultiHead) -> list[nn.Module]:
+    """The network of each head with the trunk to itself, logits [N, C]: what an ensemble of whole networks
+    costs, and here also what it answers."""
+    return [MeanOfHeads(MultiHead(model.trunk, [head], model.normalize)).eval() for head in model.heads]
 
 
 def ideal(channels: int = 256, side: int = 16, layers: int = 4) -> Bench:

@@ -22,7 +22,8 @@ class Outcome:
     """Of the files that it is written to."""
     title: str
     unit: str
-    baseline: str
+    baselines: tuple[str, ...]
+    """Contenders that all are compared with, the main one first."""
     rates: Mapping[str, Floats]
     """Per contender, `unit` in every round."""
     machine: Mapping[str, Any]
@@ -31,12 +32,12 @@ class Outcome:
     """Further columns, by contender and column."""
     notes: tuple[str, ...] = ()
 
-    def ratio(self, name: str) -> Interval:
-        return ratio(self.rates[name], self.rates[self.baseline])
+    def ratio(self, name: str, baseline: str | None = None) -> Interval:
+        return ratio(self.rates[name], self.rates[baseline or self.baselines[0]])
 
     def table(self) -> Table:
         further = list(dict.fromkeys(column for each in self.facts.values() for column in each))
-        columns = ("", self.unit, f"x {self.baseline}", *further)
+        columns = ("", self.unit, *(f"x {name}" for name in self.baselines), *further)
         rows = [self._row(name, further) for name in self.rates]
         rounds = len(next(iter(self.rates.values())))
         how = f"Medians of {rounds} interleaved rounds, with 95 % intervals."
@@ -48,7 +49,7 @@ class Outcome:
         return (
             Cell(name),
             Cell(f"{speed.median:,.{1 if speed.median < 100 else 0}f}", speed.median),
-            times_faster(self.ratio(name)),
+            *(times_faster(self.ratio(name, baseline)) for baseline in self.baselines),
             *(known.get(column, Cell("")) for column in further),
         )
 
@@ -57,7 +58,7 @@ class Outcome:
             name: {
                 "rates": rates.tolist(),
                 "rate": asdict(interval_of_median(rates)),
-                "ratio": asdict(self.ratio(name)),
+                "ratios": {each: asdict(self.ratio(name, each)) for each in self.baselines},
                 "facts": {column: cell.value for column, cell in self.facts.get(name, {}).items()},
             }
             for name, rates in self.rates.items()
@@ -66,7 +67,6 @@ class Outcome:
             "bench": self.name,
             "title": self.title,
             "unit": self.unit,
-            "baseline": self.baseline,
             "contenders": contenders,
             "settings": dict(self.settings),
             "machine": dict(self.machine),
@@ -74,7 +74,7 @@ class Outcome:
         }
 
     def plot(self) -> Figure:
-        figure, axes = plots.new_axes(f"times faster than: {self.baseline}", "")
+        figure, axes = plots.new_axes(f"times faster than: {self.baselines[0]}", "")
         names = list(self.rates)[::-1]
         found = [self.ratio(name) for name in names]
         middle = [each.median for each in found]

@@ -59,7 +59,7 @@ def run(
         title=f"{name}: certified-accuracy table of {len(bench.images)} images, n = {settings.n}, "
         f"alpha = {settings.alpha:g}, sigma = {settings.sigma:g}",
         unit="images/s",
-        baseline=PLAIN,
+        baselines=(PLAIN,),
         rates=rates,
         machine=before,
         settings=asdict(settings),

@@ -60,7 +60,7 @@ def run(settings: TrainSettings, on_round: OnRound | None = None) -> Outcome:
         title=f"Training SOME, {settings.heads}-head {settings.network}, m = {settings.draws}, "
         f"{settings.images} images a step, {precision}",
         unit="images/s",
-        baseline=PLAIN,
+        baselines=(PLAIN,),
         rates=rates,
         machine=before,
         settings=asdict(settings),

@@ -5,21 +5,18 @@ from __future__ import annotations
 import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
 from smoothheads.bench import contenders, machine, networks, roofline
 from smoothheads.bench.contenders import Field
-from smoothheads.bench.networks import Bench, Size
+from smoothheads.bench.networks import Bench
 from smoothheads.bench.outcome import Outcome
-from smoothheads.bench.plain import Ensemble, MeanOfHeads
+from smoothheads.bench.plain import MeanOfHeads
 from smoothheads.bench.timing import OnRound, interleaved
 from smoothheads.config import CertifyConfig
 from smoothheads.models.cost import cost
 from smoothheads.report.table import Cell
-
-PLAIN: Final = "plain loop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +43,8 @@ def run(settings: VotesSettings, on_round: OnRound | None = None) -> Outcome:
     bench = networks.make(size, settings.heads)
     before = machine.describe(settings.threads)
     with tempfile.TemporaryDirectory() as folder:
-        field = _field(settings, size, bench, Path(folder))
+        field = Field()
+        baselines = _fill(field, settings, bench, Path(folder))
         rates = interleaved(field.jobs, settings.rounds, on_round=on_round)
         speeds = {name: float(np.median(rates[name])) for name in field.engines}
         facts, notes = _profile(field, bench, speeds, settings.threads) if settings.profile else ({}, [])
@@ -55,7 +53,7 @@ def run(settings: VotesSettings, on_round: OnRound | None = None) -> Outcome:
         name=f"votes-{settings.network}-{settings.heads}",
         title=f"{settings.heads}-head {settings.network}, {shape}: noise, network and counting",
         unit="votes/s",
-        baseline=PLAIN,
+        baselines=baselines,
         rates=rates,
         machine=before,
         settings=asdict(settings),
@@ -64,19 +62,16 @@ def run(settings: VotesSettings, on_round: OnRound | None = None) -> Outcome:
     )
 
 
-def _field(settings: VotesSettings, size: Size, bench: Bench, folder: Path) -> Field:
+def _fill(field: Field, settings: VotesSettings, bench: Bench, folder: Path) -> tuple[str, ...]:
     config = CertifyConfig(sigma=settings.sigma, block=settings.block, threads=settings.threads)
-    field, copies = Field(), settings.copies
-    together = MeanOfHeads(bench.model).eval()
-    field.jobs[PLAIN] = contenders.plain_job(together, bench, config, copies)
-    if settings.heads > 1:
-        apart = Ensemble(networks.separate(size, settings.heads, bench.info)).eval()
-        field.jobs[f"{PLAIN}, {settings.heads} networks"] = contenders.plain_job(apart, bench, config, copies)
+    copies = settings.copies
+    baselines = field.add_plain(bench, config, copies)
     if settings.art:
+        together = MeanOfHeads(bench.model).eval()
         field.add("ART", lambda: contenders.art_job(together, bench, config, copies))
     for name in settings.engines:
         field.add_engine(name, bench, replace(config, **contenders.settings_of(name)), folder, copies)
-    return field
+    return baselines
 
 
 def _profile(
