@@ -60,6 +60,31 @@ def require_function(logits_of: Callable[[Tensor], Tensor], copies: Tensor, tole
             )
 
 
+def require_apart(logits_of: Callable[[Tensor], Tensor], copies: Tensor, size: int) -> None:
+    """Probes one pass of several blocks of `size` copies: a block must have the same logits, to the bit, in
+    every place and beside whatever, because what stands beside it is a matter of chance."""
+    blocks = len(copies) // size
+    first = logits_of(copies)
+    if blocks == 1 or not bool(torch.isfinite(first).all()):
+        return  # require_finite names the image
+    everywhere = logits_of(torch.cat([copies[:size]] * blocks))
+    _require_equal(everywhere, first[:, :size].repeat(1, blocks, 1), "the place of its block")
+    second_N = torch.arange(len(copies), device=copies.device) // size % 2 == 1  # every second block
+    for others_N in (second_N, ~second_N):
+        mixed = copies.clone()
+        mixed[others_N] = copies[others_N].flip(-1) + 1
+        _require_equal(logits_of(mixed)[:, ~others_N], first[:, ~others_N], "what stands beside its block")
+
+
+def _require_equal(got: Tensor, expected: Tensor, what: str) -> None:
+    if not torch.equal(got, expected):
+        raise SoundnessError(
+            "logits that do not depend on what else is in a pass",
+            f"logits that move by {float((got - expected).abs().max()):.3g} with {what}",
+            "set blocks_per_pass to 1",
+        )
+
+
 def fingerprint(model: nn.Module) -> str:
     """Hash of all parameters and buffers; equal before and after means the network kept still."""
     state = hashlib.sha256()

@@ -1,6 +1,6 @@
 """Engines compute the votes; statistics never sees a network."""
 
-from smoothheads.certify.engines.base import Engine
+from smoothheads.certify.engines.base import Engine, Request
 from smoothheads.certify.engines.choose import Choice, as_stored, choose, undecided
 from smoothheads.certify.engines.eager import TorchEngine
 from smoothheads.certify.engines.factory import make_engine
@@ -10,6 +10,7 @@ __all__ = [
     "Choice",
     "Engine",
     "LazyConsensusEngine",
+    "Request",
     "TorchEngine",
     "as_stored",
     "choose",

@@ -39,8 +39,9 @@ class TorchEngine(BlockEngine):
         threads: int = 1,
         compiled: bool = False,
         grouped: bool = False,
+        blocks_per_pass: int = 1,
     ) -> None:
-        super().__init__(model, noise, classes=classes, threads=threads)
+        super().__init__(model, noise, classes=classes, threads=threads, blocks_per_pass=blocks_per_pass)
         self.precision, self.device = precision, device
         self.compiled, self.grouped = compiled, grouped
         self.tolerance = 1e-3 if precision == "float32" else 5e-2
@@ -49,7 +50,7 @@ class TorchEngine(BlockEngine):
         self.folded = lean is not None
         self.model: nn.Module = (lean or network).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         with torch.inference_mode():
-            blank = self._prepared(np.zeros((noise.block_size, *shape), dtype=np.float32))
+            blank = self._prepared(np.zeros((self.copies_per_pass, *shape), dtype=np.float32))
             self._network = self._ready(self.model, blank)
 
     def describe(self) -> dict[str, Any]:
@@ -76,7 +77,7 @@ class TorchEngine(BlockEngine):
         return logits_LNC.to(torch.float32, copy=True)  # a network may hand out the same memory twice
 
     def _ready(self, network: Module, example: Tensor) -> Module:
-        """The function that computes blocks like `example`: compiled, if it is to be."""
+        """The function that computes passes like `example`: compiled, if it is to be."""
         if not self.compiled:
             return network
         compiled: Module = torch.compile(network, dynamic=False, options={"freezing": True})

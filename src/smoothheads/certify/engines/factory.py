@@ -34,11 +34,12 @@ def make_engine(
     the images that int8 is calibrated with, if it is not there yet.
     """
     device = devices.parse(config.device)
+    blocks_per_pass = 1 if config.blocks_per_pass == "auto" else config.blocks_per_pass
     if config.engine == "torch":
         kind = (
             partial(LazyConsensusEngine, rule=config.rule)
             if config.lazy_consensus
-            else partial(TorchEngine, grouped=config.grouped == "on")
+            else partial(TorchEngine, grouped=config.grouped == "on", blocks_per_pass=blocks_per_pass)
         )
         return kind(
             model,
@@ -60,4 +61,5 @@ def make_engine(
             shape=info.shape,
             precision=config.precision,
             threads=config.threads,
+            blocks_per_pass=blocks_per_pass,
         )

@@ -6,6 +6,7 @@ size. The votes are those of consensus-K computed in full; those of other rules 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from smoothheads import device as devices
+from smoothheads.certify.engines.base import Request
 from smoothheads.certify.engines.eager import TorchEngine
 from smoothheads.certify.soundness import require_finite, require_function
 from smoothheads.errors import ConfigError, one_of
@@ -88,6 +90,9 @@ class LazyConsensusEngine(TorchEngine):
                 classes.append(self._other_heads(left, index))
         table: NDArray[np.int64] = self._counted(torch.cat(classes)[None])
         return Votes(self.rules, table)
+
+    def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
+        return [self.votes(ask.image, ask.index, ask.phase, ask.block, ask.count) for ask in requests]
 
     def scores(self, *_: object) -> NDArray[np.float64]:
         raise ConfigError("all heads of every copy for scores", "lazy_consensus", "switch it off")
