@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 from queue import SimpleQueue
 from threading import Thread
 from typing import Final, Generic, TypeVar
@@ -30,32 +31,33 @@ def together(
 ) -> Generator[list[T], None, None]:
     """The results of all works in order, in groups, as soon as they are there.
 
-    What a work raises is raised here, at once. However the iteration ends, all threads end.
+    What a work raises is raised here when its turn comes, what the engine raises at once. However the
+    iteration ends, all threads end.
     """
     coming = iter(works)
     flights: deque[_Flight[T]] = deque()
     try:
         while _start(flights, coming, engine.blocks_per_pass):
             _serve(engine, flights, on_votes)
-            done = []
-            while flights and flights[0].request is None:
-                done.append(flights.popleft().result)
+            done = list(takewhile(lambda flight: flight.request is None and flight.error is None, flights))
             if done:
-                yield done
+                yield [flights.popleft().result for _ in done]
+            if flights and flights[0].error is not None:
+                raise flights[0].error
     finally:
         for flight in flights:
             flight.stop()
 
 
 class _Flight(Generic[T]):
-    """One image under way; `request` is what it waits for, None when it has arrived."""
+    """One image under way; `request` is what it waits for, None when it has ended."""
 
     result: T
 
     def __init__(self, work: Callable[[Ask], T]) -> None:
         self.request: Request | None = None
         self._votes: Votes | None = None  # of the part of the request that is served already
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         self._requests: SimpleQueue[Request | None] = SimpleQueue()
         self._answers: SimpleQueue[Votes | None] = SimpleQueue()
         # A daemon: a program that is interrupted twice ends without waiting for it.
@@ -86,14 +88,12 @@ class _Flight(Generic[T]):
 
     def _wait(self) -> None:
         self.request = self._requests.get()
-        if self._error is not None:
-            raise self._error
 
     def _run(self, work: Callable[[Ask], T]) -> None:
         try:
             self.result = work(self._ask)
-        except BaseException as error:  # raised again where it is waited for
-            self._error = error
+        except BaseException as error:  # raised again where the result is waited for
+            self.error = error
         finally:
             self._requests.put(None)
 

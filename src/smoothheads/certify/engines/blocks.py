@@ -24,7 +24,7 @@ TOGETHER: Final = 2**16  # logits that are decided at once; the rules take as lo
 
 
 class Block(NamedTuple):
-    """One block of a pass: for which of the requests, where its noise comes from, and how many copies of it
+    """One block of a pass: which of the requests it is for, the key of its noise, and how many of its copies
     are wanted."""
 
     request: int
@@ -137,7 +137,7 @@ class BlockEngine(ABC):
         if not self._probed:
             require_function(self._logits, copies_NCHW, self.tolerance)
             require_apart(self._logits, copies_NCHW, self.noise.block_size)
-            self._probed = True
+            self._probed = bool(torch.isfinite(self._logits(copies_NCHW)).all())  # otherwise they saw nothing
 
     def _counted(self, classes_RN: Tensor) -> NDArray[np.int64]:
         rows = torch.arange(len(classes_RN), device=classes_RN.device)[:, None] * self.classes
