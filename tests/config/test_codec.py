@@ -70,6 +70,16 @@ def test_alpha_outside_its_range_is_refused(alpha: float) -> None:
         CertifyConfig(sigma=0.5, alpha=alpha)
 
 
+def test_blocks_per_pass_is_a_number_or_auto() -> None:
+    for value in (1, 8, "auto"):
+        config = from_dict(CertifyConfig, {"sigma": 0.5, "blocks_per_pass": value})
+        assert to_dict(config)["blocks_per_pass"] == value
+    with pytest.raises(ConfigError, match="blocks_per_pass >= 1"):
+        CertifyConfig(sigma=0.5, blocks_per_pass=0)
+    with pytest.raises(ConfigError, match=r"a known value of config\.blocks_per_pass, got 'many'"):
+        from_dict(CertifyConfig, {"sigma": 0.5, "blocks_per_pass": "many"})
+
+
 def test_digest_tells_settings_apart() -> None:
     one, other = RunConfig(), RunConfig(train=TrainConfig(seed=1))
     assert digest(one) == digest(dataclasses.replace(one)) != digest(other)

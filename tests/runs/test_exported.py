@@ -160,7 +160,7 @@ def test_another_budget_is_fine_but_another_function_is_refused(out: Path, small
     others: dict[str, Any] = {
         "sigma": 0.5, "noise": "gaussian", "rule": "head-1", "block": 10, "engine": "openvino",
         "precision": "bfloat16", "compile": "on", "grouped": "on", "graphs": False, "device": "cuda",
-        "threads": 2,
+        "blocks_per_pass": 2, "threads": 2,
     }  # fmt: skip
     assert others.keys() | {"lazy_consensus"} == set(FUNCTION)
     for name, value in others.items():

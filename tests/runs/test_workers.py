@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,6 +57,16 @@ def test_two_workers_write_the_ledger_that_one_goes_on_with(
     assert len(without_time(tmp_path / "two")) == 1 + 4
     certify_run(ready, images, CONFIG, tmp_path / "two")
     assert without_time(tmp_path / "two") == without_time(tmp_path / "one")
+
+
+def test_workers_that_fill_their_passes_write_the_same_ledger(
+    tmp_path: Path, ready: Checkpoint, images: Dataset
+) -> None:
+    config = replace(CONFIG, budget="table", blocks_per_pass=4)  # nine images: groups of 4, 4 and 1
+    one = certify_run(ready, images, config, tmp_path / "one")
+    two = certify_run(ready, images, config, tmp_path / "two", workers=2)
+    assert len(without_time(one)) == 1 + 9
+    assert without_time(two) == without_time(one)
 
 
 def test_an_error_of_a_worker_comes_out_as_it_is(ready: Checkpoint, images: Dataset) -> None:

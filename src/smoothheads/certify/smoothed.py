@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +18,16 @@ from smoothheads.certify import algorithm
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.budgets import make_budget
 from smoothheads.certify.confidence import Confidence, ConfidenceMethod, confidence_lower
-from smoothheads.certify.engines import Artefacts, Choice, Engine, choose, make_engine, undecided
+from smoothheads.certify.engines import Artefacts, Choice, Engine, Request, choose, make_engine, undecided
 from smoothheads.certify.radius import check_radius
 from smoothheads.certify.theorem import theorem_of
+from smoothheads.certify.together import AT_ONCE, Ask, OnVotes, together
 from smoothheads.config import CertifyConfig
 from smoothheads.data import DataInfo, Dataset
 from smoothheads.errors import ConfigError, DataError, SoundnessError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import make_noise
 from smoothheads.types import ENSEMBLE, Certificate, Counts, Phase, Pixels, Votes
-
-OnVotes = Callable[[int], None]
-
-AT_ONCE: Final = 8  # blocks that an engine is asked for; progress is told after that many
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +45,20 @@ class Certified:
 class ImageSampler:
     """Fresh votes of one rule on one image. Every call goes on where the last one of its phase stopped."""
 
-    def __init__(
-        self, engine: Engine, image: Pixels, index: int, rule: str, on_votes: OnVotes | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, image: Pixels, index: int, rule: str, ask: Ask) -> None:
         self.engine, self.image, self.index, self.rule = engine, image, index, rule
+        self._ask = ask
         self._tables: dict[Phase, Votes] = {}
         self._next_block: dict[Phase, int] = {}
-        self._on_votes = on_votes
 
     def __call__(self, phase: Phase, count: int) -> Counts:
         fresh = Votes.none(self.engine.rules, self.engine.classes)
         size = self.engine.noise.block_size
         while fresh.n < count:
             block = self._next_block.get(phase, 0)
-            wanted = min(AT_ONCE * size, count - fresh.n)
+            wanted = min(AT_ONCE * self.engine.blocks_per_pass * size, count - fresh.n)
             self._next_block[phase] = block + -(-wanted // size)
-            fresh += self.engine.votes(self.image, self.index, phase, block, wanted)
-            if self._on_votes:
-                self._on_votes(wanted)
+            fresh += self._ask(Request(self.image, self.index, phase, block, wanted))
         self._tables[phase] = self.table(phase) + fresh
         return fresh.of(self.rule)
 
@@ -120,33 +115,27 @@ class Smoothed:
     def certify(
         self, dataset: Dataset, skip: set[int] | None = None, on_votes: OnVotes | None = None
     ) -> Iterator[Certified]:
-        """Certifies every image of `dataset` in order, leaving out the indices in `skip`.
+        """Certifies every image of `dataset` in order, leaving out the indices in `skip`. With several blocks
+        per pass several images are under way, and the time of one includes that of its neighbours.
 
         Raises SoundnessError when the network changed under way; what came before is then void too.
         """
         before = self.engine.fingerprint()
-        for position, index in enumerate(dataset.indices.tolist()):
-            if skip and index in skip:
-                continue
-            started = time.monotonic()
-            label = int(dataset.labels[position])
-            certificate, sampler = self.certify_image(
-                dataset.image(position), index, label=label, on_votes=on_votes
-            )
-            if self.engine.fingerprint() != before:
-                raise SoundnessError(
-                    "a network that stays as it is",
-                    "weights or buffers that changed during certification",
-                    "let the forward pass keep no state, and start a new ledger",
-                )
-            yield Certified(
-                index=index,
-                label=label,
-                certificate=certificate,
-                selection=sampler.table(Phase.SELECTION) + sampler.table(Phase.PILOT),
-                votes=sampler.table(Phase.ESTIMATION),
-                seconds=time.monotonic() - started,
-            )
+        positions = [i for i, index in enumerate(dataset.indices.tolist()) if not skip or index not in skip]
+        works = (partial(self._certified, dataset, position) for position in positions)
+        if self.engine.blocks_per_pass > 1:
+            groups = together(self.engine, works, on_votes)
+        else:
+            groups = ([work(self._asking(on_votes))] for work in works)
+        with closing(groups):
+            for found in groups:
+                if self.engine.fingerprint() != before:
+                    raise SoundnessError(
+                        "a network that stays as it is",
+                        "weights or buffers that changed during certification",
+                        "let the forward pass keep no state, and start a new ledger",
+                    )
+                yield from found
 
     def certify_image(
         self,
@@ -160,7 +149,23 @@ class Smoothed:
 
         The label is used by a label-aware budget alone.
         """
-        sampler = self._sampler(image, index, on_votes)
+        sampler = self._sampler(image, index, self._asking(on_votes))
+        return self._certify(sampler, label), sampler
+
+    def _certified(self, dataset: Dataset, position: int, ask: Ask) -> Certified:
+        started = time.monotonic()
+        index, label = int(dataset.indices[position]), int(dataset.labels[position])
+        sampler = self._sampler(dataset.image(position), index, ask)
+        return Certified(
+            index=index,
+            label=label,
+            certificate=self._certify(sampler, label),
+            selection=sampler.table(Phase.SELECTION) + sampler.table(Phase.PILOT),
+            votes=sampler.table(Phase.ESTIMATION),
+            seconds=time.monotonic() - started,
+        )
+
+    def _certify(self, sampler: ImageSampler, label: int | None) -> Certificate:
         budget = make_budget(self.config, label=label, index=sampler.index)
         certificate = budget.certify(
             sampler, sigma=self.config.sigma, correction=self.correction, theorem=self.theorem
@@ -171,7 +176,7 @@ class Smoothed:
                 f"{certificate.radius:g} for image {sampler.index}",
                 "this certificate is wrong; report how it came about",
             )
-        return certificate, sampler
+        return certificate
 
     def predict(self, image: Pixels, index: int | None = None) -> algorithm.Prediction:
         """PREDICT one image with n noisy copies: a class, or an abstention."""
@@ -209,10 +214,21 @@ class Smoothed:
         )
         return Confidence(prediction, radius, lower, float(scores.mean()), config.n)
 
-    def _sampler(self, image: Pixels, index: int | None, on_votes: OnVotes | None = None) -> ImageSampler:
+    def _sampler(self, image: Pixels, index: int | None, ask: Ask | None = None) -> ImageSampler:
         self._check(image)
         key = content_key(image) if index is None else index
-        return ImageSampler(self.engine, image, key, self.config.rule, on_votes)
+        return ImageSampler(self.engine, image, key, self.config.rule, ask or self._asking())
+
+    def _asking(self, on_votes: OnVotes | None = None) -> Ask:
+        """Votes straight from the engine, for one image at a time."""
+
+        def ask(request: Request) -> Votes:
+            votes = self.engine.votes_of([request])[0]
+            if on_votes:
+                on_votes(request.count)
+            return votes
+
+        return ask
 
     def _check(self, image: Pixels) -> None:
         if image.shape != self.info.shape:

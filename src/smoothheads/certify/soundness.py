@@ -31,14 +31,15 @@ def require_function(
     copies: Tensor,
     tolerance: float,
     remedy: str = "put the network into eval mode and use no layer that mixes samples",
-) -> None:
+) -> bool:
     """Probes one block: the same input must give the same logits, wherever it stands and beside whatever.
 
-    `tolerance` (relative to the largest logit) allows for the rounding of another summation order.
+    `tolerance` (relative to the largest logit) allows for the rounding of another summation order. False if
+    there was nothing to compare, because a logit is not finite.
     """
     first = logits_of(copies)
     if not bool(torch.isfinite(first).all()):
-        return  # require_finite names the image
+        return False  # require_finite names the image
     if not torch.equal(first, logits_of(copies)):
         raise SoundnessError(
             "the same logits for the same input",
@@ -46,7 +47,7 @@ def require_function(
             "switch dropout and other randomness off, and let the network keep no state",
         )
     if len(copies) == 1:
-        return
+        return True
     allowed = tolerance * float(first.abs().max())
     turned = logits_of(copies.flip(0)).flip(1)
     half = len(copies) // 2
@@ -63,6 +64,32 @@ def require_function(
                 f"logits that move by {difference:.3g} with {what}",
                 remedy,
             )
+    return True
+
+
+def require_apart(logits_of: Callable[[Tensor], Tensor], copies: Tensor, size: int) -> None:
+    """Probes one pass, with finite logits, of several blocks of `size` copies: a block must have the same
+    logits, to the bit, in every place and beside whatever, because what stands beside it is chance."""
+    blocks = len(copies) // size
+    if blocks == 1:
+        return
+    first = logits_of(copies)
+    everywhere = logits_of(torch.cat([copies[:size]] * blocks))
+    _require_equal(everywhere, first[:, :size].repeat(1, blocks, 1), "the place of its block")
+    second_N = torch.arange(len(copies), device=copies.device) // size % 2 == 1  # every second block
+    for others_N in (second_N, ~second_N):
+        mixed = copies.clone()
+        mixed[others_N] = copies[others_N].flip(-1) + 1
+        _require_equal(logits_of(mixed)[:, ~others_N], first[:, ~others_N], "what stands beside its block")
+
+
+def _require_equal(got: Tensor, expected: Tensor, what: str) -> None:
+    if not torch.equal(got, expected):
+        raise SoundnessError(
+            "logits that do not depend on what else is in a pass",
+            f"logits that move by {float((got - expected).abs().max()):.3g} with {what}",
+            "set blocks_per_pass to 1",
+        )
 
 
 def fingerprint(model: nn.Module) -> str:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from smoothheads.certify.engines import Work, as_stored, undecided, work_of
-from smoothheads.certify.smoothed import Certified, OnVotes, Smoothed
+from smoothheads.certify.smoothed import Certified, Smoothed
+from smoothheads.certify.together import OnVotes
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config import CertifyConfig, DataConfig, SubsetConfig, load_json, to_dict
 from smoothheads.config.check import at_least

@@ -33,7 +33,7 @@ ENGINE_FILES = (artefact.MODEL, artefact.WEIGHTS, artefact.FACTS)
 
 FUNCTION: Final = (
     *("sigma", "noise", "rule", "block", "engine", "precision", "compile", "grouped", "lazy_consensus"),
-    *("graphs", "device", "threads"),
+    *("blocks_per_pass", "graphs", "device", "threads"),
 )
 """Settings that make the function; the others say how often it is asked and how sure the answer must be."""
 

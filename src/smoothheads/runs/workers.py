@@ -25,7 +25,7 @@ from smoothheads.data.subset import take
 from smoothheads.errors import ConfigError, SmoothheadsError
 from smoothheads.models.multihead import MultiHead
 
-WINDOW: Final = 8  # images per worker that may be ahead of the one that the ledger waits for
+WINDOW: Final = 8  # groups per worker that may be ahead of the one that the ledger waits for
 
 OnWork = Callable[[Work], None]
 
@@ -44,18 +44,21 @@ class Job:
 def certify_images(
     job: Job, positions: Sequence[int], workers: int, on_work: OnWork | None = None
 ) -> Iterator[Certified]:
-    """The images at these positions, in this order; at the end `on_work` is told what all workers did.
+    """The images at these positions, in this order; at the end `on_work` is told what all workers did. A
+    worker gets as many images at a time as a pass has blocks.
 
     Errors of a worker are raised here. However this process ends, the workers end too.
     """
     data = _pickled(job)
+    size = 1 if job.config.blocks_per_pass == "auto" else job.config.blocks_per_pass
+    groups = [positions[first : first + size] for first in range(0, len(positions), size)]
     pool: list[_Worker] = []
     try:
         with _deaf_to_ctrl_c():
-            pool += [_Worker() for _ in range(min(workers, len(positions)))]
+            pool += [_Worker() for _ in range(min(workers, len(groups)))]
         for worker in pool:
             worker.send(data)
-        yield from _in_order(pool, positions)
+        yield from _in_order(pool, groups)
         if on_work:
             on_work(sum((worker.work for worker in pool), start=Work()))
     finally:
@@ -73,16 +76,16 @@ class _Worker:
         self._process.start()
         theirs.close()  # so that the death of the worker is the end of the pipe
 
-    def send(self, message: bytes | int) -> None:
-        """First the job, which waits until the worker has started; then position after position."""
+    def send(self, message: bytes | Sequence[int]) -> None:
+        """First the job, which waits until the worker has started; then positions after positions."""
         try:
             self.connection.send(message)
         except OSError:
             raise self._died() from None
 
-    def answer(self) -> Certified:
+    def answer(self) -> list[Certified]:
         try:
-            reply: tuple[Certified, Work] | SmoothheadsError = self.connection.recv()
+            reply: tuple[list[Certified], Work] | SmoothheadsError = self.connection.recv()
         except (EOFError, OSError):
             raise self._died() from None
         if isinstance(reply, SmoothheadsError):
@@ -104,24 +107,24 @@ class _Worker:
         )
 
 
-def _in_order(pool: Sequence[_Worker], positions: Sequence[int]) -> Iterator[Certified]:
+def _in_order(pool: Sequence[_Worker], groups: Sequence[Sequence[int]]) -> Iterator[Certified]:
     idle = list(pool)
     busy: dict[Any, tuple[int, _Worker]] = {}  # by the worker's connection
-    waiting = deque(enumerate(positions))
-    done: dict[int, Certified] = {}
+    waiting = deque(enumerate(groups))
+    done: dict[int, list[Certified]] = {}
     first = 0
-    while first < len(positions):
+    while first < len(groups):
         while idle and waiting and waiting[0][0] < first + WINDOW * len(pool):
-            order, position = waiting.popleft()
+            order, positions = waiting.popleft()
             worker = idle.pop()
-            worker.send(position)
+            worker.send(positions)
             busy[worker.connection] = order, worker
         for connection in wait(list(busy)):
             order, worker = busy.pop(connection)
             done[order] = worker.answer()
             idle.append(worker)
         while first in done:
-            yield done.pop(first)
+            yield from done.pop(first)
             first += 1
 
 
@@ -137,11 +140,11 @@ def _work(connection: Connection[Any, Any], parent: int) -> None:
         job: Job = pickle.loads(connection.recv())
         smoothed: Smoothed | None = None
         while True:
-            position = connection.recv()
+            positions = connection.recv()
             try:
                 smoothed = smoothed or Smoothed(job.model, job.info, job.config, artefacts=job.artefacts)
-                image = take(job.dataset, np.array([position]))
-                certified = next(smoothed.certify(image, on_votes=while_wanted))
+                images = take(job.dataset, np.array(positions))
+                certified = list(smoothed.certify(images, on_votes=while_wanted))
                 connection.send((certified, work_of(smoothed.engine)))
             except SmoothheadsError as error:
                 connection.send(error)

@@ -11,7 +11,7 @@ from smoothheads.certify.engines import Engine, as_stored, choose, extra, make_e
 from smoothheads.certify.smoothed import Smoothed
 from smoothheads.config import CertifyConfig
 from smoothheads.data import Splits
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.models import MultiHead
 from smoothheads.models.grouped import group
 from smoothheads.noise import Noise
@@ -128,11 +128,54 @@ def test_a_run_is_compiled_if_it_is_long_enough(
     assert f"of {total:.0f} s" in choice.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("passes", "chosen", "note"),
+    [
+        ({1: 0.01, 4: 0.02, 16: 0.04}, 16, "1: 2,000, 4: 4,000, 16: 8,000"),
+        ({1: 0.01, 4: 0.02, 16: 0.079}, 4, "1: 2,000, 4: 4,000"),
+        ({1: 0.01, 4: 0.04, 16: 0.01}, 1, "1: 2,000"),
+        ({1: 0.01, 16: 0.01}, 1, "1: 2,000"),
+        ({1: 0.2}, 1, "1: 100"),
+    ],
+)
+def test_passes_grow_as_long_as_that_pays(
+    *,
+    clock: Clock,
+    tiny_network: Network,
+    small_digits: Splits,
+    noise: Noise,
+    monkeypatch: pytest.MonkeyPatch,
+    passes: dict[int, float],
+    chosen: int,
+    note: str,
+) -> None:
+    """Seconds of a pass by its blocks; a size without an entry is refused when it is probed."""
+
+    class Refused(Paced):
+        def votes(self, *_: Any) -> Votes:
+            raise SoundnessError("independent blocks", "others", "set blocks_per_pass to 1")
+
+    def make(config: CertifyConfig, *arguments: Any, **options: Any) -> Any:
+        engine, blocks = make_engine(config, *arguments), config.blocks_per_pass
+        assert blocks != "auto"
+        if max(passes) < 1 + (blocks > 1):
+            raise AssertionError("a pass that takes long is not made longer")
+        return Paced(engine, clock, passes[blocks]) if blocks in passes else Refused(engine, clock, 0)
+
+    monkeypatch.setattr(choosing, "make_engine", make)
+    config = CertifyConfig(sigma=0.5, block=20, blocks_per_pass="auto")
+    choice = choose(config, tiny_network(), small_digits.train.info, noise, clock=clock)
+    assert choice.config == replace(config, blocks_per_pass=chosen)
+    assert choice.notes == (f"blocks_per_pass {chosen} (votes/s in a trial: {note})",)
+
+
 def test_what_was_chosen_before_is_kept() -> None:
     config = CertifyConfig(sigma=0.5, engine="auto", compile="auto")
     stored = {"engine": "openvino", "compile": "off", "sigma": 0.25}
     assert as_stored(config, stored) == CertifyConfig(sigma=0.5, engine="openvino", compile="off")
     assert as_stored(config, {}) == config
+    wide = CertifyConfig(sigma=0.5, blocks_per_pass="auto")
+    assert as_stored(wide, stored | {"blocks_per_pass": 4}).blocks_per_pass == 4
     assert as_stored(replace(config, engine="torch"), {"engine": "openvino", "compile": "on"}) == replace(
         config, engine="torch", compile="on"
     )

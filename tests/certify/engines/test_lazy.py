@@ -142,6 +142,7 @@ def test_it_is_another_ledger_that_can_be_read(
     [
         ({"rule": "ensemble"}, "a rule consensus-K with lazy_consensus, got 'ensemble'"),
         ({"rule": "consensus-2", "grouped": "on"}, "heads one by one for lazy_consensus"),
+        ({"rule": "consensus-2", "blocks_per_pass": 2}, "one block per pass for lazy_consensus, got 2"),
     ],
 )
 def test_what_it_is_not_for_is_refused(settings: dict[str, Any], message: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from smoothheads.certify.engines import Engine, convert, extra, make_engine
+from smoothheads.certify.engines import Engine, Request, convert, extra, make_engine
 from smoothheads.certify.engines.openvino import _require_bfloat16
 from smoothheads.certify.smoothed import Smoothed
 from smoothheads.config import CertifyConfig, SubsetConfig
@@ -35,9 +35,9 @@ def _few_images(monkeypatch: pytest.MonkeyPatch) -> None:
 def make(
     config: CertifyConfig, trained_like: Network, small_digits: Splits, noise: Noise, tmp_path: Path
 ) -> Make:
-    def engine(precision: str, seed: int = 0, **options: object) -> Engine:
+    def engine(precision: str, seed: int = 0, blocks_per_pass: int = 1, **options: object) -> Engine:
         given = {"artefacts": tmp_path, "training": lambda: small_digits.train} | options
-        settings = replace(config, engine="openvino", precision=precision)  # type: ignore[arg-type]
+        settings = replace(config, engine="openvino", precision=precision, blocks_per_pass=blocks_per_pass)  # type: ignore[arg-type]
         model = trained_like(heads=3, seed=seed)
         return make_engine(settings, model, small_digits.train.info, noise, **given)  # type: ignore[arg-type]
 
@@ -70,6 +70,17 @@ def test_votes_do_not_depend_on_what_is_asked_for_at_once(make: Make, small_digi
         again = make(precision)  # another engine from the same files, asked backwards
         parts = [again.votes(image, 5, Phase.ESTIMATION, b, min(20, 90 - 20 * b)) for b in (4, 3, 2, 1, 0)]
         np.testing.assert_array_equal(at_once.counts, sum(part.counts for part in parts))
+
+
+@pytest.mark.openvino
+def test_blocks_share_passes_and_keep_their_votes(make: Make, small_digits: Splits) -> None:
+    for precision in ("float32", "int8"):
+        engine, image = make(precision, blocks_per_pass=4), small_digits.test.image(5)
+        requests = [Request(small_digits.test.image(i), i, Phase.ESTIMATION, i, 30 + i) for i in range(6)]
+        for each, found in zip(requests, engine.votes_of(requests), strict=True):
+            alone = engine.votes(each.image, each.index, each.phase, each.block, each.count)
+            np.testing.assert_array_equal(found.counts, alone.counts)
+        assert engine.votes(image, 5, Phase.ESTIMATION, 0, 1).n == 1
 
 
 @pytest.mark.openvino

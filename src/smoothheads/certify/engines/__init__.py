@@ -1,7 +1,7 @@
 """Engines compute the votes; statistics never sees a network."""
 
 from smoothheads.certify.engines.artefact import Artefacts
-from smoothheads.certify.engines.base import Engine
+from smoothheads.certify.engines.base import Engine, Request
 from smoothheads.certify.engines.choose import Choice, as_stored, choose, undecided
 from smoothheads.certify.engines.eager import TorchEngine
 from smoothheads.certify.engines.factory import make_engine
@@ -12,6 +12,7 @@ __all__ = [
     "Choice",
     "Engine",
     "LazyConsensusEngine",
+    "Request",
     "TorchEngine",
     "Work",
     "as_stored",

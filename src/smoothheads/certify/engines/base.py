@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,6 +11,17 @@ from numpy.typing import NDArray
 
 from smoothheads.noise import Noise
 from smoothheads.types import Phase, Pixels, Votes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """`count` noisy copies of an image, from the first of `block` on into the blocks that follow."""
+
+    image: Pixels
+    index: int
+    phase: Phase
+    block: int
+    count: int
 
 
 class Engine(Protocol):
@@ -23,10 +36,19 @@ class Engine(Protocol):
     @property
     def noise(self) -> Noise: ...
 
+    @property
+    def blocks_per_pass(self) -> int:
+        """How many blocks the network computes at once."""
+        ...
+
+    def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
+        """Votes for every request. Blocks are computed whole and every pass holds the same number of them,
+        whose logits do not depend on each other by one bit, so that votes depend on the key alone. Raises
+        SoundnessError when that does not hold, or when a logit is not finite."""
+        ...
+
     def votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Votes:
-        """Votes on `count` copies, from the first of `block` on into the blocks that follow. Each block is
-        computed whole and in one pass of its own, so that votes depend on the key alone. Raises
-        SoundnessError when a logit is not finite."""
+        """`votes_of` one request."""
         ...
 
     def scores(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from smoothheads import device as devices
-from smoothheads.certify.engines.blocks import BlockEngine
+from smoothheads.certify.engines.blocks import BlockEngine, Key
 from smoothheads.certify.engines.fold import folded
 from smoothheads.certify.engines.graph import Recorded, Recorder, require_replay
 from smoothheads.certify.soundness import fingerprint
@@ -22,7 +22,6 @@ from smoothheads.models.grouped import group
 from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import GridNoise, Noise
 from smoothheads.noise.on_device import DeviceGridNoise
-from smoothheads.types import Phase, Pixels
 
 Module = Callable[[Tensor], Any]
 
@@ -50,10 +49,11 @@ class TorchEngine(BlockEngine):
         threads: int = 1,
         compiled: bool = False,
         grouped: bool = False,
+        blocks_per_pass: int = 1,
         recorder: Recorder | None = None,
         noise_on_device: bool | None = None,
     ) -> None:
-        super().__init__(model, noise, classes=classes, threads=threads)
+        super().__init__(model, noise, classes=classes, threads=threads, blocks_per_pass=blocks_per_pass)
         self.precision, self.device, self.recorder = precision, device, recorder
         if self.weights_L is not None:
             self.weights_L = self.weights_L.to(device)
@@ -71,7 +71,7 @@ class TorchEngine(BlockEngine):
                 self._device_noise = DeviceGridNoise(noise, shape, device, record=record)
                 self.background = False  # nobody waits for the device anyway
             if self.in_one_piece:
-                blank = self._prepared(np.zeros((noise.block_size, *shape), dtype=np.float32))
+                blank = self._prepared(np.zeros((self.copies_per_pass, *shape), dtype=np.float32))
                 self._network = self._ready(self.model, blank)
 
     def describe(self) -> dict[str, Any]:
@@ -96,10 +96,10 @@ class TorchEngine(BlockEngine):
         block = torch.from_numpy(copies).contiguous(memory_format=torch.channels_last)
         return block.pin_memory() if self.device.type == "cuda" else block
 
-    def _copies(self, image: Pixels, index: int, phase: Phase, block: int) -> Tensor:
+    def _copies(self, keys: Sequence[Key]) -> Tensor:
         if self._device_noise is None:
-            return super()._copies(image, index, phase, block)
-        return self._device_noise.noisy(image, index, phase, block)
+            return super()._copies(keys)
+        return torch.cat([self._device_noise.noisy(*key) for key in keys])
 
     def _logits(self, copies_NCHW: Tensor) -> Tensor:
         logits_LNC: Tensor = self._run(self._network, copies_NCHW)
@@ -116,7 +116,7 @@ class TorchEngine(BlockEngine):
         return devices.sent(x, self.device).contiguous(memory_format=layout)
 
     def _ready(self, network: Module, example: Tensor) -> Module:
-        """The function that computes blocks like `example`: compiled or recorded, if it is to be."""
+        """The function that computes passes like `example`: compiled or recorded, if it is to be."""
         if self.compiled:
             return self._compiled(network, example)
         if self.recorder is None:

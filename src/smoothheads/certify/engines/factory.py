@@ -41,6 +41,7 @@ def make_engine(
         "shape": info.shape,
         "precision": config.precision,
         "threads": config.threads,
+        "blocks_per_pass": 1 if config.blocks_per_pass == "auto" else config.blocks_per_pass,
     }
     if config.engine == "torch":
         device = devices.parse(config.device)

@@ -8,6 +8,7 @@ to be had.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from smoothheads import device as devices
-from smoothheads.certify.engines.base import Engine
+from smoothheads.certify.engines.base import Engine, Request
 from smoothheads.certify.engines.blocks import BlockEngine
 from smoothheads.certify.soundness import require_finite, require_function
 from smoothheads.errors import ConfigError
@@ -74,12 +75,14 @@ class LazyConsensusEngine(BlockEngine):
     def _start(self, rule: str, shape: tuple[int, int, int]) -> None:
         """Where a copy stands in the second batch depends on other copies, so it must not change a bit: an
         engine whose other heads are not like that is refused here."""
-        self.rules = (rule,)
+        self.rules, self._late_probed = (rule,), False
         with torch.inference_mode(), devices.threads(self.threads):
-            features = self._first(self._blank(shape))[1]
-            require_function(
-                self._others, features, 0, "use another engine, or lazy_consensus off, for this network"
-            )
+            self._probe_late(self._first(self._blank(shape))[1])
+
+    def _probe_late(self, features: Tensor) -> None:
+        if not self._late_probed:
+            remedy = "use another engine, or lazy_consensus off, for this network"
+            self._late_probed = require_function(self._others, features, 0, remedy)
 
     def _blank(self, shape: tuple[int, int, int]) -> Tensor:
         """Noise and nothing else."""
@@ -104,6 +107,9 @@ class LazyConsensusEngine(BlockEngine):
         table: NDArray[np.int64] = self._counted(torch.cat(classes)[None])
         return Votes(self.rules, table)
 
+    def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
+        return [self.votes(ask.image, ask.index, ask.phase, ask.block, ask.count) for ask in requests]
+
     def scores(self, *_: object) -> NDArray[np.float64]:
         raise ConfigError("all heads of every copy for scores", "lazy_consensus", "switch it off")
 
@@ -114,6 +120,7 @@ class LazyConsensusEngine(BlockEngine):
         """Classes of the copies on which the first heads agree, and the copies on which they do not."""
         self._probe(copies_NCHW)
         logits_KNC, features_N = self._first(copies_NCHW)
+        self._probe_late(features_N)
         logits_KNC = logits_KNC[:, :wanted]
         require_finite(logits_KNC, index)
         heads_KN = logits_KNC.argmax(-1)

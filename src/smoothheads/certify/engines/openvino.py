@@ -21,7 +21,7 @@ HINTS: Final = {"float32": "f32", "bfloat16": "bf16", "int8": "f32"}  # int8: of
 
 
 class OpenVinoEngine(BlockEngine):
-    """Runs one artefact, compiled for blocks of the noise's size; it cannot change afterwards."""
+    """Runs one artefact, compiled for passes of one size; it cannot change afterwards."""
 
     def __init__(
         self,
@@ -33,8 +33,9 @@ class OpenVinoEngine(BlockEngine):
         shape: tuple[int, int, int],
         precision: str = "float32",
         threads: int = 1,
+        blocks_per_pass: int = 1,
     ) -> None:
-        super().__init__(model, noise, classes=classes, threads=threads)
+        super().__init__(model, noise, classes=classes, threads=threads, blocks_per_pass=blocks_per_pass)
         self.artefact, self.precision = artefact, precision
         self.tolerance = 1e-3 if precision == "float32" else 5e-2
         self._request = self._compiled(artefact, shape)
@@ -66,7 +67,7 @@ class OpenVinoEngine(BlockEngine):
         if self.precision == "bfloat16":
             _require_bfloat16(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
         network = core.read_model(artefact.model)
-        network.reshape([self.noise.block_size, *shape])
+        network.reshape([self.copies_per_pass, *shape])
         compiled = core.compile_model(network, "CPU", _settings(self.precision, self.threads))
         return compiled.create_infer_request()
 
