@@ -59,7 +59,7 @@ def test_emulated_precision_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_parts_of_a_vote_are_all_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roofline, "REPEATS", 1)
+    monkeypatch.setattr(roofline, "ENOUGH_SECONDS", 0.0)
     bench = networks.make(SMALL, 2, images=10)
     engine = contenders.make(bench, CONFIG, tmp_path)
     parts = roofline.shares(engine, bench)
