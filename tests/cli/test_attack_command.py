@@ -10,6 +10,7 @@ import pytest
 
 from smoothheads.attack import record
 from smoothheads.attack.outcome import Outcome
+from smoothheads.certify.engines import convert
 from smoothheads.cli import main
 
 TRAIN = ["--data.subset.first", "300", "--train.epochs", "5", "--train.batch", "64", "--model.heads", "2"]
@@ -128,3 +129,20 @@ def test_what_does_not_belong_together_is_refused(
     assert attack(trained, tmp_path / "none") == 2
     assert attack(trained, trained / "ledger", "--images", "0") == 2
     assert "images >= 1, got 0" in capsys.readouterr().err
+
+
+@pytest.mark.openvino
+def test_the_judge_asks_the_network_that_was_certified(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(convert, "CALIBRATION", 10)
+    engine = ["--engine", "openvino", "--precision", "int8"]
+    ledger = tmp_path / "ledger"
+    assert main(["certify", str(trained), *CERTIFY, *engine, "--out", str(ledger)]) == 0
+    monkeypatch.setattr("smoothheads.certify.engines.factory.converted", None)  # nothing is to be converted
+    assert attack(trained, ledger) == 0
+    assert "not refuted" in capsys.readouterr().out
+    (model,) = trained.glob("engines/*/openvino-int8-*/model.bin")
+    model.write_bytes(b"another network")
+    assert attack(trained, ledger, "--fresh") == 2
+    assert "the converted network with sha256" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from smoothheads.attack.grid import move, squared_distance
 from smoothheads.attack.outcome import Attacked, Claim, Outcome
 from smoothheads.attack.settings import AttackSettings
 from smoothheads.attack.smoothed import ascend
+from smoothheads.certify.engines import Artefacts
 from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.certify.smoothed import Smoothed
 from smoothheads.certify.theorem import theorem_of
@@ -40,10 +41,12 @@ def falsify(
     certified: CertifyConfig,
     settings: AttackSettings,
     *,
+    artefacts: Artefacts | None = None,
     done: Sequence[Attacked] = (),
     on_image: OnImage | None = None,
 ) -> Outcome:
     """Attacks every claim of a certification that was made with `certified`; those in `done` are taken over.
+    `artefacts` are the converted networks that were certified, if they were converted: the judge asks them.
 
     What is found on an image depends on nothing but the image, the claim and the settings. Afterwards, also
     after an error, the model's mode and parameters are as they were.
@@ -53,7 +56,7 @@ def falsify(
     images = _images(dataset, [claim for claim in claims if claim not in known])
     attacked = []
     with frozen(model), devices.threads(certified.threads):
-        judge = Smoothed(model, dataset.info, judging(certified, settings))
+        judge = Smoothed(model, dataset.info, judging(certified, settings), artefacts=artefacts)
         for claim in claims:
             if claim not in known:
                 known[claim] = _Target(judge, settings, images(claim), claim).attacked()

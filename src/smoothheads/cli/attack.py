@@ -18,6 +18,7 @@ from smoothheads.errors import LedgerError
 
 if TYPE_CHECKING:
     from smoothheads.attack.outcome import Attacked, Claim, Outcome
+    from smoothheads.certify.engines import Artefacts
     from smoothheads.checkpoint import Checkpoint
     from smoothheads.data import Dataset
     from smoothheads.report.table import Table
@@ -62,12 +63,15 @@ def main(arguments: list[str]) -> int:
 
     from smoothheads.attack import record
     from smoothheads.results.cohen import read_log
+    from smoothheads.runs.exported import find_artefacts
     from smoothheads.runs.layout import open_checkpoint
 
     ready = open_checkpoint(folder)
     ledger = args.ledger or folder / "ledger"
     log = _first(read_log(ledger), args.images)
-    outcome, facts, radii = _run(ready, log, ledger if ledger.is_dir() else ledger.parent, args)
+    where = ledger if ledger.is_dir() else ledger.parent
+    networks = tuple(find_artefacts(log.manifest, where, folder).values()) or None
+    outcome, facts, radii = _run(ready, log, where, args, networks)
     if args.json:
         print_json(record.summary(outcome, facts, radii))
     else:
@@ -83,7 +87,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(
-    ready: Checkpoint, log: Log, folder: Path, args: Attack
+    ready: Checkpoint, log: Log, folder: Path, args: Attack, artefacts: Artefacts | None
 ) -> tuple[Outcome, dict[str, Any], tuple[float, ...]]:
     """Attacks what earlier results do not hold, and saves after every image."""
     from smoothheads.attack import record
@@ -109,7 +113,14 @@ def _run(
             )
 
         found = falsify(
-            ready.model, dataset, claims, certified, args.settings, done=tuple(done), on_image=on_image
+            ready.model,
+            dataset,
+            claims,
+            certified,
+            args.settings,
+            artefacts=artefacts,
+            done=tuple(done),
+            on_image=on_image,
         )
     record.save(out, found, facts, radii)
     say(f"results: {', '.join(map(str, record.files(out)))}")

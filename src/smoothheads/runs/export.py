@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from smoothheads.certify.engines import artefact
 from smoothheads.checkpoint import verified_manifest
 from smoothheads.checkpoint.weights import WEIGHTS
 from smoothheads.errors import CheckpointError, LedgerError
@@ -21,10 +20,8 @@ from smoothheads.runs.certify import FORMAT
 from smoothheads.runs.exported import CHECKPOINT_FILES, ENGINE_FILES, LEDGER_FILES, Exported
 from smoothheads.runs.layout import (
     CHECKPOINT,
-    ENGINES,
     LEDGER,
     checkpoint_folder,
-    engines_folder,
     require_new,
 )
 
@@ -152,9 +149,8 @@ def _sources(manifest: Manifest, ledger: Path, checkpoint: Path) -> dict[str, Pa
     exported.require_weights(manifest, verified_manifest(network)["sha256"][WEIGHTS])
     sources = {f"{CHECKPOINT}/{name}": network / name for name in CHECKPOINT_FILES}
     sources |= {f"{LEDGER}/{name}": ledger / name for name in LEDGER_FILES}
-    for name, digest in exported.artefact_hashes(manifest).items():
-        folder = artefact.find((engines_folder(checkpoint), ledger / ENGINES), digest).folder
-        sources |= {f"{name}/{file}": folder / file for file in ENGINE_FILES}
+    for name, found in exported.find_artefacts(manifest, ledger, checkpoint).items():
+        sources |= {f"{name}/{file}": found.folder / file for file in ENGINE_FILES}
     return sources
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from smoothheads import checkpoint
 from smoothheads.certify.engines import Artefacts, artefact, undecided
+from smoothheads.certify.engines.artefact import Artefact
 from smoothheads.certify.smoothed import Smoothed
 from smoothheads.checkpoint import weights
 from smoothheads.config import CertifyConfig, from_dict, load_json
@@ -22,7 +23,7 @@ from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import versions
 from smoothheads.results import ledger
 from smoothheads.results.manifest import Manifest, differences
-from smoothheads.runs.layout import CHECKPOINT, LEDGER
+from smoothheads.runs.layout import CHECKPOINT, ENGINES, LEDGER, engines_folder
 
 FORMAT = "smoothheads-export/1"
 FACTS, README, SUMS, ENGINE = "export.json", "README.txt", "SHA256SUMS", "engine"
@@ -131,6 +132,13 @@ def artefact_hashes(manifest: Manifest) -> dict[str, str]:
     if not parts and settings(manifest).engine == "openvino":
         raise LedgerError("a manifest that names the converted network", "none", "certify with this version")
     return {folder: part["sha256"] for folder, part in parts.items()}
+
+
+def find_artefacts(manifest: Manifest, ledger: Path, checkpoint: Path) -> dict[str, Artefact]:
+    """The converted networks that were certified, by their folders in an export, where `certify` keeps them;
+    raises CheckpointError if they are not there any more."""
+    roots = engines_folder(checkpoint), ledger / ENGINES
+    return {folder: artefact.find(roots, digest) for folder, digest in artefact_hashes(manifest).items()}
 
 
 def require_weights(manifest: Manifest, got: str) -> None:
