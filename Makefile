@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 export PYTHONHASHSEED ?= 0
 
-.PHONY: install demo test lint types unit clean
+.PHONY: install demo test lint types unit bench clean
 
 install: $(STAMP)
 
@@ -34,5 +34,14 @@ unit: install
 	$(BIN)/pytest -n 2 -m 'not openvino'
 	$(BIN)/pytest -m openvino
 
+# About half an hour on two cores; benchmarks/README.md has the results and the ones that need a checkpoint.
+bench: install
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	for network in resnet110 resnet20 resnet8 lenet digits; do \
+	  $(BIN)/smoothheads bench votes --network $$network --profile --out bench || exit 1; done
+	for network in resnet20 resnet110; do \
+	  $(BIN)/smoothheads bench train --network $$network --out bench || exit 1; done
+	$(BIN)/smoothheads bench scaling --out bench
+
 clean:
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) demo bench .mypy_cache .ruff_cache .pytest_cache
