@@ -13,6 +13,7 @@ from typing import TypeVar
 import pytest
 
 from smoothheads import checkpoint
+from smoothheads.certify.smoothed import Smoothed
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config import CertifyConfig, ModelConfig, RunConfig, SubsetConfig
 from smoothheads.data import Dataset, Splits, select
@@ -20,7 +21,7 @@ from smoothheads.errors import ConfigError, SmoothheadsError, SoundnessError
 from smoothheads.models import MultiHead
 from smoothheads.results.row import Row
 from smoothheads.runs.certify import certify_run
-from smoothheads.runs.workers import Job, certify_images
+from smoothheads.runs.workers import Job, certify_images, worth
 
 T = TypeVar("T")
 reads_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
@@ -152,3 +153,34 @@ def alive(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+@pytest.mark.parametrize(
+    ("seconds", "images", "threads", "expected"),
+    [
+        (1000.0, 500, 1, 4),
+        (1000.0, 500, 2, 2),
+        (1000.0, 500, 8, 1),  # more threads than cores: one process
+        (1000.0, 3, 1, 3),  # never more than there are images
+        (1000.0, 0, 1, 1),
+        (7.0, 500, 1, 1),  # three quarters of it are less than it takes to start
+        (9.0, 500, 1, 4),
+    ],
+)
+def test_workers_must_save_more_than_their_start(
+    seconds: float, images: int, threads: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
+    assert worth(seconds, images, threads) == expected
+
+
+def test_a_long_run_gets_its_workers_and_the_same_ledger(
+    ready: Checkpoint, images: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2))
+    monkeypatch.setattr(Smoothed, "seconds_per_copy", lambda _: 1.0)
+    notes: list[str] = []
+    certify_run(ready, images, CONFIG, tmp_path / "one", workers=1)
+    certify_run(ready, images, CONFIG, tmp_path / "auto", workers=None, on_note=notes.append)
+    assert notes == ["2 workers: one alone would take about 18 min"]
+    assert without_time(tmp_path / "auto") == without_time(tmp_path / "one")

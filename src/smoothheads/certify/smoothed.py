@@ -178,6 +178,15 @@ class Smoothed:
             )
         return certificate
 
+    def seconds_per_copy(self) -> float:
+        """What a noisy copy costs, from one pass on a blank image after another that warms up."""
+        copies = self.engine.blocks_per_pass * self.engine.noise.block_size
+        blank = np.zeros(self.info.shape, dtype=np.uint8)
+        for _ in range(2):
+            started = time.perf_counter()
+            self.engine.votes(blank, 0, Phase.PILOT, 0, copies)
+        return (time.perf_counter() - started) / copies
+
     def predict(self, image: Pixels, index: int | None = None) -> algorithm.Prediction:
         """PREDICT one image with n noisy copies: a class, or an abstention."""
         sampler = self._sampler(image, index)

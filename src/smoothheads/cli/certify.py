@@ -31,8 +31,9 @@ class Certify:
     """Where the data set lies, if not where it lay in training."""
     shard: str | None = None
     """i/n: every n-th image from the i-th on (i from 0), for job arrays; `smoothheads merge` joins them."""
-    workers: int = 1
-    """Processes that share the images out, each with its own threads; the ledger is the same."""
+    workers: int | None = None
+    """Processes that share the images out, each with its own threads; the ledger is the same. Default: one
+    per core, if a trial says that the run is long enough."""
     fresh: bool = False
     """Throw away what the ledger holds and start again."""
     json: bool = False

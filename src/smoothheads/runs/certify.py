@@ -20,7 +20,7 @@ from smoothheads.results.ledger import MANIFEST, Ledger
 from smoothheads.results.manifest import Manifest, describe_indices
 from smoothheads.results.row import Row
 from smoothheads.runs.layout import ENGINES
-from smoothheads.runs.workers import Job, OnWork, certify_images
+from smoothheads.runs.workers import Job, OnWork, certify_images, worth
 
 OnRow = Callable[[Row, int, int], None]
 """Called with the row, how many images are done and how many there are."""
@@ -48,7 +48,7 @@ def certify_run(
     config: CertifyConfig,
     out: Path,
     *,
-    workers: int = 1,
+    workers: int | None = 1,
     artefacts: Path | None = None,
     training: Callable[[], Dataset] | None = None,
     shard: tuple[int, int] | None = None,
@@ -61,14 +61,16 @@ def certify_run(
     """Certifies what the ledger in `out` does not hold yet; every finished image is safe on the disk.
 
     `shard` (i, n) takes every n-th image from the i-th on, i from 0; `results.merge` joins the ledgers.
-    `workers` processes share the images out; the ledger is the same, and `on_votes` is then not called.
+    `workers` processes share the images out (none: a trial decides whether one per core are worth it); the
+    ledger is the same, and `on_votes` is then not called.
     Converted networks are kept in `artefacts` (default: in `out`). `training` gives the images that int8 is
     calibrated with (default: those of the checkpoint's config). `on_note` is told what `auto` stands for (it
     stays so for the whole ledger) and what a lazy consensus has saved.
     """
     if not len(dataset):
         raise ConfigError("at least one image to certify", "an empty selection", "widen the subset")
-    at_least("workers", workers, 1)
+    if workers is not None:
+        at_least("workers", workers, 1)
     artefacts = out / ENGINES if artefacts is None else artefacts
     smoothed = Smoothed(
         ready.model,
@@ -91,12 +93,14 @@ def certify_run(
             on_start(len(ledger.rows))
         job = Job(ready.model, ready.info, smoothed.config, dataset, artefacts)
         skip = ledger.done | others
-        for found in _certified(smoothed, job, skip, workers, on_votes=on_votes, on_work=done.append):
+        count = _worth(smoothed, len(dataset) - len(skip), note) if workers is None else workers
+        before = work_of(smoothed.engine)  # in trials
+        for found in _certified(smoothed, job, skip, count, on_votes=on_votes, on_work=done.append):
             row = Row.of(found)
             ledger.append(row)
             if on_row:
                 on_row(row, len(ledger.rows), len(dataset) - len(others))
-    work = sum(done, start=work_of(smoothed.engine))
+    work = sum(done, start=work_of(smoothed.engine) - before)
     if work.copies:
         note(str(work))
     return out
@@ -108,6 +112,20 @@ def as_before(config: CertifyConfig, out: Path) -> CertifyConfig:
     if not undecided(config) or not path.is_file():
         return config
     return as_stored(config, load_json(path).get("certify", {}))
+
+
+def _worth(smoothed: Smoothed, images: int, note: Callable[[str], None]) -> int:
+    """How many workers pay here; the ledger does not depend on it."""
+    config = smoothed.config
+    if config.device != "cpu":
+        return 1
+    # docs/budgets.md: a sequential budget spends a tenth of n or so.
+    copies = config.n0 + (config.n if config.budget == "fixed" else config.n // 10)
+    seconds = images * copies * smoothed.seconds_per_copy()
+    count = worth(seconds, images, config.threads)
+    if count > 1:
+        note(f"{count} workers: one alone would take about {seconds / 60:.0f} min")
+    return count
 
 
 def _certified(

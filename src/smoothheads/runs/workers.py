@@ -27,6 +27,8 @@ from smoothheads.models.multihead import MultiHead
 
 WINDOW: Final = 8  # groups per worker that may be ahead of the one that the ledger waits for
 
+START_SECONDS: Final = 6.0  # until a worker has loaded everything; measured on two cores
+
 OnWork = Callable[[Work], None]
 
 
@@ -39,6 +41,13 @@ class Job:
     config: CertifyConfig
     dataset: Dataset
     artefacts: Path | None = None
+
+
+def worth(seconds: float, images: int, threads: int) -> int:
+    """How many workers to share out images among that take one process so many seconds: one for every
+    `threads` cores that we may use, or one alone if starting them costs more than they save."""
+    most = max(1, min(len(os.sched_getaffinity(0)) // threads, images))
+    return most if seconds * (1 - 1 / most) > START_SECONDS else 1
 
 
 def certify_images(

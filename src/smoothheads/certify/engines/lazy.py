@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from operator import add, sub
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,10 @@ class Work:
     """Batches that the other heads saw."""
 
     def __add__(self, other: Work) -> Work:
-        return Work(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Work(*map(add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: Work) -> Work:
+        return Work(*map(sub, astuple(self), astuple(other)))
 
     @property
     def agreement(self) -> float:
