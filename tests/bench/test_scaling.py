@@ -26,18 +26,19 @@ def test_a_start_up_cost_is_no_knee() -> None:
     assert axis({1: 10.0, 2: 50.0, 3: 100.0}).knee is None
 
 
-def test_all_four_axes_are_measured() -> None:
+def test_all_axes_are_measured() -> None:
     settings = ScalingSettings(
-        n=(100, 200), heads=(1, 2), sides=(8, 16), workers=(2,), copies=100, images_per_worker=2, rounds=1
+        n=(100, 200), heads=(1, 2), sides=(8, 16), blocks=(1, 2), workers=(2,), copies=100, images=2, rounds=1
     )
     axes = scaling.run(settings)
     assert [(each.name, sorted(each.rates)) for each in axes] == [
         ("n", [100, 200]),
         ("heads", [1, 2]),
         ("image side", [8, 16]),
+        ("blocks per pass", [1, 2]),
         ("workers", [2]),
     ]
     assert all((rates > 0).all() for each in axes for rates in each.rates.values())
-    assert len(scaling.plot(axes).axes) == 4
-    assert len(scaling.table(axes, settings).rows) == 7
-    assert set(scaling.to_json(axes, settings)["axes"]) == {"n", "heads", "image side", "workers"}
+    assert len(scaling.plot(axes).axes) == 5
+    assert len(scaling.table(axes, settings).rows) == 9
+    assert list(scaling.to_json(axes, settings)["axes"]) == [each.name for each in axes]

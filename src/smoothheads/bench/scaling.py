@@ -1,4 +1,4 @@
-"""smoothheads bench scaling: what certification costs against n, heads, image size and workers."""
+"""smoothheads bench scaling: cost against n, heads, image size, blocks per pass and workers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from smoothheads.bench.networks import Bench, Size
 from smoothheads.bench.timing import Floats, Interval, Job, OnRound, interleaved, interval_of_median
 from smoothheads.certify.smoothed import Smoothed
 from smoothheads.config import CertifyConfig
+from smoothheads.data.subset import take
 from smoothheads.models.cost import cost
 from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table
@@ -34,11 +35,13 @@ class ScalingSettings:
     n: tuple[int, ...] = (100, 300, 1000, 3000, 10_000)
     heads: tuple[int, ...] = (1, 2, 3, 5, 7, 9)
     sides: tuple[int, ...] = (8, 16, 32, 64)
+    blocks: tuple[int, ...] = (1, 2, 4, 8, 16)
+    """Noise blocks per forward pass, of several images, at the smallest side."""
     workers: tuple[int, ...] = (1, 2, 3, 4)
     copies: int = 500
-    """Copies per measurement against heads and image size."""
-    images_per_worker: int = 8
-    """Images per measurement against workers, for each of them."""
+    """Copies per image against everything but n."""
+    images: int = 8
+    """Images per measurement against blocks per pass, and against workers for each of them."""
     sigma: float = 0.5
     rounds: int = 7
 
@@ -67,7 +70,13 @@ class Axis:
 def run(settings: ScalingSettings, on_round: OnRound | None = None) -> list[Axis]:
     with tempfile.TemporaryDirectory() as folder:
         study = _Study(settings, Path(folder), on_round)
-        return [study.against_n(), study.against_heads(), study.against_side(), study.against_workers()]
+        return [
+            study.against_n(),
+            study.against_heads(),
+            study.against_side(),
+            study.against_blocks(),
+            study.against_workers(),
+        ]
 
 
 class _Study:
@@ -89,9 +98,20 @@ class _Study:
     def against_side(self) -> Axis:
         return self._against_arithmetic("image side", {k: self._network(side=k) for k in self.settings.sides})
 
+    def against_blocks(self) -> Axis:
+        bench = self._network(side=min(self.settings.sides))
+        images = take(bench.images, np.arange(self.settings.images))
+
+        def job(blocks: int) -> Job:
+            smoothed = self._smoothed(bench, replace(self.config, blocks_per_pass=blocks))
+            return lambda _: sum(found.selection.n + found.votes.n for found in smoothed.certify(images))
+
+        jobs = {blocks: job(blocks) for blocks in self.settings.blocks}
+        return self._measured("blocks per pass", "copies/s", jobs)
+
     def against_workers(self) -> Axis:
         """Images per second and worker, once all of them have started."""
-        each = self.settings.images_per_worker
+        each = self.settings.images
         bench = self._network(images=max(300, each * max(self.settings.workers)))
         self._smoothed(bench, self.config)  # converts the network, if the engine wants it converted
         job = workers.Job(bench.model, bench.info, self.config, bench.images, self.folder)
@@ -171,9 +191,9 @@ def to_json(axes: Sequence[Axis], settings: ScalingSettings) -> dict[str, Any]:
 
 
 def plot(axes: Sequence[Axis]) -> Figure:
-    figure = Figure(figsize=(8.6, 6.0), layout="constrained")
-    for axis, panel in zip(axes, figure.subplots(2, 2).flat, strict=True):
-        _draw(axis, panel)
+    figure = Figure(figsize=(11.0, 6.0), layout="constrained")
+    for place, axis in enumerate(axes):
+        _draw(axis, figure.add_subplot(2, -(-len(axes) // 2), place + 1))
     return figure
 
 

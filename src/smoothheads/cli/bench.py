@@ -27,7 +27,7 @@ KINDS = {
     "train": "a training step of SOME against the plain step",
     "table": "CHECKPOINT: a whole certified-accuracy table against n copies of every image",
     "engines": "CHECKPOINT: every engine's speed, agreement with float32, and certificates",
-    "scaling": "cost against n, heads, image size and workers",
+    "scaling": "cost against n, heads, image size, blocks per pass and workers",
 }
 HOW = "Contenders take turns, so that other work on the machine hits all alike. Writes JSON, table and plot."
 
@@ -89,7 +89,7 @@ def _scaling(arguments: list[str]) -> None:
     from smoothheads.bench import machine, scaling
 
     args = _parse("scaling", Arguments[scaling.ScalingSettings], scaling.ScalingSettings(), arguments)
-    with _rounds(4 * args.bench.rounds + 3) as on_round:
+    with _rounds(5 * args.bench.rounds + 4) as on_round:
         axes = scaling.run(args.bench, on_round)
     table = scaling.table(axes, args.bench)
     table = replace(table, notes=(*table.notes, machine.line(machine.describe(1))))
