@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -215,3 +216,14 @@ def test_a_constant_network_reaches_the_ceiling_and_no_more(small_digits: Splits
     assert certificate.prediction == 3
     assert certificate.radius <= subject.ceiling
     assert certificate.radius == pytest.approx(0.5 * norm.ppf(0.001 ** (1 / 400)), rel=1e-9)
+
+
+def test_images_under_way_together_share_the_time(tiny_network: Network, small_digits: Splits) -> None:
+    """Their times add up to what the run took at most, however many are in flight."""
+    smoothed = Smoothed(
+        tiny_network(), small_digits.train.info, sigma=0.5, n0=10, n=50, block=10, blocks_per_pass=4
+    )
+    started = time.monotonic()
+    found = list(smoothed.certify(select(small_digits.test, SubsetConfig(first=6))))
+    assert 0 < sum(each.seconds for each in found) <= time.monotonic() - started
+    assert all(each.copies == 60 and each.seconds > 0 for each in found)

@@ -104,7 +104,7 @@ class _Study:
 
         def job(blocks: int) -> Job:
             smoothed = self._smoothed(bench, replace(self.config, blocks_per_pass=blocks))
-            return lambda _: sum(found.selection.n + found.votes.n for found in smoothed.certify(images))
+            return lambda _: sum(found.copies for found in smoothed.certify(images))
 
         jobs = {blocks: job(blocks) for blocks in self.settings.blocks}
         return self._measured("blocks per pass", "copies/s", jobs)

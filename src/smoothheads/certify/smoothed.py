@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,11 @@ class Certified:
     certificate: Certificate
     selection: Votes
     votes: Votes
-    seconds: float
+    seconds: float = 0.0
+
+    @property
+    def copies(self) -> int:
+        return self.selection.n + self.votes.n
 
 
 class ImageSampler:
@@ -115,8 +119,8 @@ class Smoothed:
     def certify(
         self, dataset: Dataset, skip: set[int] | None = None, on_votes: OnVotes | None = None
     ) -> Iterator[Certified]:
-        """Certifies every image of `dataset` in order, leaving out the indices in `skip`. With several blocks
-        per pass several images are under way, and the time of one includes that of its neighbours.
+        """Certifies every image of `dataset` in order, leaving out the indices in `skip`. Images that were
+        under way together share the time that it took.
 
         Raises SoundnessError when the network changed under way; what came before is then void too.
         """
@@ -128,6 +132,7 @@ class Smoothed:
         else:
             groups = ([work(self._asking(on_votes))] for work in works)
         with closing(groups):
+            started = time.monotonic()
             for found in groups:
                 if self.engine.fingerprint() != before:
                     raise SoundnessError(
@@ -135,7 +140,8 @@ class Smoothed:
                         "weights or buffers that changed during certification",
                         "let the forward pass keep no state, and start a new ledger",
                     )
-                yield from found
+                yield from _sharing(time.monotonic() - started, found)
+                started = time.monotonic()
 
     def certify_image(
         self,
@@ -153,7 +159,6 @@ class Smoothed:
         return self._certify(sampler, label), sampler
 
     def _certified(self, dataset: Dataset, position: int, ask: Ask) -> Certified:
-        started = time.monotonic()
         index, label = int(dataset.indices[position]), int(dataset.labels[position])
         sampler = self._sampler(dataset.image(position), index, ask)
         return Certified(
@@ -162,7 +167,6 @@ class Smoothed:
             certificate=self._certify(sampler, label),
             selection=sampler.table(Phase.SELECTION) + sampler.table(Phase.PILOT),
             votes=sampler.table(Phase.ESTIMATION),
-            seconds=time.monotonic() - started,
         )
 
     def _certify(self, sampler: ImageSampler, label: int | None) -> Certificate:
@@ -246,6 +250,12 @@ class Smoothed:
                 _size(image.shape),
                 "resize or crop it as in training",
             )
+
+
+def _sharing(seconds: float, found: Sequence[Certified]) -> list[Certified]:
+    """The time that they took together, shared out by the copies that each needed."""
+    copies = sum(each.copies for each in found)
+    return [replace(each, seconds=seconds * each.copies / copies) for each in found]
 
 
 def content_key(image: Pixels) -> int:
