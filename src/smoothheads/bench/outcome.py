@@ -48,7 +48,7 @@ class Outcome:
         known = self.facts.get(name, {})
         return (
             Cell(name),
-            Cell(f"{speed.median:,.{1 if speed.median < 100 else 0}f}", speed.median),
+            Cell(_three_digits(speed.median), speed.median),
             *(times_faster(self.ratio(name, baseline)) for baseline in self.baselines),
             *(known.get(column, Cell("")) for column in further),
         )
@@ -88,6 +88,10 @@ class Outcome:
         axes.set_xlim(0, 1.15 * max(each.high for each in found))
         axes.set_title(self.title, fontsize=10)
         return figure
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def times_faster(found: Interval) -> Cell:

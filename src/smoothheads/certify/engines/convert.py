@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import io
 import math
 import warnings
@@ -102,17 +103,27 @@ def _int8(folder: Path, source: _Source, config: CertifyConfig, training: Traini
     examples = list(_calibration(config, dataset))
     transform = None if source.early is None else _second_output(source.early)
     # Weights of 7 bits: with 8, sums would saturate on processors without VNNI, and be others than elsewhere.
-    safe = nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE)
+    # Ranges by histogram and biases corrected layer by layer: a third of the error in the logits that NNCF's
+    # quick defaults leave (5-head ResNet-20), for minutes at most, once.
+    careful = nncf.AdvancedQuantizationParameters(
+        overflow_fix=nncf.OverflowFix.ENABLE,
+        activations_range_estimator_params=_estimators().HISTOGRAM,
+    )
     with contextlib.redirect_stdout(io.StringIO()):  # its progress bars
         quantized = nncf.quantize(
             _convert(source),
             nncf.Dataset(examples, transform),
             subset_size=len(examples),
-            advanced_parameters=safe,
+            fast_bias_correction=False,
+            advanced_parameters=careful,
         )
     _save(quantized, folder)
     calibration = {"images": len(examples), "fingerprint": dataset.fingerprint}
     return {"versions": _versions(openvino, nncf), "calibration": calibration}
+
+
+def _estimators() -> Any:
+    return importlib.import_module("nncf.quantization.range_estimator").RangeEstimatorParametersSet
 
 
 def _convert(source: _Source) -> Any:
