@@ -40,7 +40,7 @@ bench: install
 	for network in resnet110 resnet20 resnet8 lenet digits; do \
 	  $(BIN)/smoothheads bench votes --network $$network --profile --out bench || exit 1; done
 	for network in resnet20 resnet110; do \
-	  $(BIN)/smoothheads bench train --network $$network --out bench || exit 1; done
+	  $(BIN)/smoothheads bench train --network $$network --profile --out bench || exit 1; done
 	$(BIN)/smoothheads bench scaling --out bench
 
 clean:

@@ -44,10 +44,12 @@ def test_votes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["--network", "digits", "--heads", "2", "--images", "8", "--rounds", "2"]
+    small = ["--network", "digits", "--heads", "2", "--images", "8", "--rounds", "2", "--profile"]
     found = bench(tmp_path / "out", "train", *small)
     assert list(found["contenders"]) == ["plain step", "smoothheads", "smoothheads, channels first"]
-    assert "after a resume" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "after a resume" in shown
+    assert "aten::convolution_backward" in shown
 
 
 def test_engines_of_a_checkpoint(network: Path, tmp_path: Path) -> None:

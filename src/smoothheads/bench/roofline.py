@@ -70,16 +70,16 @@ def shares(engine: BlockEngine, bench: Bench) -> Shares:
     return Shares(noise, network, counting, whole)
 
 
-def operators(engine: BlockEngine, bench: Bench, most: int = 8) -> list[tuple[str, float]]:
-    """The torch operators that take most of the time, and their share of it."""
-    image, size = bench.image(), engine.noise.block_size
-    engine.votes(image, 0, Phase.PILOT, 0, size)
+def operators(work: Callable[[], object], most: int = 8) -> str:
+    """The torch operators that take most of the time, and their share of it, for people."""
+    work()
     with profile(activities=[ProfilerActivity.CPU]) as found:
-        engine.votes(image, 0, Phase.PILOT, 0, size)
+        work()
     events: Any = found.key_averages()
     total = sum(event.self_cpu_time_total for event in events)
-    ordered = sorted(events, key=lambda event: -event.self_cpu_time_total)
-    return [(event.key, event.self_cpu_time_total / total) for event in ordered[:most]]
+    busiest = sorted(events, key=lambda event: -event.self_cpu_time_total)[:most]
+    shares = (f"{event.key} {event.self_cpu_time_total / total:.0%}" for event in busiest)
+    return f"torch operators: {', '.join(shares)}."
 
 
 def best_seconds(work: Callable[[], object]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Final
 
 from smoothheads import device as devices
@@ -12,7 +13,7 @@ from smoothheads.bench import machine, networks
 from smoothheads.bench.networks import Bench
 from smoothheads.bench.outcome import Outcome
 from smoothheads.bench.plain import SomeStep
-from smoothheads.bench.roofline import best_seconds
+from smoothheads.bench.roofline import best_seconds, operators
 from smoothheads.bench.timing import Job, OnRound, interleaved
 from smoothheads.config import Gaussian, ObjectiveConfig, TeachingConfig, TrainConfig
 from smoothheads.data import plain_batches
@@ -39,6 +40,8 @@ class TrainSettings:
     sigma: float = 0.5
     rounds: int = 9
     threads: int = 1
+    profile: bool = False
+    """Say where the time of our step goes."""
 
 
 def run(settings: TrainSettings, on_round: OnRound | None = None) -> Outcome:
@@ -55,6 +58,7 @@ def run(settings: TrainSettings, on_round: OnRound | None = None) -> Outcome:
     reached = {name: {"Gop/s": _gigas(float(each.mean()) * operations)} for name, each in rates.items()}
     step = settings.images / max(float(each.mean()) for each in rates.values())
     precision = trainers[OURS].config.precision
+    busiest = [operators(partial(jobs[OURS], 0))] if settings.profile else []
     return Outcome(
         name=f"train-{settings.network}-{settings.heads}",
         title=f"Training SOME, {settings.heads}-head {settings.network}, m = {settings.draws}, "
@@ -65,7 +69,7 @@ def run(settings: TrainSettings, on_round: OnRound | None = None) -> Outcome:
         machine=before,
         settings=asdict(settings),
         facts=reached,
-        notes=(_loading(trainers[OURS], step),),
+        notes=(_loading(trainers[OURS], step), *busiest),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -98,8 +99,8 @@ def _profile(
         "noise, network, counting: each alone, as a share of the whole; noise is drawn beside the network.",
     ]
     if "torch" in field.engines:
-        busiest = roofline.operators(field.engines["torch"], bench)
-        notes.append("torch operators: " + ", ".join(f"{name} {share:.0%}" for name, share in busiest) + ".")
+        job = contenders.engine_job(field.engines["torch"], bench, field.engines["torch"].noise.block_size)
+        notes.append(roofline.operators(partial(job, 0)))
     return facts, notes
 
 
