@@ -23,7 +23,7 @@ SMALL = Size("resnet8", (1, 8, 8))
 def test_plain_loop_and_engine_count_the_same_copies(tmp_path: Path) -> None:
     bench = networks.make(SMALL, 2, images=20)
     loop = contenders.plain_job(MeanOfHeads(bench.model), bench, CONFIG, 70)
-    engine = contenders.engine_job(contenders.make(bench, CONFIG, tmp_path), bench, 70)
+    engine = contenders.engine_job(contenders.make(bench, CONFIG, tmp_path).engine, bench, 70)
     assert [loop(0), engine(0), engine(1)] == [70, 70, 70]
 
 
@@ -62,7 +62,9 @@ def test_emulated_precision_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 def test_parts_of_a_vote_are_all_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roofline, "ENOUGH_SECONDS", 0.0)
     bench = networks.make(SMALL, 2, images=10)
-    engine = contenders.make(bench, CONFIG, tmp_path)
+    field = contenders.Field()
+    field.add_engine("torch", bench, CONFIG, tmp_path, 20)
+    engine = field.engines["torch"]
     parts = roofline.shares(engine, bench)
     assert min(parts.noise, parts.network, parts.counting, parts.whole) > 0
     assert "convolution" in roofline.operators(lambda: engine.votes(bench.image(), 0, Phase.PILOT, 0, 20))

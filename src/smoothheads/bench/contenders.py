@@ -15,11 +15,11 @@ from smoothheads.bench import art, plain
 from smoothheads.bench.networks import Bench, separate
 from smoothheads.bench.plain import Ensemble, MeanOfHeads
 from smoothheads.bench.timing import Job
-from smoothheads.certify.engines import Engine, make_engine
+from smoothheads.certify.engines import Engine
 from smoothheads.certify.engines.blocks import BlockEngine
+from smoothheads.certify.smoothed import Smoothed
 from smoothheads.config import CertifyConfig
 from smoothheads.errors import ConfigError, one_of
-from smoothheads.noise import make_noise
 from smoothheads.types import Phase
 
 PLAIN: Final = "plain loop"
@@ -45,7 +45,8 @@ class Field:
     """The contenders that could be set up, and why the others could not."""
 
     jobs: dict[str, Job] = field(default_factory=dict)
-    engines: dict[str, BlockEngine] = field(default_factory=dict)
+    smoothed: dict[str, Smoothed] = field(default_factory=dict)
+    """Of the engines."""
     left_out: list[str] = field(default_factory=list)
 
     def add(self, name: str, make: Callable[[], Job]) -> None:
@@ -65,10 +66,14 @@ class Field:
         }
         return tuple(networks)
 
+    @property
+    def engines(self) -> dict[str, BlockEngine]:
+        return {name: cast(BlockEngine, smoothed.engine) for name, smoothed in self.smoothed.items()}
+
     def add_engine(self, name: str, bench: Bench, config: CertifyConfig, folder: Path, copies: int) -> None:
         def job() -> Job:
-            self.engines[name] = make(bench, config, folder)
-            return engine_job(self.engines[name], bench, copies)
+            self.smoothed[name] = make(bench, config, folder)
+            return engine_job(self.smoothed[name].engine, bench, copies)
 
         self.add(name, job)
 
@@ -122,10 +127,8 @@ def settings_of(name: str) -> Mapping[str, Any]:
     return ENGINES[name]
 
 
-def make(bench: Bench, config: CertifyConfig, folder: Path) -> BlockEngine:
+def make(bench: Bench, config: CertifyConfig, folder: Path) -> Smoothed:
     """Converted networks are kept in `folder`. Refuses what would only be emulated here."""
     if config.precision == "bfloat16" and not devices.computes_bfloat16(devices.parse(config.device)):
         raise ConfigError("a processor that computes bfloat16 natively", "another one", "use float32 or int8")
-    noise = make_noise(config.noise, config.sigma, bench.info.grid, config.seed, config.block)
-    engine = make_engine(config, bench.model, bench.info, noise, artefacts=folder, training=bench.training)
-    return cast(BlockEngine, engine)
+    return Smoothed(bench.model, bench.info, config, artefacts=folder, training=bench.training)

@@ -15,7 +15,7 @@ from smoothheads.bench.networks import Bench
 from smoothheads.bench.outcome import Outcome
 from smoothheads.bench.quality import summary
 from smoothheads.bench.timing import OnRound, interleaved
-from smoothheads.certify.engines import Engine, LazyConsensusEngine
+from smoothheads.certify.engines import Engine, LazyConsensusEngine, work_of
 from smoothheads.certify.smoothed import Smoothed
 from smoothheads.config import CertifyConfig
 from smoothheads.report.table import Cell
@@ -60,13 +60,12 @@ def run(
     rates = interleaved(field.jobs, settings.rounds, on_round=on_round)
     top = _scores(field.engines[REFERENCE], bench, settings.block)
     facts = {
-        kind: _agreement(engine, top, bench, settings.block)
-        | _certified(replace(config, **kinds[kind]), bench, folder)
-        for kind, engine in field.engines.items()
+        kind: _agreement(smoothed.engine, top, bench, settings.block) | _certified(smoothed, bench)
+        for kind, smoothed in field.smoothed.items()
     }
     return Outcome(
         name=f"engines-{name}",
-        title=f"{name}: {settings.images} images, n = {settings.n}, alpha = {settings.alpha:g}, "
+        title=f"{name}: {len(bench.images)} images, n = {settings.n}, alpha = {settings.alpha:g}, "
         f"sigma = {settings.sigma:g}",
         unit="votes/s",
         baselines=baselines,
@@ -108,12 +107,12 @@ def _agreement(engine: Engine, top: NDArray[np.int64], bench: Bench, copies: int
     return {"agrees": Cell(f"{share:.2%}", share)}
 
 
-def _certified(config: CertifyConfig, bench: Bench, folder: Path) -> dict[str, Cell]:
-    smoothed = Smoothed(bench.model, bench.info, config, artefacts=folder, training=bench.training)
+def _certified(smoothed: Smoothed, bench: Bench) -> dict[str, Cell]:
+    before = work_of(smoothed.engine)  # in the timed rounds, on one image
     found = [each.certificate for each in smoothed.certify(bench.images)]
     shown = summary(found, bench.images.labels, smoothed.ceiling)
-    if isinstance(smoothed.engine, LazyConsensusEngine):
-        work = smoothed.engine.work
+    work = work_of(smoothed.engine) - before
+    if work.copies:
         shown["consensus"] = Cell(f"{work.agreement:.1%}", work.agreement)
         shown["passes saved"] = Cell(f"{work.saved:.1%}", work.saved)
     return shown

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -17,8 +15,6 @@ from smoothheads import device as devices
 from smoothheads.provenance import versions
 
 OTHERS: Final = ("openvino", "nncf", "adversarial-robustness-toolbox")
-SIDE: Final = 2048  # of the matrices whose product shows what the processor can do
-REPEATS: Final = 5
 
 
 def describe(threads: int) -> dict[str, Any]:
@@ -42,27 +38,6 @@ def line(machine: dict[str, Any]) -> str:
         f"{machine['processor']}, {machine['cores']} cores, {machine['instructions']}, "
         f"threads {machine['threads']}, load {machine['load']:.1f}; {packages}; {machine['date']}"
     )
-
-
-def matrix_peaks(threads: int) -> dict[str, float]:
-    """Operations per second (two per multiply-accumulate) of a large matrix product, for each precision that
-    the processor computes natively: as near to its limit as code comes."""
-    kinds = {"float32": torch.float32}
-    if devices.computes_bfloat16(torch.device("cpu")):
-        kinds["bfloat16"] = torch.bfloat16
-    with devices.threads(threads), torch.inference_mode():
-        return {name: 2 * SIDE**3 / _product_seconds(dtype) for name, dtype in kinds.items()}
-
-
-def _product_seconds(dtype: torch.dtype) -> float:
-    matrix = torch.full((SIDE, SIDE), 0.5, dtype=dtype)
-    return min(_seconds(lambda: matrix @ matrix) for _ in range(REPEATS))
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def _processor() -> str:

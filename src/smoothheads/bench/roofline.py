@@ -14,7 +14,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from smoothheads import device as devices
-from smoothheads.bench import contenders, machine, networks
+from smoothheads.bench import contenders, networks
 from smoothheads.bench.networks import Bench
 from smoothheads.certify.engines.blocks import BlockEngine
 from smoothheads.config import CertifyConfig
@@ -23,6 +23,7 @@ from smoothheads.models.cost import cost
 from smoothheads.types import Phase
 
 ENOUGH_SECONDS: Final = 1.0  # for repetitions, of which there are two at least
+SIDE: Final = 2048  # of the matrices whose product shows what the processor can do
 IDEAL_COPIES: Final = 32
 BLOCKS: Final = 4  # of the whole path, so that noise is drawn ahead
 
@@ -39,7 +40,7 @@ class Shares:
 
 def peaks(threads: int, engines: Sequence[str] = contenders.QUICK) -> dict[str, float]:
     """Operations per second at most: of a matrix product, and of wide convolutions in these engines."""
-    found = {f"{name} matrix product": rate for name, rate in machine.matrix_peaks(threads).items()}
+    found = _matrix_peaks(threads)
     bench = networks.ideal()
     operations = cost(bench.model, bench.info.shape).flops
     config = CertifyConfig(sigma=0.5, n=10_000, block=IDEAL_COPIES, threads=threads)
@@ -51,6 +52,19 @@ def peaks(threads: int, engines: Sequence[str] = contenders.QUICK) -> dict[str, 
         for name, job in field.jobs.items():
             job(0)
             found[name] = operations * IDEAL_COPIES / best_seconds(partial(job, 1))
+    return found
+
+
+def _matrix_peaks(threads: int) -> dict[str, float]:
+    """For each precision that the processor computes natively."""
+    kinds = {"float32": torch.float32}
+    if devices.computes_bfloat16(torch.device("cpu")):
+        kinds["bfloat16"] = torch.bfloat16
+    found = {}
+    with devices.threads(threads), torch.inference_mode():
+        for name, dtype in kinds.items():
+            matrix = torch.full((SIDE, SIDE), 0.5, dtype=dtype)
+            found[f"{name} matrix product"] = 2 * SIDE**3 / best_seconds(partial(torch.mm, matrix, matrix))
     return found
 
 

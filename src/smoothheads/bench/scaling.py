@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from smoothheads.bench import contenders, machine, networks
 from smoothheads.bench.networks import Bench, Size
 from smoothheads.bench.timing import Floats, Interval, Job, OnRound, interleaved, interval_of_median
-from smoothheads.certify.smoothed import Smoothed
 from smoothheads.config import CertifyConfig
 from smoothheads.data.subset import take
 from smoothheads.models.cost import cost
@@ -103,7 +102,7 @@ class _Study:
         images = take(bench.images, np.arange(self.settings.images))
 
         def job(blocks: int) -> Job:
-            smoothed = self._smoothed(bench, replace(self.config, blocks_per_pass=blocks))
+            smoothed = contenders.make(bench, replace(self.config, blocks_per_pass=blocks), self.folder)
             return lambda _: sum(found.copies for found in smoothed.certify(images))
 
         jobs = {blocks: job(blocks) for blocks in self.settings.blocks}
@@ -113,7 +112,7 @@ class _Study:
         """Images per second and worker, once all of them have started."""
         each = self.settings.images
         bench = self._network(images=max(300, each * max(self.settings.workers)))
-        self._smoothed(bench, self.config)  # converts the network, if the engine wants it converted
+        contenders.make(bench, self.config, self.folder)  # converts the network, where that is needed
         job = workers.Job(bench.model, bench.info, self.config, bench.images, self.folder)
         rates: dict[int, list[float]] = {count: [] for count in self.settings.workers}
         for _ in range(self.settings.rounds):
@@ -136,16 +135,13 @@ class _Study:
 
     def _certifier(self, bench: Bench, config: CertifyConfig, work: int = 1) -> Job:
         """A certificate a turn; `work` is what a copy counts."""
-        smoothed = self._smoothed(bench, config)
+        smoothed = contenders.make(bench, config, self.folder)
 
         def certify(turn: int) -> int:
             smoothed.certify_image(bench.image(), turn)
             return work * (config.n0 + config.n)
 
         return certify
-
-    def _smoothed(self, bench: Bench, config: CertifyConfig) -> Smoothed:
-        return Smoothed(bench.model, bench.info, config, artefacts=self.folder, training=bench.training)
 
     def _measured(self, name: str, unit: str, jobs: Mapping[int, Job]) -> Axis:
         named = {str(value): job for value, job in jobs.items()}

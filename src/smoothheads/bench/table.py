@@ -15,7 +15,6 @@ from smoothheads.bench.outcome import Outcome
 from smoothheads.bench.plain import MeanOfHeads
 from smoothheads.bench.quality import summary
 from smoothheads.bench.timing import Job, OnRound, interleaved
-from smoothheads.certify.smoothed import Smoothed
 from smoothheads.config import CertifyConfig
 from smoothheads.report.table import Cell
 from smoothheads.types import Certificate, Phase
@@ -36,8 +35,7 @@ class TableSettings:
     label_aware: bool = False
     """Test the true label instead of a chosen class."""
     plain_copies: int = 1000
-    """Copies per round from which the plain loop's time for n0 + n is scaled up; its cost is linear in n, as
-    `bench scaling` shows."""
+    """Copies per round from which the plain loop's time for n0 + n is scaled up: its passes are all alike."""
     rounds: int = 5
     threads: int = 1
 
@@ -47,12 +45,11 @@ def run(
 ) -> Outcome:
     config = CertifyConfig(sigma=settings.sigma, n=settings.n, alpha=settings.alpha, threads=settings.threads)
     before = machine.describe(settings.threads)
-    # A turn's work is counted in images' worth of copies, so that rates are images per second.
     loop = contenders.plain_job(MeanOfHeads(bench.model).eval(), bench, config, settings.plain_copies)
     tables = {kind: _Table(settings, bench, config, kind, folder) for kind in settings.engines}
     jobs: dict[str, Job] = {PLAIN: loop} | {f"{kind}, table": table for kind, table in tables.items()}
     rates = interleaved(jobs, settings.rounds, on_round=on_round)
-    rates[PLAIN] = rates[PLAIN] / (config.n0 + config.n)
+    rates[PLAIN] = rates[PLAIN] / (config.n0 + config.n)  # from copies to images per second
     facts = {f"{kind}, table": table.facts() for kind, table in tables.items()}
     return Outcome(
         name=f"table-{name}",
@@ -79,9 +76,7 @@ class _Table:
     ) -> None:
         self.bench = bench
         changes = {"budget": "table", "label_aware": settings.label_aware, **contenders.settings_of(engine)}
-        self.smoothed = Smoothed(
-            bench.model, bench.info, replace(config, **changes), artefacts=folder, training=bench.training
-        )
+        self.smoothed = contenders.make(bench, replace(config, **changes), folder)
         self.copies: list[int] = []
         self.certificates: list[Certificate] = []
 

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final
 
+import numpy as np
+
 from smoothheads import device as devices
 from smoothheads.bench import machine, networks
 from smoothheads.bench.networks import Bench
@@ -52,11 +54,11 @@ def run(settings: TrainSettings, on_round: OnRound | None = None) -> Outcome:
     trainers = {name: _trainer(settings, bench, channels_last=last) for name, last in LAYOUTS.items()}
     jobs |= {name: _job(trainer, settings) for name, trainer in trainers.items()}
     rates = interleaved(jobs, settings.rounds, on_round=on_round)
-    operations = (
-        3 * settings.draws * cost(bench.model, size.shape).flops
-    )  # forwards, and twice that backwards
-    reached = {name: {"Gop/s": _gigas(float(each.mean()) * operations)} for name, each in rates.items()}
-    step = settings.images / max(float(each.mean()) for each in rates.values())
+    # Forwards, and twice that backwards.
+    operations = 3 * settings.draws * cost(bench.model, size.shape).flops
+    speeds = {name: float(np.median(each)) for name, each in rates.items()}
+    reached = {name: {"Gop/s": _gigas(speed * operations)} for name, speed in speeds.items()}
+    step = settings.images / speeds[OURS]
     precision = trainers[OURS].config.precision
     busiest = [operators(partial(jobs[OURS], 0))] if settings.profile else []
     return Outcome(

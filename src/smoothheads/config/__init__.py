@@ -1,5 +1,6 @@
 """Typed settings of every stage. Nothing heavy is imported here."""
 
+from smoothheads.config.certification import CertifyConfig
 from smoothheads.config.codec import digest, from_dict, load_json, to_dict
 from smoothheads.config.methods import (
     METHODS,
@@ -16,7 +17,6 @@ from smoothheads.config.methods import (
     Stability,
 )
 from smoothheads.config.stages import (
-    CertifyConfig,
     DataConfig,
     DiversityConfig,
     ModelConfig,

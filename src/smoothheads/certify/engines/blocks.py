@@ -139,13 +139,6 @@ class BlockEngine(ABC):
         drawn = ahead(prepared, numbers) if self.background else map(prepared, numbers)
         yield from zip(drawn, passes, strict=True)
 
-    def _blocks(
-        self, image: Pixels, index: int, phase: Phase, block: int, count: int
-    ) -> Iterator[tuple[Tensor, int]]:
-        """With one block per pass: the blocks of copies, and how many of each are wanted."""
-        for copies_NCHW, (only,) in self._filled([Request(image, index, phase, block, count)]):
-            yield copies_NCHW, only.wanted
-
     def _probe(self, copies_NCHW: Tensor) -> None:
         """Until it has seen a pass of finite logits."""
         if not self._probed and require_function(self._logits, copies_NCHW, self.tolerance):

@@ -24,7 +24,7 @@ from smoothheads.certify.engines.blocks import BlockEngine
 from smoothheads.certify.soundness import require_finite, require_function
 from smoothheads.errors import ConfigError
 from smoothheads.models.aggregate import ensemble
-from smoothheads.types import Phase, Pixels, Votes
+from smoothheads.types import Phase, Votes
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +96,22 @@ class LazyConsensusEngine(BlockEngine):
         return {"lazy_consensus": True, "first_heads": int(self.rules[0].removeprefix("consensus-"))}
 
     @torch.inference_mode()
-    def votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Votes:
+    def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
+        with devices.threads(self.threads):
+            return [self._votes(request) for request in requests]
+
+    def _votes(self, request: Request) -> Votes:
         classes: list[Tensor] = []
         left: list[_Undecided] = []
-        with devices.threads(self.threads):
-            for copies_NCHW, wanted in self._blocks(image, index, phase, block, count):
-                decided_N, undecided = self._first_heads(copies_NCHW, wanted, index)
-                classes.append(decided_N)
-                left.append(undecided)
-                while sum(map(len, left)) >= self.noise.block_size:
-                    classes.append(self._other_heads(left, index))
-            while any(map(len, left)):
-                classes.append(self._other_heads(left, index))
-        table: NDArray[np.int64] = self._counted(torch.cat(classes)[None])
-        return Votes(self.rules, table)
-
-    def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
-        return [self.votes(ask.image, ask.index, ask.phase, ask.block, ask.count) for ask in requests]
+        for copies_NCHW, (only,) in self._filled([request]):
+            decided_N, undecided = self._first_heads(copies_NCHW, only.wanted, request.index)
+            classes.append(decided_N)
+            left.append(undecided)
+            while sum(map(len, left)) >= self.noise.block_size:
+                classes.append(self._other_heads(left, request.index))
+        while any(map(len, left)):
+            classes.append(self._other_heads(left, request.index))
+        return Votes(self.rules, self._counted(torch.cat(classes)[None]))
 
     def scores(self, *_: object) -> NDArray[np.float64]:
         raise ConfigError("all heads of every copy for scores", "lazy_consensus", "switch it off")
