@@ -103,8 +103,8 @@ def _int8(folder: Path, source: _Source, config: CertifyConfig, training: Traini
     examples = list(_calibration(config, dataset))
     transform = None if source.early is None else _second_output(source.early)
     # Weights of 7 bits: with 8, sums would saturate on processors without VNNI, and be others than elsewhere.
-    # Ranges by histogram and biases corrected layer by layer: a third of the error in the logits that NNCF's
-    # quick defaults leave (5-head ResNet-20), for minutes at most, once.
+    # Ranges by histogram and biases corrected layer by layer: nearer to float32 than NNCF's quick defaults
+    # (`bench engines` tells how near), for a minute or two, once.
     careful = nncf.AdvancedQuantizationParameters(
         overflow_fix=nncf.OverflowFix.ENABLE,
         activations_range_estimator_params=_estimators().HISTOGRAM,
