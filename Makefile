@@ -3,24 +3,35 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+EXTRAS := dev,tensorboard,openvino,serve,hub,onnx
 
 # One thread per process: on a shared machine two OpenMP threads can be slower than one.
 export OMP_NUM_THREADS ?= 1
 export PYTHONHASHSEED ?= 0
+# Test modules are rewritten and compiled once, not once per process.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test lint types unit bench clean
+.PHONY: install demo test lint types unit browser openvino fuzz lowest docs bench clean
+
+# How many processes share the tests; `make test JOBS=8` on a larger machine.
+JOBS ?= 2
+# Output of lanes that run side by side is kept together where make can do that (4.0 and later).
+SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 install: $(STAMP)
 
+# Modules are compiled when they are first imported, which few of the thousands ever are.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,tensorboard,openvino]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $@
 
 demo: install
 	$(BIN)/smoothheads demo --out demo
 
-test: lint types unit
+# Two lanes: the tests, and beside them what runs in one process each. No core waits for another.
+test: install
+	$(MAKE) --no-print-directory -j 2 $(SYNC) unit types openvino lint
 
 lint: install
 	$(BIN)/ruff check .
@@ -30,9 +41,38 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-unit: install
-	$(BIN)/pytest -n 2 -m 'not openvino'
-	$(BIN)/pytest -m openvino
+# A file's tests run in one process, so that what they share is made once.
+unit: install browser
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m 'not openvino'
+
+# The tests of the page need Chromium: installed where that is allowed, else they are skipped.
+browser:
+	@command -v chromium || command -v google-chrome || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -y -qq chromium >/dev/null 2>&1 && command -v chromium; } \
+	  || echo 'no Chromium, and none can be installed here: the tests of the page are skipped'
+
+# OpenVINO is loaded in a process of its own.
+openvino: install
+	$(BIN)/pytest -m openvino $(shell grep -rl 'mark.openvino' tests)
+
+# Guides and reference as one site; warnings are errors.
+docs: install
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d site/.doctrees docs site
+
+# The tests with the lowest versions that pyproject.toml declares, in an environment of their own.
+# LOWEST='--override FILE' keeps a package where this machine has no other.
+lowest:
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/pip install --quiet --disable-pip-version-check uv
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct \
+	  $(LOWEST) -e '.[$(EXTRAS)]'
+	.venv-lowest/bin/pytest -n $(JOBS) -m 'not openvino'
+	.venv-lowest/bin/pytest -m openvino
+
+# Ten minutes of damaged files for every reader; the tests do a few thousand. docs/fuzz.md has the counts.
+fuzz: install
+	$(BIN)/python -m tests.fuzz.run --seconds 600
 
 # About half an hour on two cores; benchmarks/README.md has the results and the ones that need a checkpoint.
 bench: install
@@ -44,4 +84,4 @@ bench: install
 	$(BIN)/smoothheads bench scaling --out bench
 
 clean:
-	rm -rf $(VENV) demo bench .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-lowest demo bench site .mypy_cache .ruff_cache .pytest_cache

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from smoothheads.certify.engines import extra
-from smoothheads.config import DataConfig, ModelConfig, SubsetConfig
-from smoothheads.data import Splits, load
-from smoothheads.models import MultiHead, build
+from smoothheads import checkpoint
+from smoothheads.certify.engines.openvino import installed
+from smoothheads.data import Splits, SubsetConfig, load, named
+from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.training import RunConfig
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Without the extra its tests are skipped."""
     for item in items:
-        if item.get_closest_marker("openvino") and not extra.installed():
+        if item.get_closest_marker("openvino") and not installed():
             item.add_marker(pytest.mark.skip(reason="the extra openvino is not installed"))
 
 
@@ -38,7 +39,7 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def small_digits() -> Splits:
     """120 training, 30 validation and all test digits."""
-    return load(DataConfig(name="digits", subset=SubsetConfig(first=150), validation=0.2))
+    return load(named("digits", subset=SubsetConfig(first=150), validation=0.2))
 
 
 @pytest.fixture
@@ -50,3 +51,11 @@ def tiny_network() -> Callable[..., MultiHead]:
         return build(config, shape=(1, 8, 8), classes=10, mean=(0.3,), std=(0.4,), seed=seed)
 
     return make
+
+
+@pytest.fixture
+def network(tmp_path: Path, tiny_network: Callable[..., MultiHead], small_digits: Splits) -> Path:
+    """The checkpoint of a fresh network with two heads, as users have it on the disk."""
+    run = RunConfig(model=ModelConfig(arch="resnet8", heads=2))
+    checkpoint.save(tmp_path / "network", tiny_network(heads=2), run, small_digits.train.info)
+    return tmp_path / "network"

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from smoothheads.errors import ConfigError, MissingExtraError, SmoothheadsError, one_of
+from smoothheads.errors import ConfigError, DataError, MissingExtraError, SmoothheadsError, one_of
 
 
 @pytest.mark.parametrize("error", [ConfigError("a", "b", "c"), MissingExtraError("ray", "ray")])
@@ -17,3 +17,10 @@ def test_errors_cross_process_borders_unchanged(error: SmoothheadsError) -> None
 def test_an_unknown_name_gets_the_nearest_or_all() -> None:
     assert "did you mean 'stage2'?" in str(one_of("cut", "stage-2", ["stage1", "stage2"]))
     assert "choose from: a, b" in str(one_of("cut", "xyz", ["b", "a"]))
+
+
+def test_other_peoples_text_cannot_steer_the_terminal_or_fill_it() -> None:
+    error = DataError("a name", "\x1b[2J\x07\ud800" + "x" * 10_000, "choose another")
+    assert "\\x1b[2J\\x07\\ud800xxx" in str(error)
+    assert str(error).isprintable()
+    assert len(str(error)) < 2100

@@ -38,10 +38,40 @@ def test_new_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         (partial / "a").write_text("1")
         assert not target.exists()
     assert (target / "a").read_text() == "1"
-    with pytest.raises(ZeroDivisionError), files.new_folder(target) as partial:
+    with pytest.raises(ZeroDivisionError), files.new_folder(tmp_path / "other") as partial:
         (partial / "a").write_text(str(1 // 0))
-    assert (target / "a").read_text() == "1"
     assert list(tmp_path.iterdir()) == [target]
+    with pytest.raises(StorageError, match="one with a; choose"), files.new_folder(target):
+        pass
+
+
+def test_what_a_killed_process_left_is_cleared_away_and_nothing_else(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = tmp_path / f".checkpoint.{ended.pid}.partial"
+    kept = [f".checkpoint.{os.getppid()}.partial", f".other.{ended.pid}.part", ".mine.partial", "notes"]
+    for path in (left, *(tmp_path / name for name in kept)):
+        path.mkdir()
+        (path / "a").write_text("1")
+    with files.exclusive(tmp_path):
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, files.LOCK])
+    left.mkdir()
+    other = tmp_path / f".export.{ended.pid}.partial"
+    other.mkdir()
+    with files.new_folder(tmp_path / "checkpoint") as partial:
+        (partial / "a").write_text("1")
+    assert not left.exists()
+    assert other.exists()
+
+
+def test_a_full_disk_of_a_library_with_errors_of_its_own(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StorageError, match=r"No space left on device; free some space"),
+        files.storage(tmp_path),
+    ):
+        raise ValueError("Error while serializing: I/O error: No space left on device (os error 28)")
+    with pytest.raises(ValueError, match="other"), files.storage(tmp_path):
+        raise ValueError("other")
 
 
 def test_new_folder_may_have_folders_in_it(tmp_path: Path) -> None:

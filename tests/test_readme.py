@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import shlex
+import time
 from pathlib import Path
 
 import pytest
 
-from smoothheads.cli import COMMANDS
+from smoothheads.cli import COMMANDS, main
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -30,8 +33,27 @@ def test_every_command_in_the_readme_exists() -> None:
     assert used | named <= set(COMMANDS)
 
 
-def test_every_file_that_the_documents_link_to_exists() -> None:
-    root = Path(__file__).parents[1]
-    for document in (root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")):
-        for target in re.findall(r"\]\((?!http)([^)#]+)\)", document.read_text()):
-            assert (document.parent / target).exists(), f"{document.name}: {target}"
+def test_the_commands_run_as_they_stand_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In their order, in one folder, each in about the time beside it; then the Python beside."""
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in _blocks("") for line in block.splitlines() if line.startswith("smoothheads ")]
+    assert len(lines) > 8
+    for line in lines:
+        command, _, comment = line.partition("#")
+        started = time.process_time()
+        with contextlib.redirect_stdout(io.StringIO()):
+            code = main(shlex.split(command)[1:])
+        assert code == (2 if "refused" in comment else 0), line
+        said = re.match(r" (\d+) s: ", comment)
+        assert said or "refused" in comment, f"no time beside: {line}"
+        assert not said or time.process_time() - started < 5 * int(said[1]) + 10, line
+    assert (tmp_path / "runs" / "report" / "report.html").is_file()
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(_blocks("python")[1], "README.md", "exec"), {})
+    assert re.fullmatch(r"-?\d \d\.\d+\n", out.getvalue())
+
+
+def _blocks(language: str) -> list[str]:
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    return [text for kind, text in fences if kind == language]

@@ -11,9 +11,9 @@ import pytest
 
 from smoothheads import checkpoint
 from smoothheads.cli import main
-from smoothheads.config import ModelConfig, RunConfig
 from smoothheads.data import Splits
-from smoothheads.models import MultiHead
+from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.training import RunConfig
 
 DOCUMENT = (Path(__file__).parents[1] / "docs" / "threats.md").read_text()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -13,6 +14,13 @@ from torch import Tensor
 from smoothheads.errors import ConfigError
 
 _Set = Callable[[Any], Any]
+
+
+def cores() -> int:
+    """Processor cores that this process may use, as far as the system tells."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def parse(name: str) -> torch.device:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+LONGEST = 2000  # characters of a part of a message: what came may be a whole file
+
+
+def shown(text: str) -> str:
+    """Somebody else's text for the terminal: control characters as escapes, and not without end."""
+    cut = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in cut)
+
 
 class SmoothheadsError(Exception):
     """Base of every error that a user can act on; the command line prints it and exits with 2."""
 
     def __init__(self, expected: str, got: str, remedy: str) -> None:
-        super().__init__(f"expected {expected}, got {got}; {remedy}")
-        self.expected, self.got, self.remedy = expected, got, remedy
+        self.expected, self.got, self.remedy = shown(expected), shown(got), shown(remedy)
+        super().__init__(f"expected {self.expected}, got {self.got}; {self.remedy}")
 
     def __reduce__(self) -> tuple[object, ...]:  # so that worker processes can hand it on
         return _rebuild, (type(self), self.expected, self.got, self.remedy)
@@ -41,8 +49,16 @@ class StorageError(SmoothheadsError):
     """A file that could not be written; what was there before is still whole."""
 
 
+class HubError(SmoothheadsError):
+    """A repository on the Hub that is missing, out of reach, or refused."""
+
+
 class TrainingError(SmoothheadsError):
     """Training that cannot go on, such as a loss that is not finite."""
+
+
+class WorkerError(SmoothheadsError):
+    """A process of ours that died or no longer answers; what the others finished is safe."""
 
 
 class MissingExtraError(SmoothheadsError):

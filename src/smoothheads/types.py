@@ -1,26 +1,37 @@
-"""Small frozen types that the stages hand to each other. No torch here."""
+"""Small frozen types that the stages hand to each other. No torch here, and numpy only where it is used."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from smoothheads import notebook
+from smoothheads.errors import SoundnessError
 
-Pixels = NDArray[np.uint8]  # one image [channels, height, width] of grid integers 0..q
-Counts = NDArray[np.int64]  # votes per class [C]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Pixels: TypeAlias = "NDArray[np.uint8]"  # one image [channels, height, width] of grid integers 0..max_value
+Counts: TypeAlias = "NDArray[np.int64]"  # votes per class [C]
 
 ABSTAIN: Final = -1
+UNLABELLED: Final = -2  # the label of an image whose label nobody knows; no answer equals it
 ENSEMBLE: Final = "ensemble"
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Images are integers 0..q and a pixel is m / q in [0, 1]; radii are in these pixel units."""
+    """Images are integers m = 0..max_value, a pixel is m / max_value in [0, 1]; radii are in pixel units."""
 
-    q: int
+    max_value: int
+
+    @staticmethod
+    def upgrade(data: dict[str, Any]) -> dict[str, Any]:
+        """Version 1 wrote it as `q`."""
+        return {"max_value" if key == "q" else key: value for key, value in data.items()}
 
 
 class Phase(IntEnum):
@@ -45,10 +56,12 @@ class Votes:
     counts: NDArray[np.int64]
 
     @classmethod
-    def none(cls, rules: tuple[str, ...], classes: int) -> Votes:
+    def zeros(cls, rules: tuple[str, ...], classes: int) -> Votes:
+        import numpy as np
+
         return cls(rules, np.zeros((len(rules), classes), dtype=np.int64))
 
-    def of(self, rule: str = ENSEMBLE) -> Counts:
+    def for_rule(self, rule: str = ENSEMBLE) -> Counts:
         row: Counts = self.counts[self.rules.index(rule)]
         return row
 
@@ -60,6 +73,10 @@ class Votes:
         if self.rules != other.rules:
             raise ValueError(f"expected votes of the rules {self.rules}, got {other.rules}")
         return Votes(self.rules, self.counts + other.counts)
+
+    def _repr_html_(self) -> str:
+        rows = {rule: counts.tolist() for rule, counts in zip(self.rules, self.counts, strict=True)}
+        return notebook.bars(rows, f"Votes on {self.n:,} samples")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +97,61 @@ class Certificate:
     @property
     def abstained(self) -> bool:
         return self.prediction == ABSTAIN
+
+    def _repr_html_(self) -> str:
+        answer = "abstains" if self.abstained else f"class {self.prediction}"
+        facts = {
+            "answer": answer,
+            "holds within": f"{math.floor(self.radius * 1e4) / 1e4:.4f}",
+            "its probability under noise": f"at least {math.floor(self.p_lower * 1e6) / 1e6:.6f}",
+            "votes for it": f"{self.k:,} of {self.n:,}",
+            "class chosen by": "the true label" if self.label_aware else f"{self.n0:,} other samples",
+        }
+        return notebook.table(facts, "Certificate")
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """One image's certificate and the votes that it rests on; raises SoundnessError where the certificate is
+    none: a radius that is not finite, or an abstention with one."""
+
+    index: int
+    label: int
+    certificate: Certificate
+    selection: Votes
+    """Of the samples that chose the class, those of a pilot included."""
+    votes: Votes
+    """Of the fresh samples that the bound is computed from."""
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        radius, p_lower = self.radius, self.certificate.p_lower
+        sound = math.isfinite(radius) and radius >= 0 and 0 <= p_lower <= 1
+        if not sound or (self.abstained and radius > 0):
+            raise SoundnessError(
+                "a finite radius >= 0, and 0 for an abstention",
+                f"radius {radius}, p_lower {p_lower}, prediction {self.prediction} for image {self.index}",
+                "this certificate is wrong; report how it came about",
+            )
+
+    @property
+    def prediction(self) -> int:
+        return self.certificate.prediction
+
+    @property
+    def radius(self) -> float:
+        """In pixel units; 0 for an abstention."""
+        return self.certificate.radius
+
+    @property
+    def correct(self) -> bool:
+        return self.prediction == self.label
+
+    @property
+    def abstained(self) -> bool:
+        return self.certificate.abstained
+
+    @property
+    def samples(self) -> int:
+        """That the image took in all."""
+        return self.selection.n + self.votes.n

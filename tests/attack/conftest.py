@@ -43,7 +43,7 @@ class HalfSpace:
     def signed(self, image: NDArray[np.uint8]) -> float:
         """Distance of any image from the hyperplane, positive on the side of class 1."""
         index = 0
-        moved = (image.astype(np.float64) - self.data.image(index)) / self.data.info.grid.q
+        moved = (image.astype(np.float64) - self.data.image(index)) / self.data.info.grid.max_value
         return float(self.distance[index] + moved.ravel() @ self.normal)
 
 

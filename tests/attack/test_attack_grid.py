@@ -34,7 +34,7 @@ def test_budget_range_and_direction_are_kept_exactly(case: tuple[Pixels, Real, i
     steps = [int(a) - int(b) for a, b in zip(moved.flat, image.flat, strict=True)]
     assert sum(step * step for step in steps) == squared_distance(image, moved) <= budget
     assert moved.dtype == np.uint8
-    assert int(moved.max()) <= grid.q
+    assert int(moved.max()) <= grid.max_value
     assert all(
         step * way >= 0 and (way != 0 or step == 0) for step, way in zip(steps, direction.flat, strict=True)
     )
@@ -49,7 +49,7 @@ def test_no_pixel_could_go_one_step_farther(case: tuple[Pixels, Real, int, Grid]
     for place in np.ndindex(image.shape):
         further = moved.astype(np.int64)
         further[place] += int(np.sign(direction[place]))
-        if direction[place] != 0 and 0 <= further[place] <= grid.q:
+        if direction[place] != 0 and 0 <= further[place] <= grid.max_value:
             assert int(np.square(further - image).sum()) > budget
 
 

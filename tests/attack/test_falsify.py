@@ -13,14 +13,16 @@ from smoothheads.attack.grid import squared_distance
 from smoothheads.attack.outcome import Attacked, Claim, Outcome
 from smoothheads.attack.settings import AttackSettings
 from smoothheads.certify.algorithm import Prediction
+from smoothheads.certify.budgets import FixedBudget
+from smoothheads.certify.certifier import Certifier
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.radius import squared_grid_budget
-from smoothheads.certify.smoothed import Smoothed
-from smoothheads.config import CertifyConfig
 from smoothheads.errors import ConfigError, DataError
+from smoothheads.smoothed import Smoothed
 from smoothheads.types import ABSTAIN, Pixels
 
 SIGMA = 0.25
-CERTIFIED = CertifyConfig(sigma=SIGMA, n0=50, n=1000)
+CERTIFIED = CertifyConfig.of(SIGMA, seed=0, n0=50, n=1000)
 QUICK = AttackSettings(steps=6, draws=8, n=1000)
 
 
@@ -146,9 +148,9 @@ def test_what_is_done_is_taken_over(half_space: Any) -> None:
 
 
 def test_the_judge_has_noise_of_its_own() -> None:
-    table = CertifyConfig(sigma=SIGMA, budget="table", radii=(0.25,), label_aware=True, rule="head-2")
+    table = CertifyConfig.of(SIGMA, seed=0, budget="table", radii=(0.25,), label_aware=True, rule="head-2")
     judge = judging(table, AttackSettings(n=500, alpha=0.01))
-    assert (judge.n, judge.alpha, judge.rule, judge.budget) == (500, 0.01, "head-2", "fixed")
+    assert (judge.budget, judge.alpha, judge.rule) == (FixedBudget(n=500), 0.01, "head-2")
     seeds = {judging(replace(table, seed=s), AttackSettings(seed=t)).seed for s in (0, 1) for t in (0, 1)}
     assert len(seeds) == 2
     assert not seeds & {0, 1}
@@ -166,13 +168,13 @@ def test_no_more_is_judged_inside_than_the_level_counts(
     """A radius so little beyond the certified one that the grid has no image between them."""
     claim = true_claims(half_space, 0.5)[0]
     judged: list[int] = []
-    predict = Smoothed.predict
+    predict = Certifier.predict
 
-    def counted(self: Smoothed, image: Pixels) -> Prediction:
+    def counted(self: Certifier, image: Pixels) -> Prediction:
         judged.append(squared_distance(half_space.data.image(0), image))
         return predict(self, image)
 
-    monkeypatch.setattr(Smoothed, "predict", counted)
+    monkeypatch.setattr(Certifier, "predict", counted)
     (each,) = run(half_space, [claim], replace(QUICK, radii=(claim.radius * (1 + 1e-12),))).attacked
     assert len(judged) == 2
     assert max(judged) <= each.budget
@@ -210,7 +212,7 @@ def test_claims_about_other_data_are_refused(half_space: Any) -> None:
 
 @pytest.mark.parametrize("noise", ["uniform", "laplace"])
 def test_certificates_in_another_norm_are_refused(half_space: Any, noise: Any) -> None:
-    certified = replace(CERTIFIED, noise=noise)
+    certified = CERTIFIED.changed(noise=noise)
     with pytest.raises(ConfigError, match="in the l2 norm, got l1 certificates"):
         falsify(half_space.model, half_space.data, true_claims(half_space), certified, QUICK)
 

@@ -11,16 +11,16 @@ import pytest
 
 from smoothheads import checkpoint
 from smoothheads.cli import main
-from smoothheads.config import DataConfig, ModelConfig, RunConfig, SubsetConfig
-from smoothheads.data import Splits
-from smoothheads.models import MultiHead
+from smoothheads.data import Splits, SubsetConfig, named
+from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.training import RunConfig
 
 QUICK = ["--rounds", "2", "--engines", "torch"]
 
 
 @pytest.fixture
 def network(tmp_path: Path, tiny_network: Callable[..., MultiHead], small_digits: Splits) -> Path:
-    data = DataConfig(name="digits", subset=SubsetConfig(first=150), validation=0.2)
+    data = named("digits", subset=SubsetConfig(first=150), validation=0.2)
     run = RunConfig(data=data, model=ModelConfig(arch="resnet8", heads=3))
     checkpoint.save(tmp_path / "run" / "checkpoint", tiny_network(heads=3), run, small_digits.train.info)
     return tmp_path / "run"
@@ -35,7 +35,7 @@ def bench(out: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_votes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["--network", "digits", "--heads", "2", "--copies", "40", "--block", "20", "--no-art"]
+    small = ["--network", "digits", "--heads", "2", "--samples", "40", "--block", "20", "--no-art"]
     found = bench(tmp_path / "out", "votes", *small, *QUICK)
     assert list(found["contenders"]) == ["2 networks", "plain loop", "torch"]
     assert found["contenders"]["plain loop"]["ratios"]["plain loop"]["median"] == 1
@@ -53,7 +53,7 @@ def test_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_engines_of_a_checkpoint(network: Path, tmp_path: Path) -> None:
-    small = ["--images", "3", "--n", "100", "--copies", "40", "--block", "20"]
+    small = ["--images", "3", "--n", "100", "--samples", "40", "--block", "20"]
     found = bench(tmp_path / "out", "engines", str(network), *small, *QUICK)["contenders"]
     assert list(found) == ["3 networks", "plain loop", "torch", "torch, lazy consensus-2"]
     assert found["torch"]["facts"]["agrees"] == 1.0
@@ -62,11 +62,23 @@ def test_engines_of_a_checkpoint(network: Path, tmp_path: Path) -> None:
 
 
 def test_table_of_a_checkpoint(network: Path, tmp_path: Path) -> None:
-    small = ["--images", "3", "--n", "1000", "--plain-copies", "50"]
-    found = bench(tmp_path / "out", "table", str(network), *small, *QUICK)["contenders"]
-    assert list(found) == ["plain loop, fixed", "torch, table"]
-    assert found["plain loop, fixed"]["facts"]["copies per image"] == 1100
-    assert found["torch, table"]["facts"]["copies per image"] <= 1200
+    small = ["--images", "3", "--n", "1000", "--plain-samples", "50", "--engine", "torch", "--workers", "1"]
+    budgets = ["--budgets", "table", "table, label-aware"]
+    command = ["bench", "table", str(network), *small, *budgets, "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    file = tmp_path / "out" / "table-run.json"
+    whole = json.loads(file.read_text())
+    assert [row["position"] for row in whole["images"]] == [0, 1, 2]
+    assert all(row["table"]["samples"] <= 1200 for row in whole["images"])
+    assert whole["times"]["table"]["low"] <= whole["times"]["table"]["median"]
+    rows = tmp_path / "out" / "table-run-0.jsonl"
+    torn = rows.read_text().splitlines()
+    rows.write_text("\n".join([*torn[:-1], torn[-1][:40]]))  # killed while it wrote the last one
+    assert main(command) == 0
+    again = json.loads(file.read_text())["images"]
+    assert again[:2] == whole["images"][:2]  # to the bit: not measured again
+    assert again[2]["table"]["certificate"] == whole["images"][2]["table"]["certificate"]
+    assert main([*command, "--n", "2000"]) == 2
 
 
 def test_what_can_be_measured_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

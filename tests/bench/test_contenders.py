@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,17 +9,17 @@ from smoothheads.bench import contenders, networks, roofline
 from smoothheads.bench.networks import Size
 from smoothheads.bench.plain import MeanOfHeads
 from smoothheads.bench.timing import Job
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import convert
-from smoothheads.config import CertifyConfig
 from smoothheads.errors import ConfigError
 from smoothheads.models.cost import cost
 from smoothheads.types import Phase
 
-CONFIG = CertifyConfig(sigma=0.5, n=100, block=20)
+CONFIG = CertifyConfig.of(0.5, seed=0, n=100, block=20)
 SMALL = Size("resnet8", (1, 8, 8))
 
 
-def test_plain_loop_and_engine_count_the_same_copies(tmp_path: Path) -> None:
+def test_plain_loop_and_engine_count_the_same_samples(tmp_path: Path) -> None:
     bench = networks.make(SMALL, 2, images=20)
     loop = contenders.plain_job(MeanOfHeads(bench.model), bench, CONFIG, 70)
     engine = contenders.engine_job(contenders.make(bench, CONFIG, tmp_path).engine, bench, 70)
@@ -33,7 +32,7 @@ def test_openvino_takes_part(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(convert, "CALIBRATION", 10)
     bench = networks.make(SMALL, 2, images=20)
     field = contenders.Field()
-    field.add_engine(name, bench, replace(CONFIG, **contenders.settings_of(name)), tmp_path, 40)
+    field.add_engine(name, bench, CONFIG.changed(**contenders.settings_of(name)), tmp_path, 40)
     assert field.jobs[name](0) == 40
     assert field.engines[name].describe()["precision"] in name
 
@@ -56,7 +55,7 @@ def test_an_unknown_engine_is_refused() -> None:
 def test_emulated_precision_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "computes_bfloat16", lambda _: False)
     with pytest.raises(ConfigError, match="natively"):
-        contenders.make(networks.make(SMALL, 1, images=10), replace(CONFIG, precision="bfloat16"), tmp_path)
+        contenders.make(networks.make(SMALL, 1, images=10), CONFIG.changed(precision="bfloat16"), tmp_path)
 
 
 def test_parts_of_a_vote_are_all_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,11 @@ from torch import nn
 from smoothheads.bench import art, networks
 from smoothheads.bench.networks import Size
 from smoothheads.bench.plain import Ensemble, MeanOfHeads, SomeStep, sample_noise
-from smoothheads.certify.engines import TorchEngine
-from smoothheads.config import Gaussian, ObjectiveConfig, TeachingConfig
+from smoothheads.certify.engines import Network, Store, Torch
 from smoothheads.models.cost import cost
 from smoothheads.noise import make_noise
-from smoothheads.objectives.base import Step
+from smoothheads.objectives import Gaussian, ObjectiveConfig, TeachingConfig
+from smoothheads.objectives.method import Step
 from smoothheads.objectives.objective import Objective
 from smoothheads.types import Phase
 
@@ -32,14 +32,14 @@ def test_without_noise_all_copies_vote_for_the_networks_answer() -> None:
 
 
 def test_votes_are_those_of_the_engine_up_to_chance() -> None:
-    """Shares of 4,000 copies each; a difference of 0.06 has 6 standard errors, below 1e-8 a class."""
+    """Shares of 4,000 samples each; a difference of 0.06 has 6 standard errors, below 1e-8 a class."""
     bench = networks.make(SMALL, 3, images=10)
     x_CHW = torch.from_numpy(bench.image()).float() / 255
     noise = make_noise("grid", 0.5, bench.info.grid, 0, 100)
-    engine = TorchEngine(bench.model, noise, classes=10, shape=SMALL.shape, device=torch.device("cpu"))
+    engine = Torch().build(Network(bench.model, bench.info, noise, "ensemble", Store()))
     torch.manual_seed(0)
     plain = sample_noise(MeanOfHeads(bench.model), x_CHW, 4000, sigma=0.5, batch=128, classes=10)
-    ours = engine.votes(bench.image(), 0, Phase.ESTIMATION, 0, 4000).of()
+    ours = engine.votes(bench.image(), 0, Phase.ESTIMATION, 0, 4000).for_rule()
     assert np.count_nonzero(plain) > 1
     assert np.abs(plain - ours).max() < 0.06 * 4000
 

@@ -7,7 +7,7 @@ from smoothheads.bench.scaling import Axis, ScalingSettings
 
 
 def axis(rates: dict[int, float]) -> Axis:
-    return Axis("n", "copies/s", {value: np.full(7, rate) for value, rate in rates.items()})
+    return Axis("n", "samples/s", {value: np.full(7, rate) for value, rate in rates.items()})
 
 
 def test_a_linear_cost_has_no_knee() -> None:
@@ -28,7 +28,14 @@ def test_a_start_up_cost_is_no_knee() -> None:
 
 def test_all_axes_are_measured() -> None:
     settings = ScalingSettings(
-        n=(100, 200), heads=(1, 2), sides=(8, 16), blocks=(1, 2), workers=(2,), copies=100, images=2, rounds=1
+        n=(100, 200),
+        heads=(1, 2),
+        sides=(8, 16),
+        blocks=(1, 2),
+        workers=(1,),
+        samples=100,
+        images=2,
+        rounds=1,
     )
     axes = scaling.run(settings)
     assert [(each.name, sorted(each.rates)) for each in axes] == [
@@ -36,7 +43,7 @@ def test_all_axes_are_measured() -> None:
         ("heads", [1, 2]),
         ("image side", [8, 16]),
         ("blocks per pass", [1, 2]),
-        ("workers", [2]),
+        ("workers", [1]),
     ]
     assert all((rates > 0).all() for each in axes for rates in each.rates.values())
     assert len(scaling.plot(axes).axes) == 5

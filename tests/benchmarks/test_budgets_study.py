@@ -7,11 +7,11 @@ import pytest
 from benchmarks.budgets import Outcome, Pooled, Study, cell_table, cost_table, goal_table, replay, shuffled
 from benchmarks.recorded import PILOT, Record, Recorded
 
-from smoothheads.config import CertifyConfig
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.report.table import to_json
 from smoothheads.types import Phase
 
-CONFIG = CertifyConfig(sigma=0.5, n=2000, block=100)
+CONFIG = CertifyConfig.of(0.5, seed=0, n=2000, block=100)
 
 
 def image(index: int, hits_per_block: int, label: int = 0) -> Recorded:

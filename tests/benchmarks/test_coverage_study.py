@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.coverage import Count, Designed, N, budgets, count_errors, network_runs, plot, summary, truths
+from benchmarks.coverage import BUDGETS, Count, Designed, N, count_errors, network_runs, plot, summary, truths
 from scipy import stats
 
-from smoothheads.certify.budget import Fixed
 from smoothheads.types import ABSTAIN, Certificate
 
 
@@ -32,7 +31,7 @@ def test_clopper_pearson_errs_with_probability_alpha_at_its_own_values(alpha: fl
 def test_a_broken_promise_is_seen() -> None:
     """A bound at level 0.05 that is sold as one at 0.001."""
     shares = truths(0.05)["bound of 8,000"]
-    errors = count_errors(lambda _: Fixed(n=N, alpha=0.05), shares, 400, np.random.default_rng(1))
+    errors = count_errors(BUDGETS["fixed"], 0.05, shares, 400, np.random.default_rng(1))
     assert Count("fixed", "", 0.05, 400, errors).kept
     assert not Count("fixed", "", 0.001, 400, errors).kept
 
@@ -60,8 +59,8 @@ def test_summary_shows_every_budget_and_the_worst_count() -> None:
 
 
 def test_every_budget_runs() -> None:
-    for name, make in budgets(0.05).items():
-        errors = count_errors(make, truths(0.05)["below radius 1"], 20, np.random.default_rng(2))
+    for name, budget in BUDGETS.items():
+        errors = count_errors(budget, 0.05, truths(0.05)["below radius 1"], 20, np.random.default_rng(2))
         assert Count(name, "", 0.05, 20, errors).kept
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from benchmarks.recorded import Record, Recorded, Replay, record, start
 
-from smoothheads.certify.smoothed import Smoothed
-from smoothheads.config import CertifyConfig, SubsetConfig
-from smoothheads.data import Dataset, Splits, select
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.models import MultiHead
+from smoothheads.smoothed import Smoothed
 from smoothheads.types import Phase
 
-CONFIG = CertifyConfig(sigma=0.5, n0=100, n=600, block=100)
+CONFIG = CertifyConfig.of(0.5, seed=0, n0=100, n=600, block=100)
 BUDGETS: list[dict[str, Any]] = [
     {},
     {"bound": "randomized"},
@@ -46,10 +46,12 @@ def test_a_replay_gives_the_certificate_of_the_network(
     assert recording.config == CONFIG
     assert recording.facts["weights"] == "abc"
     for changes in BUDGETS:
-        again = Smoothed(network, images.info, CertifyConfig(sigma=0.5, n0=100, n=600, block=100, **changes))
+        again = Smoothed(
+            network, images.info, CertifyConfig.of(0.5, seed=0, n0=100, n=600, block=100, **changes)
+        )
         for position, image in enumerate(recording.images):
             label = int(images.labels[position])
-            expected, _ = again.certify_image(images.image(position), image.index, label=label)
+            expected = again.certify_image(images.image(position), image.index, label=label).certificate
             assert recording.certify(image, **changes) == expected
     with pytest.raises(ValueError, match="another"):
         start(tmp_path, smoothed, weights="def")

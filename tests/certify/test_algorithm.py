@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from smoothheads.certify.algorithm import certify, predict, two_sided_p_value
-from smoothheads.certify.radius import ceiling
+from smoothheads.certify import algorithm
+from smoothheads.certify.algorithm import Prediction, Terms, answered, two_sided_p_value
+from smoothheads.certify.radius import max_radius
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.types import ABSTAIN, Counts, Phase
+from smoothheads.types import ABSTAIN, Certificate, Counts, Phase
 
 
 @dataclass
@@ -29,6 +30,17 @@ class Script:
         return np.array(self.selection if phase is Phase.SELECTION else self.estimation, dtype=np.int64)
 
 
+def certify(
+    script: Script, *, sigma: float, n0: int, n: int, alpha: float, correction: float = 0.0
+) -> Certificate:
+    terms = Terms(sigma=sigma, alpha=alpha, correction=correction)
+    return answered(algorithm.certify(terms, n0=n0, n=n), script)
+
+
+def predict(script: Script, *, n: int, alpha: float, correction: float = 0.0) -> Prediction:
+    return answered(algorithm.predict(n=n, alpha=alpha, correction=correction), script)
+
+
 def test_class_comes_from_selection_and_bound_from_fresh_votes() -> None:
     script = Script([3, 7], [60, 40])
     certificate = certify(script, sigma=1.0, n0=10, n=100, alpha=0.001)
@@ -42,7 +54,7 @@ def test_vectors() -> None:
     assert certificate.radius == pytest.approx(2 * 1.34925903881, rel=1e-10)
     assert certificate.p_lower == pytest.approx(0.9113731112960424)
     assert (certificate.k, certificate.n, certificate.n0) == (99, 100, 9)
-    assert certify(Script([5, 0], [100, 0]), sigma=1.0, n0=5, n=100, alpha=0.001).radius == ceiling(
+    assert certify(Script([5, 0], [100, 0]), sigma=1.0, n0=5, n=100, alpha=0.001).radius == max_radius(
         100, 0.001, 1
     )
 
@@ -82,10 +94,10 @@ def test_a_correction_that_would_raise_the_bound_is_refused(correction: float) -
 
 
 @given(st.integers(10, 3000), st.data(), st.sampled_from([0.001, 0.05]))
-def test_no_radius_exceeds_the_ceiling(n: int, data: st.DataObject, alpha: float) -> None:
+def test_no_radius_exceeds_the_max_radius(n: int, data: st.DataObject, alpha: float) -> None:
     k = data.draw(st.integers(0, n))
     certificate = certify(Script([1, 0], [k, n - k]), sigma=0.5, n0=1, n=n, alpha=alpha)
-    assert 0 <= certificate.radius <= ceiling(n, alpha, 0.5)
+    assert 0 <= certificate.radius <= max_radius(n, alpha, 0.5)
     assert certificate.abstained == (certificate.radius == 0)
 
 

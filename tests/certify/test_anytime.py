@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smoothheads.certify.anytime import Anytime, log_evidence, p_lower_anytime
+from smoothheads.certify.algorithm import Sampler, Terms
 from smoothheads.certify.bounds import clopper_pearson_lower
+from smoothheads.certify.budgets import AnytimeBudget
+from smoothheads.certify.evidence import log_evidence, p_lower_anytime
 from smoothheads.errors import ConfigError
-from smoothheads.types import Counts, Phase
+from smoothheads.types import Certificate, Counts, Phase
 
 
 @settings(max_examples=100, deadline=None)
@@ -64,13 +66,26 @@ class Hits:
         return np.array([0, count])
 
 
+def stream_of(budget: AnytimeBudget, sample: Sampler, sigma: float) -> list[Certificate]:
+    """What holds on the way and at the end."""
+    run, stream = budget.run(Terms(sigma=sigma)), []
+    try:
+        wanted = next(run)
+        while True:
+            wanted = run.send(sample(wanted.phase, wanted.count))
+            stream += [wanted.so_far] if wanted.so_far else []
+    except StopIteration as end:
+        return [*stream, end.value]
+
+
 def test_stream_grows_and_stops_at_the_target() -> None:
-    stream = list(Anytime(n0=10, target=1.0).stream(Hits(), sigma=0.5))
+    budget = AnytimeBudget(n0=10, target=1.0)
+    stream = stream_of(budget, Hits(), 0.5)
     radii = [certificate.radius for certificate in stream]
     assert radii == sorted(radii)
     assert radii[-2] < 1.0 <= radii[-1]
     assert [certificate.n for certificate in stream] == [100 * (i + 1) for i in range(len(stream))]
-    assert Anytime(n0=10, target=1.0).certify(Hits(), sigma=0.5) == stream[-1]
+    assert budget.certify(Hits(), Terms(sigma=0.5)) == stream[-1]
 
 
 def test_running_maximum_survives_later_misses() -> None:
@@ -81,11 +96,26 @@ def test_running_maximum_survives_later_misses() -> None:
             self.calls += 1
             return np.array([count, 0]) if self.calls <= 3 else np.array([0, count])
 
-    stream = list(Anytime(n0=10, n_max=1000).stream(Turns(), sigma=1.0))
+    stream = stream_of(AnytimeBudget(n0=10, n=1000), Turns(), 1.0)
     assert stream[-1].radius == stream[1].radius > 0
 
 
+def test_without_n_it_goes_on_until_target_or_time() -> None:
+    assert not AnytimeBudget(n=None).ends
+    assert not AnytimeBudget(n=None, target=1.0).ends
+    assert AnytimeBudget(n=None, target=3.0).certify(Hits(), Terms(sigma=1.0)).radius >= 3.0
+    timed = AnytimeBudget(n=None, seconds=0.05)
+    assert timed.ends
+    assert timed.certify(Hits(), Terms(sigma=1.0)).n >= 100
+
+
+@pytest.mark.parametrize("target", [0.0, -1.0, math.nan, math.inf])
+def test_a_target_that_is_no_radius_is_refused(target: float) -> None:
+    with pytest.raises(ConfigError, match="target > 0"):
+        AnytimeBudget(target=target)
+
+
 def test_wrong_settings_are_refused() -> None:
-    for wrong in ({"alpha": 0.4}, {"step": 0}, {"n_max": 3}):
+    for budget, alpha in ((AnytimeBudget(), 0.4), (AnytimeBudget(n=3), 0.001)):
         with pytest.raises(ConfigError):
-            Anytime(**wrong)
+            budget.check(Terms(sigma=1.0, alpha=alpha))

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from smoothheads.certify.algorithm import Terms
 from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.pilot import Radius, expected_radius, samples_for_price, samples_for_tolerance
-from smoothheads.certify.radius import l2_radius
+from smoothheads.certify.budgets import RadiusBudget
+from smoothheads.certify.planning import expected_radius, samples_for_price, samples_for_tolerance
 from smoothheads.errors import ConfigError
+from smoothheads.noise.l2 import l2_radius
 from smoothheads.types import ABSTAIN, Counts, Phase
 
 P = np.array([0.55, 0.60, 0.80, 0.90, 0.99, 0.999, 0.9999, 1.0])
@@ -43,7 +45,7 @@ def test_planned_sizes(tolerance: float, floor: float, expected: list[int]) -> N
     assert samples_for_tolerance(P, 100_000, 0.001, tolerance, floor).tolist() == expected
 
 
-def test_expected_radius_of_n_max() -> None:
+def test_expected_radius_of_n() -> None:
     known = [0.1134, 0.2409, 0.8277, 1.2648, 2.2900, 3.0002, 3.4902, 3.8115]
     np.testing.assert_allclose(expected_radius(P, 100_000, 0.001), known, atol=5e-5)
 
@@ -58,7 +60,7 @@ def test_price_is_paid_where_it_buys_most() -> None:
 
 def test_bound_is_of_fresh_samples_only() -> None:
     sample = Biased((0.1, 0.9))
-    certificate = Radius(tolerance=0.1).certify(sample, sigma=0.5)
+    certificate = RadiusBudget(tolerance=0.1).certify(sample, Terms(sigma=0.5))
     pilot = sum(count for phase, count in sample.asked if phase is Phase.PILOT)
     fresh = [count for phase, count in sample.asked if phase is Phase.ESTIMATION]
     assert (certificate.n0, [certificate.n]) == (pilot, fresh)
@@ -70,14 +72,14 @@ def test_bound_is_of_fresh_samples_only() -> None:
 
 def test_hopeless_images_end_with_the_pilot() -> None:
     sample = Biased((0.25, 0.25, 0.25, 0.25))
-    certificate = Radius().certify(sample, sigma=0.5)
+    certificate = RadiusBudget().certify(sample, Terms(sigma=0.5))
     assert (certificate.prediction, certificate.n, certificate.n0) == (ABSTAIN, 0, 100)
-    aware = Radius(label=0).certify(Biased((0.1, 0.9)), sigma=0.5)
+    aware = RadiusBudget(label_aware=True).certify(Biased((0.1, 0.9)), Terms(sigma=0.5, label=0))
     assert (aware.prediction, aware.n0, aware.label_aware) == (ABSTAIN, 100, True)
 
 
 def test_long_plans_get_a_larger_pilot() -> None:
-    certificate = Radius(tolerance=0.01).certify(Biased((1.0, 0.0)), sigma=1.0)
+    certificate = RadiusBudget(tolerance=0.01).certify(Biased((1.0, 0.0)), Terms(sigma=1.0))
     assert certificate.n0 == 2500
     assert certificate.n == pytest.approx(85_800, abs=100)
     assert certificate.radius > 0.99 * 3.8114
@@ -88,9 +90,9 @@ def test_wrong_settings_are_refused() -> None:
         {"tolerance": 1.0},
         {"floor": -1.0},
         {"price": 0.0},
-        {"n_max": 5},
-        {"step": 0},
-        {"label": -1},
+        {"n": 0},
     ):
         with pytest.raises(ConfigError):
-            Radius(**wrong)
+            RadiusBudget(**wrong)
+    with pytest.raises(ConfigError):
+        RadiusBudget(n=5).check(Terms(sigma=1.0))

@@ -13,16 +13,14 @@ from hypothesis import strategies as st
 
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.radius import (
-    ceiling,
     format_radius,
-    l2_radius,
+    max_radius,
     minimum_n,
-    pair_radius,
-    probability_above,
     samples_needed,
     squared_grid_budget,
 )
 from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.noise.l2 import l2_radius, pair_radius, probability_above
 
 CERTIFIED = [  # alpha, k, n, radius / sigma
     (0.001, 66, 100, 0.004135826463),
@@ -94,8 +92,10 @@ def test_without_rounding_down_some_radii_would_be_too_large() -> None:
 
 @given(st.floats(0, 50))
 def test_text_never_exceeds_the_number(radius: float) -> None:
-    text = Decimal(format_radius(radius))
-    assert text <= Decimal(radius) < text + Decimal("0.000001")
+    text = format_radius(radius)
+    assert float(text) <= radius
+    assert Decimal(radius) < Decimal(text) + Decimal("0.000001")
+    assert format_radius(float(text)) == text
 
 
 @settings(deadline=None)
@@ -130,7 +130,7 @@ def test_pair_radius() -> None:
 )
 def test_samples_needed(ratio: float, n: int) -> None:
     assert samples_needed(ratio * 0.5, 0.5, 0.001) == n
-    assert ceiling(n, 0.001, 0.5) >= ratio * 0.5 > ceiling(n - 1, 0.001, 0.5)
+    assert max_radius(n, 0.001, 0.5) >= ratio * 0.5 > max_radius(n - 1, 0.001, 0.5)
 
 
 def test_minimum_n() -> None:
@@ -145,3 +145,17 @@ def test_grid_budget_is_exact() -> None:
     assert squared_grid_budget(0.0, 255) == -1
     assert squared_grid_budget(1.0, 16) == 255  # strict: a perturbation of norm exactly 1 is not covered
     assert squared_grid_budget(math.nextafter(1.0, 2.0), 16) == 256
+
+
+def test_a_radius_with_few_decimals_is_written_as_it_is() -> None:
+    """Rounding 0.3 down to 0.299999 would take it out of the column 0.3 of its own table."""
+    for radius in (0.3, 0.7, 1.1, 0.1, 0.25, 2.9):
+        assert float(format_radius(radius)) == radius
+    assert format_radius(0.29999999) == "0.299999"
+    assert format_radius(0.1 + 0.2) == "0.300000"
+
+
+@pytest.mark.parametrize("sigma", [1e-300, 0.0, -1.0, math.inf, math.nan, 1e9])
+def test_a_sigma_beyond_all_images_is_refused(sigma: float) -> None:
+    with pytest.raises(ConfigError, match="sigma"):
+        l2_radius(0.9, sigma)

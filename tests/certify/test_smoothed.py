@@ -10,15 +10,16 @@ import torch
 from scipy.stats import norm
 from torch import Tensor, nn
 
-from smoothheads.certify.smoothed import Certified, Smoothed
-from smoothheads.config import SubsetConfig
-from smoothheads.data import Splits, from_arrays, select
+from smoothheads.certify.algorithm import Run, Samples, Terms
+from smoothheads.certify.budgets import FixedBudget
+from smoothheads.data import Splits, SubsetConfig, from_arrays, select
 from smoothheads.errors import ConfigError, DataError, SoundnessError
 from smoothheads.models import MultiHead
-from smoothheads.types import Certificate
+from smoothheads.smoothed import Smoothed
+from smoothheads.types import Certificate, Certified, Phase
 
 Network = Callable[..., MultiHead]
-SETTINGS: dict[str, Any] = {"sigma": 0.5, "n0": 50, "n": 400, "block": 50}
+SETTINGS: dict[str, Any] = {"seed": 0, "sigma": 0.5, "n0": 50, "n": 400, "block": 50}
 
 
 class Half(nn.Module):
@@ -44,7 +45,7 @@ def test_linear_networks_never_get_more_than_their_true_radius() -> None:
     model = MultiHead(nn.Identity(), heads)
     scores = images.reshape(40, -1) / 255 @ direction.detach().numpy() + bias
     distance = np.abs(scores) / float(direction.norm())
-    found = list(Smoothed(model, data.info, sigma=0.5, n0=100, n=2000).certify(data))
+    found = list(Smoothed(model, data.info, seed=0, sigma=0.5, n0=100, n=2000).certify(data))
     certified = [c for c in found if not c.certificate.abstained]
     assert len(certified) > 20
     for c in certified:
@@ -62,8 +63,8 @@ def test_an_axis_decides_and_the_l1_radius_is_the_distance(noise: str) -> None:
     images = np.random.default_rng(1).integers(0, 256, (30, 1, 4, 4), dtype=np.uint8)
     data = from_arrays(images, np.zeros(30, dtype=np.int64), classes=2)
     model = MultiHead(nn.Identity(), [Half(torch.eye(16)[3], -0.5), Half(2 * torch.eye(16)[3], -1.0)])
-    subject = Smoothed(model, data.info, sigma=0.25, n0=100, n=2000, noise=noise)
-    assert subject.theorem.norm == "l1"
+    subject = Smoothed(model, data.info, seed=0, sigma=0.25, n0=100, n=2000, noise=noise)
+    assert subject.law.norm == "l1"
     found = list(subject.certify(data))
     scores = images.reshape(30, -1)[:, 3] / 255 - 0.5
     certified = [c for c in found if not c.certificate.abstained]
@@ -83,7 +84,7 @@ def test_confidence_of_a_linear_network(noise: str) -> None:
     image = np.full((1, 2, 2), 204, dtype=np.uint8)
     data = from_arrays(image[None], np.zeros(1, dtype=np.int64), classes=2)
     model = MultiHead(nn.Identity(), [Half(torch.full((4,), 1.0), -2.0)])  # a slope of 2 * 2 in the logits
-    subject = Smoothed(model, data.info, sigma=0.5, n0=100, n=20_000, block=1000, noise=noise)
+    subject = Smoothed(model, data.info, seed=0, sigma=0.5, n0=100, n=20_000, block=1000, noise=noise)
     z, weights = np.polynomial.hermite_e.hermegauss(80)
 
     def mean_score(distance: float) -> float:
@@ -129,7 +130,7 @@ def test_votes_do_not_depend_on_which_images_or_in_what_order(
     everything = tables(list(Smoothed(model, info, **SETTINGS).certify(first)))
     some = tables(list(Smoothed(model, info, **SETTINGS).certify(alone)))
     assert some == [everything[5], everything[2]]
-    resumed = tables(list(Smoothed(model, info, **SETTINGS).certify(first, skip={0, 1, 3, 4})))
+    resumed = tables(list(Smoothed(model, info, **SETTINGS).records(first, skip={0, 1, 3, 4})))
     assert resumed == [everything[2], everything[5]]
 
 
@@ -140,11 +141,11 @@ def test_every_rule_votes_in_one_pass_and_can_be_certified(
     together = list(Smoothed(model, data.info, **SETTINGS).certify(data))
     alone = MultiHead(model.trunk, [model.heads[1]], model.normalize)
     for one, found in zip(Smoothed(alone, data.info, **SETTINGS).certify(data), together, strict=True):
-        assert (one.votes.of() == found.votes.of("head-2")).all()
+        assert (one.votes.for_rule() == found.votes.for_rule("head-2")).all()
         assert found.votes.counts.sum(1).tolist() == [400] * len(found.votes.rules)
     by_rule = list(Smoothed(model, data.info, rule="head-2", **SETTINGS).certify(data))
     assert [c.certificate.k for c in by_rule] == [
-        int(c.votes.of("head-2")[c.selection.of("head-2").argmax()]) for c in together
+        int(c.votes.for_rule("head-2")[c.selection.for_rule("head-2").argmax()]) for c in together
     ]
 
 
@@ -157,12 +158,12 @@ def test_too_few_samples_are_refused_before_the_first_forward(
     tiny_network: Network, small_digits: Splits
 ) -> None:
     with pytest.raises(ConfigError, match=r"n >= 10 for alpha = 0\.001, got 9"):
-        Smoothed(tiny_network(), small_digits.test.info, sigma=0.5, n=9)
+        Smoothed(tiny_network(), small_digits.test.info, seed=0, sigma=0.5, n=9)
 
 
 def test_an_image_of_the_wrong_size_is_refused(tiny_network: Network, small_digits: Splits) -> None:
     subject = Smoothed(tiny_network(), small_digits.test.info, **SETTINGS)
-    with pytest.raises(DataError, match=r"an image of 1x8x8 .*, got 1x8x9"):
+    with pytest.raises(DataError, match=r"an image of 1 x 8 x 8 .*, got shape \(1, 8, 9\)"):
         subject.predict(np.zeros((1, 8, 9), dtype=np.uint8))
 
 
@@ -196,12 +197,13 @@ def test_the_model_given_in_train_mode_is_evaluated(tiny_network: Network, small
 def test_a_radius_above_what_n_votes_can_show_is_never_returned(
     tiny_network: Network, small_digits: Splits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Boastful:
-        def certify(self, *_: Any, **__: Any) -> Certificate:
+    class Boastful(FixedBudget):
+        def run(self, terms: Terms) -> Run[Certificate]:
+            yield Samples(Phase.SELECTION, 50)
             return Certificate(1, 9.9, 0.99, 400, 400, 50)
 
     subject = Smoothed(tiny_network(), small_digits.test.info, **SETTINGS)
-    monkeypatch.setattr("smoothheads.certify.smoothed.make_budget", lambda *_, **__: Boastful())
+    monkeypatch.setattr(subject, "budget", Boastful(n=400))
     with pytest.raises(SoundnessError, match=r"at most .* which 400 equal votes show, got 9\.9"):
         subject.certify_image(small_digits.test.image(0), 0)
 
@@ -212,18 +214,18 @@ def test_a_constant_network_reaches_the_ceiling_and_no_more(small_digits: Splits
             return torch.eye(10)[3].expand(len(x), 10)
 
     subject = Smoothed(MultiHead(nn.Identity(), [Constant()]), small_digits.test.info, **SETTINGS)
-    certificate, _ = subject.certify_image(small_digits.test.image(0), 0)
+    certificate = subject.certify_image(small_digits.test.image(0), 0).certificate
     assert certificate.prediction == 3
-    assert certificate.radius <= subject.ceiling
+    assert certificate.radius <= subject.max_radius
     assert certificate.radius == pytest.approx(0.5 * norm.ppf(0.001 ** (1 / 400)), rel=1e-9)
 
 
 def test_images_under_way_together_share_the_time(tiny_network: Network, small_digits: Splits) -> None:
     """Their times add up to what the run took at most, however many are in flight."""
     smoothed = Smoothed(
-        tiny_network(), small_digits.train.info, sigma=0.5, n0=10, n=50, block=10, blocks_per_pass=4
+        tiny_network(), small_digits.train.info, seed=0, sigma=0.5, n0=10, n=50, block=10, blocks_per_pass=4
     )
     started = time.monotonic()
     found = list(smoothed.certify(select(small_digits.test, SubsetConfig(first=6))))
     assert 0 < sum(each.seconds for each in found) <= time.monotonic() - started
-    assert all(each.copies == 60 and each.seconds > 0 for each in found)
+    assert all(each.samples == 60 and each.seconds > 0 for each in found)

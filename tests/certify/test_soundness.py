@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from smoothheads.certify.smoothed import Smoothed
+from smoothheads.certify.engines.base import BlockEngine
+from smoothheads.certify.soundness import fingerprint
 from smoothheads.data import from_arrays
 from smoothheads.errors import SoundnessError
 from smoothheads.models import MultiHead
+from smoothheads.smoothed import Smoothed
 
+CHANGED = "weights, buffers or attributes that changed"
 DATA = from_arrays(np.full((2, 1, 4, 4), 128, dtype=np.uint8), np.array([0, 1]), classes=3)
 
 
@@ -25,6 +29,11 @@ class Liar(nn.Module):
         self.answer = answer
         self.calls: Tensor
         self.register_buffer("calls", torch.zeros(1))
+        self.fleeting: Tensor
+        self.register_buffer("fleeting", torch.zeros(1), persistent=False)
+        self.kept = {"last": torch.zeros(1)}
+        self.hidden = [nn.Linear(1, 1)]
+        self.count = 0
 
     def forward(self, x: Tensor) -> Tensor:
         answer: Tensor = self.answer(self, x.flatten(1))
@@ -33,6 +42,15 @@ class Liar(nn.Module):
 
 def honest(_: Liar, x: Tensor) -> Tensor:
     return torch.stack([x.mean(1), x[:, 0], x[:, 1]], 1)
+
+
+def of_more_classes(_: Liar, x: Tensor) -> Tensor:
+    """Class 3 does not exist; counted all the same, it would be a vote for class 0 under the next rule."""
+    return torch.cat([honest(_, x), torch.full((len(x), 1), 9.0)], 1)
+
+
+def of_fewer_classes(_: Liar, x: Tensor) -> Tensor:
+    return honest(_, x)[:, :2]
 
 
 def nan(_: Liar, x: Tensor) -> Tensor:
@@ -53,6 +71,17 @@ def by_neighbours(_: Liar, x: Tensor) -> Tensor:
     return honest(_, x) - x.mean() * torch.tensor([1.0, 0.0, 0.0])
 
 
+def by_neighbours_behind_an_offset(_: Liar, x: Tensor) -> Tensor:
+    """Relative to the largest logit it is nothing, and yet it decides."""
+    return by_neighbours(_, x) + 1e5
+
+
+def by_place_behind_large_logits(_: Liar, x: Tensor) -> Tensor:
+    """One sample in eight is so sure of itself that the others' logits are small beside its own."""
+    surest = (x[:, 0] > 1.1)[:, None]
+    return torch.where(surest, 1e6 * honest(_, x), by_place(_, x))
+
+
 def by_dropout(_: Liar, x: Tensor) -> Tensor:
     return nn.functional.dropout(honest(_, x), 0.5, training=True)
 
@@ -67,9 +96,45 @@ def quietly_changing(self: Liar, x: Tensor) -> Tensor:
     return honest(self, x)
 
 
+def quietly_setting(self: Liar, x: Tensor) -> Tensor:
+    self.fleeting = self.fleeting + 1
+    return honest(self, x)
+
+
+def quietly_keeping(self: Liar, x: Tensor) -> Tensor:
+    self.kept["last"] += x.mean()
+    return honest(self, x)
+
+
+def quietly_training(self: Liar, x: Tensor) -> Tensor:
+    """A layer in a plain list: torch does not see it."""
+    self.hidden[0].bias.data += 1
+    return honest(self, x)
+
+
+def quietly_counting(self: Liar, x: Tensor) -> Tensor:
+    """Another network from the thousandth call on, which no probe of the first ones shows."""
+    self.count += 1
+    return honest(self, x) if self.count < 1000 else honest(self, x).flip(1)
+
+
 def smoothed(answer: Any, **settings: Any) -> Smoothed:
     model = MultiHead(nn.Identity(), [Liar(answer)])
-    return Smoothed(model, DATA.info, **({"sigma": 0.5, "n0": 20, "n": 100, "block": 20} | settings))
+    return Smoothed(
+        model, DATA.info, **({"seed": 0, "sigma": 0.5, "n0": 20, "n": 100, "block": 20} | settings)
+    )
+
+
+def over_the_data(subject: Smoothed) -> None:
+    list(subject.certify(DATA))
+
+
+def one_image(subject: Smoothed) -> None:
+    subject.certify_image(DATA.image(0), 0)
+
+
+def prediction(subject: Smoothed) -> None:
+    subject.predict(DATA.image(0), 0)
 
 
 def test_an_honest_network_is_certified() -> None:
@@ -79,18 +144,79 @@ def test_an_honest_network_is_certified() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (nan, "20 noisy copies of image 0 with NaN or infinite logits"),
-        (one_infinity, "1 noisy copies of image 0"),
+        (nan, "(20|100) noisy samples of image 0 with NaN or infinite logits"),
+        (one_infinity, "[15] noisy samples of image 0"),
         (by_place, "with its place in the batch"),
         (by_neighbours, "with its (place|neighbours) in the batch"),
+        (by_neighbours_behind_an_offset, "with its (place|neighbours) in the batch"),
+        (by_place_behind_large_logits, "with its place in the batch"),
         (by_dropout, "different logits on a second pass"),
         (by_counting, "different logits on a second pass"),
-        (quietly_changing, "weights or buffers that changed"),
+        (of_more_classes, "logits of 3 classes, as the data have, got 4"),
+        (of_fewer_classes, "logits of 3 classes, as the data have, got 2"),
+        (quietly_changing, CHANGED),
+        (quietly_setting, CHANGED),
+        (quietly_keeping, CHANGED),
+        (quietly_training, CHANGED),
+        (quietly_counting, CHANGED),
     ],
 )
-def test_liars_are_refused_with_the_reason(answer: Any, reason: str) -> None:
+@pytest.mark.parametrize("ask", [over_the_data, one_image, prediction])
+def test_liars_are_refused_with_the_reason(answer: Any, reason: str, ask: Any) -> None:
     with pytest.raises(SoundnessError, match=reason):
-        list(smoothed(answer).certify(DATA))
+        ask(smoothed(answer))
+
+
+def test_an_offset_alone_is_no_lie() -> None:
+    assert len(list(smoothed(lambda _, x: honest(_, x) + 1e3).certify(DATA))) == 2
+
+
+def test_a_layer_that_was_used_before_may_have_filled_its_cache() -> None:
+    def cached(self: Liar, x: Tensor) -> Tensor:
+        self.kept.setdefault("scale", torch.ones(1))
+        return honest(self, x) * self.kept["scale"]
+
+    model = MultiHead(nn.Identity(), [Liar(cached)])
+    model(torch.zeros(1, 1, 4, 4))
+    assert Smoothed(model, DATA.info, seed=0, sigma=0.5, n0=20, n=100, block=20).predict(DATA.image(0), 0)
+
+
+def test_networks_that_differ_in_what_is_not_saved_have_other_fingerprints() -> None:
+    """Converted networks are kept under it: one would be certified as the other."""
+    one, other = Liar(honest), Liar(honest)
+    other.load_state_dict(one.state_dict())
+    other.hidden[0].load_state_dict(one.hidden[0].state_dict())
+    assert fingerprint(one) == fingerprint(other)
+    other.fleeting += 1
+    assert fingerprint(one) != fingerprint(other)
+
+
+def test_the_fingerprint_of_what_is_saved_is_that_of_version_1() -> None:
+    """Converted networks of version 1 lie under it."""
+    layer = nn.Linear(2, 1)
+    nn.init.constant_(layer.weight, 0.5)
+    nn.init.constant_(layer.bias, 0.25)
+    whole = b"".join(name.encode() + value.numpy().tobytes() for name, value in layer.state_dict().items())
+    assert fingerprint(layer) == hashlib.sha256(whole).hexdigest()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_votes_for_a_class_too_many_never_reach_another_rule(lazy: bool) -> None:
+    """Class 3 of the first rule was class 0 of the second, with a certificate of its own."""
+    model = MultiHead(nn.Identity(), [Liar(of_more_classes) for _ in range(3)])
+    settings: dict[str, Any] = {"rule": "consensus-2", "lazy_consensus": True} if lazy else {}
+    subject = Smoothed(model, DATA.info, seed=0, sigma=0.5, n0=20, n=100, block=20, **settings)
+    for ask in (subject.certify_image, subject.predict):
+        with pytest.raises(SoundnessError, match="logits of 3 classes"):
+            ask(DATA.image(0), 0)
+
+
+@pytest.mark.parametrize("wrong", [3, -1])
+def test_the_counter_refuses_a_class_outside_the_range(wrong: int) -> None:
+    engine = cast(BlockEngine, smoothed(honest).engine)
+    assert engine._counted(torch.tensor([[0, 2, 2], [1, 1, 0]])).tolist() == [[1, 0, 2], [1, 2, 0]]
+    with pytest.raises(SoundnessError, match="votes for classes 0 to 2"):
+        engine._counted(torch.tensor([[0, 1, wrong], [0, 0, 0]]))
 
 
 def test_without_the_guard_a_network_of_nan_would_be_certified_as_class_0() -> None:
@@ -106,7 +232,7 @@ def test_a_network_that_overflows_only_in_bfloat16_is_refused_there() -> None:
     linear = nn.Linear(16, 3, bias=False)
     nn.init.constant_(linear.weight, 3.4e38)  # above the largest bfloat16, below the largest float32
     model = MultiHead(Scale(), [linear])
-    settings: dict[str, Any] = {"sigma": 0.5, "n0": 20, "n": 100, "block": 20}
+    settings: dict[str, Any] = {"seed": 0, "sigma": 0.5, "n0": 20, "n": 100, "block": 20}
     assert len(list(Smoothed(model, DATA.info, **settings).certify(DATA))) == 2
     with pytest.raises(SoundnessError, match="NaN or infinite"):
         list(Smoothed(model, DATA.info, precision="bfloat16", **settings).certify(DATA))
@@ -121,7 +247,9 @@ def test_train_mode_batch_statistics_are_switched_off() -> None:
 
     for norm, refused in ((nn.BatchNorm1d(16), False), (Insists(16), True)):
         head = nn.Sequential(nn.Flatten(), norm, nn.Linear(16, 3)).train()
-        subject = Smoothed(MultiHead(nn.Identity(), [head]), DATA.info, sigma=0.5, n0=20, n=100, block=20)
+        subject = Smoothed(
+            MultiHead(nn.Identity(), [head]), DATA.info, seed=0, sigma=0.5, n0=20, n=100, block=20
+        )
         if refused:
             with pytest.raises(SoundnessError):
                 list(subject.certify(DATA))

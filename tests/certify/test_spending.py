@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from smoothheads.certify.radius import probability_above
 from smoothheads.certify.spending import look_schedule, sequential_test, spend_boundaries, spending_plan
 from smoothheads.errors import ConfigError
+from smoothheads.noise.l2 import probability_above
 
 LOOKS = (20, 50, 100, 200, 500, 1000)
 SPEND = (1e-4, 1e-4, 1e-4, 1e-4, 1e-4, 5e-4)
@@ -145,3 +145,18 @@ def test_unreachable_claims_are_given_up_at_once() -> None:
 def test_too_few_samples_are_refused() -> None:
     with pytest.raises(ConfigError):
         sequential_test(0.5, 9, 1, 0.001)
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1e-9, 1e-15, 1e-20])
+@pytest.mark.parametrize("p0", [0.5, 0.7])
+def test_error_is_kept_however_small_alpha_is(alpha: float, p0: float) -> None:
+    """All of the distribution, nothing cut off: sums of positive numbers keep their relative precision."""
+    looks = look_schedule(2000, 100)
+    test = sequential_test(p0, 2000, 100, alpha)
+    alive, drawn, crossed = np.ones(1), 0, 0.0
+    for look, boundary in zip(looks, test.certify_at, strict=True):
+        step = look - drawn
+        alive, drawn = np.convolve(alive, stats.binom.pmf(np.arange(step + 1), step, p0)), look
+        crossed += float(alive[boundary:].sum())
+        alive[boundary:] = 0
+    assert 0.5 * alpha < crossed <= alpha

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from smoothheads.certify.radius import probability_above
+from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.budgets import TableBudget
 from smoothheads.certify.spending import sequential_test
-from smoothheads.certify.table import Table
 from smoothheads.errors import ConfigError
+from smoothheads.noise.l2 import probability_above
 from smoothheads.types import ABSTAIN, Counts, Phase
 
 RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75)
@@ -33,7 +34,7 @@ class Biased:
 
 
 def test_all_hits_pass_the_table_with_the_fewest_possible_samples() -> None:
-    certificate = Table(radii=RADII).certify(Biased((0.0, 1.0)), sigma=0.5)
+    certificate = TableBudget(radii=RADII).certify(Biased((0.0, 1.0)), Terms(sigma=0.5))
     assert (certificate.prediction, certificate.radius) == (1, 1.75)
     assert 29_691 <= certificate.n <= 36_000  # no method needs fewer: 3.5 sigma takes 29,691 hits
     assert certificate.k == certificate.n
@@ -42,7 +43,7 @@ def test_all_hits_pass_the_table_with_the_fewest_possible_samples() -> None:
 
 def test_class_comes_from_selection_samples_alone() -> None:
     sample = Biased((0.05, 0.95))
-    certificate = Table(radii=(0.0, 0.25), n0=300).certify(sample, sigma=0.25)
+    certificate = TableBudget(radii=(0.0, 0.25), n0=300).certify(sample, Terms(sigma=0.25))
     assert sample.asked[0] == (Phase.SELECTION, 300)
     assert {phase for phase, _ in sample.asked[1:]} == {Phase.ESTIMATION}
     assert sum(count for _, count in sample.asked[1:]) == certificate.n
@@ -55,8 +56,8 @@ def test_class_comes_from_selection_samples_alone() -> None:
 )
 def test_cost_is_the_published_one(p: float, published: int, passed: int) -> None:
     """Mean samples of label-aware runs; the first look here is at 100 samples, so it cannot be below."""
-    table = Table(radii=RADII, label=0)
-    certificates = [table.certify(Biased((p, 1 - p), seed), sigma=0.5) for seed in range(60)]
+    table = TableBudget(radii=RADII, label_aware=True)
+    certificates = [table.certify(Biased((p, 1 - p), seed), Terms(sigma=0.5, label=0)) for seed in range(60)]
     mean = float(np.mean([certificate.n for certificate in certificates]))
     assert mean < max(1.35 * published, 180)
     levels = [sum(r <= c.radius for r in RADII) if not c.abstained else 0 for c in certificates]
@@ -64,15 +65,17 @@ def test_cost_is_the_published_one(p: float, published: int, passed: int) -> Non
 
 
 def test_label_aware_is_marked_and_ends_wrong_images_early() -> None:
-    certificate = Table(radii=RADII, label=0).certify(Biased((0.1, 0.9)), sigma=0.5)
+    certificate = TableBudget(radii=RADII, label_aware=True).certify(
+        Biased((0.1, 0.9)), Terms(sigma=0.5, label=0)
+    )
     assert (certificate.prediction, certificate.n0, certificate.n) == (ABSTAIN, 0, 100)
     assert certificate.label_aware
 
 
 def test_radii_stop_at_the_first_that_is_not_shown() -> None:
-    certificate = Table(radii=RADII).certify(Biased((0.9, 0.1)), sigma=0.5)
+    certificate = TableBudget(radii=RADII).certify(Biased((0.9, 0.1)), Terms(sigma=0.5))
     assert certificate.radius == 0.5  # true radius 0.64
-    one = Table(radii=(0.75,)).certify(Biased((0.9, 0.1)), sigma=0.5)
+    one = TableBudget(radii=(0.75,)).certify(Biased((0.9, 0.1)), Terms(sigma=0.5))
     assert (one.prediction, one.radius, one.p_lower) == (ABSTAIN, 0.0, 0.0)
 
 
@@ -93,28 +96,22 @@ def test_correction_raises_the_bar() -> None:
             return np.array([hits, count - hits])
 
     assert high.certify_at[-1] > votes
-    table = Table(radii=(0.0,), n_max=1000)
-    assert table.certify(Just(), sigma=1.0).prediction == 0
-    assert table.certify(Just(), sigma=1.0, correction=0.01).prediction == ABSTAIN
-
-
-def test_a_negative_label_is_refused() -> None:
-    """It would index the classes from the end and certify the answer ABSTAIN."""
-    with pytest.raises(ConfigError, match="label"):
-        Table(radii=RADII, label=-1)
+    table = TableBudget(radii=(0.0,), n=1000)
+    assert table.certify(Just(), Terms(sigma=1.0)).prediction == 0
+    assert table.certify(Just(), Terms(sigma=1.0, correction=0.01)).prediction == ABSTAIN
 
 
 @pytest.mark.parametrize("radii", [(), (0.5, 0.25), (0.5, 0.5), (-0.1, 0.5)])
 def test_radii_must_rise(radii: tuple[float, ...]) -> None:
     with pytest.raises(ConfigError, match="rise"):
-        Table(radii=radii)
+        TableBudget(radii=radii)
 
 
 def test_a_table_that_can_certify_nothing_is_refused_before_sampling() -> None:
     sample = Biased((1.0,))
-    with pytest.raises(ConfigError, match="n_max"):
-        Table(radii=(1.0,), n_max=1000).certify(sample, sigma=0.25)
+    with pytest.raises(ConfigError, match="an n that can"):
+        TableBudget(radii=(1.0,), n=1000).certify(sample, Terms(sigma=0.25))
     assert sample.asked == []
-    reachable = Table(radii=(0.0, 1.0), n_max=1000).certify(sample, sigma=0.25)
+    reachable = TableBudget(radii=(0.0, 1.0), n=1000).certify(sample, Terms(sigma=0.25))
     assert reachable.radius == 0.0
     assert reachable.prediction == 0

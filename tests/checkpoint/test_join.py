@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from smoothheads.checkpoint import Checkpoint, join
-from smoothheads.config import ModelConfig, RunConfig, TrainConfig
 from smoothheads.data import DataInfo
 from smoothheads.errors import CheckpointError
-from smoothheads.models import MultiHead, build
+from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.training import RunConfig, TrainConfig
 from smoothheads.types import Grid
 
 INFO = DataInfo("toy", Grid(16), (1, 8, 8), tuple("abcd"), mean=(0.3,), std=(0.4,))

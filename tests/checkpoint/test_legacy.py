@@ -11,12 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from smoothheads.checkpoint.legacy import convert, load_legacy, read_legacy
-from smoothheads.config import ModelConfig
 from smoothheads.errors import CheckpointError
+from smoothheads.models import ModelConfig, build
 from smoothheads.models.layers import BasicBlock, Conv, stage
 from smoothheads.models.lenet import lenet
 from smoothheads.models.multihead import MultiHead
-from smoothheads.models.registry import build
 from smoothheads.models.resnet_cifar import resnet_cifar
 from smoothheads.models.resnet_imagenet import resnet_imagenet
 
@@ -135,7 +134,7 @@ def test_cohen_imagenet_behind_data_parallel(tmp_path: Path) -> None:
 
 @torch.no_grad()
 def test_lenet(tmp_path: Path) -> None:
-    foreign = wrapped(lenet((1, 28, 28), CLASSES), channels=1).eval()
+    foreign = wrapped(lenet.network((1, 28, 28), CLASSES), channels=1).eval()
     model = own("lenet", 1, "convs", (1, 28, 28))
     load_legacy(saved(tmp_path, foreign.state_dict()), model)
     assert torch.equal(model(images(1, 28, 28))[0], foreign(images(1, 28, 28)))
@@ -245,3 +244,19 @@ def test_missing_and_damaged_files_are_refused(tmp_path: Path) -> None:
             read_legacy(path)
     path.write_bytes(whole)
     assert torch.equal(read_legacy(path)["a"], torch.arange(4096.0))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_a_later_pickle_protocol_is_named(tmp_path: Path, zipped: bool, protocol: int) -> None:
+    path = tmp_path / "new.pth"
+    state = {"fc.weight": torch.ones(2, 2)}
+    torch.save(state, path, pickle_protocol=protocol, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(CheckpointError, match=r"pickle protocol 2 .* save it again without pickle_protocol"):
+        read_legacy(path)
+
+
+def test_tensors_without_values_are_refused(tmp_path: Path) -> None:
+    torch.save({"fc.weight": torch.ones(2, 2, device="meta")}, tmp_path / "meta.pth")
+    with pytest.raises(CheckpointError, match="a state dict of tensors"):
+        read_legacy(tmp_path / "meta.pth")

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
+import smoothheads as sh
 from smoothheads import checkpoint
-from smoothheads.config import ModelConfig, RunConfig
-from smoothheads.data import Splits
-from smoothheads.errors import CheckpointError
-from smoothheads.models import MultiHead
+from smoothheads.data import Splits, load_test
+from smoothheads.errors import CheckpointError, DataError
+from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.training import RunConfig
 
 Network = Callable[..., MultiHead]
 RUN = RunConfig(model=ModelConfig(arch="resnet8", heads=2, cut="stage2"))
@@ -61,7 +63,7 @@ def test_missing_parts_are_named(saved: Path, tmp_path: Path) -> None:
 def test_somebodys_own_network_needs_its_structure(
     tmp_path: Path, tiny_network: Network, small_digits: Splits
 ) -> None:
-    run = RunConfig(model=ModelConfig(arch=checkpoint.OWN, heads=2))
+    run = RunConfig(model=ModelConfig(arch="own", heads=2))
     folder = tmp_path / "own"
     checkpoint.save(folder, tiny_network(heads=2, seed=1), run, small_digits.train.info)
     with pytest.raises(CheckpointError, match=r"load\(folder, model=\.\.\.\)"):
@@ -94,3 +96,39 @@ def test_weights_of_another_number_of_heads_are_refused(
     checkpoint.save(tmp_path / "wrong", model, RUN, small_digits.train.info)
     with pytest.raises(CheckpointError, match="a finite weight for each of 2 heads"):
         checkpoint.load(tmp_path / "wrong")
+
+
+def test_a_checkpoint_of_ones_own_network_says_what_was_trained(tmp_path: Path, small_digits: Splits) -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    trained = sh.train(net, small_digits.train, sigma=0.7, epochs=1, method="stability", on_event=None)
+    sh.save_checkpoint(str(tmp_path / "own"), trained)
+    ready = sh.load_checkpoint(str(tmp_path / "own"), nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
+    images = torch.rand(3, 1, 8, 8)
+    assert torch.equal(ready.model(images)[0], net(images))
+    assert (ready.config.model.arch, ready.config.data.name) == ("own", "own")
+    assert (ready.config.train.sigma, ready.config.objective.method.name) == (0.7, "stability")
+    assert ready.info == small_digits.train.info
+    assert ready.manifest["sigma"] == 0.7
+    assert ready.manifest["metrics"]["epoch"] == 1
+    with pytest.raises(DataError, match="images of somebody's own, passed in Python"):
+        load_test(ready.config.data)
+
+
+def test_a_built_network_keeps_its_name(tmp_path: Path, tiny_network: Network, small_digits: Splits) -> None:
+    trained = sh.train(tiny_network(heads=2), small_digits.train, sigma=0.5, epochs=1, on_event=None)
+    sh.save_checkpoint(tmp_path / "named", trained)
+    assert sh.load_checkpoint(tmp_path / "named").config.model == RUN.model
+
+
+def test_a_description_of_another_network_is_refused(
+    tmp_path: Path, tiny_network: Network, small_digits: Splits
+) -> None:
+    own = sh.MultiHead(nn.Flatten(), [nn.Linear(64, 10)])
+    info = small_digits.train.info
+    with pytest.raises(CheckpointError, match="arch 'own' for a network of one's own, got 'resnet8'"):
+        sh.save_checkpoint(tmp_path / "own", own, RunConfig(), info)
+    with pytest.raises(CheckpointError, match="the network's own description"):
+        sh.save_checkpoint(tmp_path / "built", tiny_network(heads=3), RUN, info)
+    with pytest.raises(CheckpointError, match="what the network was trained with, got none"):
+        sh.save_checkpoint(tmp_path / "bare", own)
+    assert not list(tmp_path.iterdir())

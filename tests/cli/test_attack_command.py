@@ -3,15 +3,22 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from smoothheads.attack import record
 from smoothheads.attack.outcome import Outcome
+from smoothheads.certify.budgets import recompute
 from smoothheads.certify.engines import convert
 from smoothheads.cli import main
+from smoothheads.results.ledger import save
+from smoothheads.results.read import read_log
+from smoothheads.results.row import to_line
+from smoothheads.types import Votes
 
 TRAIN = ["--data.subset.first", "300", "--train.epochs", "5", "--train.batch", "64", "--model.heads", "2"]
 CERTIFY = ["--n0", "20", "--n", "100", "--block", "50", "--subset.first", "5"]
@@ -35,14 +42,20 @@ def attack(trained: Path, ledger: Path, *more: str) -> int:
     return main(["attack", str(trained), "--ledger", str(ledger), *QUICK, *more])
 
 
-def with_radius(ledger: Path, radius: str) -> int:
-    """Rewrites what every row claims; how many claims there are."""
-    head, *rows = (line.split("\t") for line in (ledger / "ledger.tsv").read_text().splitlines())
-    claims = [row for row in rows if row[2] != "-1"]
-    for row in claims:
-        row[3] = radius
-    (ledger / "ledger.tsv").write_text("".join("\t".join(row) + "\n" for row in [head, *rows]))
-    return len(claims)
+def lying(ledger: Path) -> int:
+    """Votes that nobody counted, with certificates that follow from them; how many claims there are."""
+    log = read_log(ledger)
+    assert log.manifest is not None
+    n = 10**12
+    manifest = replace(log.manifest, certify=log.manifest.certify.changed(n=n))
+    rows = []
+    for row in log.rows:
+        counts = np.zeros_like(row.votes.counts)
+        counts[:, int(np.argmax(row.selection.for_rule()))] = n
+        claim = replace(row, votes=Votes(row.votes.rules, counts))
+        rows.append(replace(claim, certificate=recompute(manifest.certify, claim, manifest.correction)))
+    save(ledger, manifest, [to_line(row) for row in rows])
+    return sum(not row.abstained for row in rows)
 
 
 def test_a_sound_ledger_is_not_refuted(
@@ -70,7 +83,7 @@ def test_a_false_ledger_is_refuted_with_exit_code_1(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger = copied(trained, tmp_path / "ledger")
-    assert with_radius(ledger, "4.000000") > 1
+    assert lying(ledger) > 1
     assert attack(trained, ledger, "--json") == 1
     shown = capsys.readouterr()
     said = json.loads(shown.out)
@@ -139,10 +152,22 @@ def test_the_judge_asks_the_network_that_was_certified(
     engine = ["--engine", "openvino", "--precision", "int8"]
     ledger = tmp_path / "ledger"
     assert main(["certify", str(trained), *CERTIFY, *engine, "--out", str(ledger)]) == 0
-    monkeypatch.setattr("smoothheads.certify.engines.factory.converted", None)  # nothing is to be converted
+    monkeypatch.setattr("smoothheads.certify.engines.convert.converted", None)  # nothing is to be converted
     assert attack(trained, ledger) == 0
     assert "not refuted" in capsys.readouterr().out
     (model,) = trained.glob("engines/*/openvino-int8-*/model.bin")
     model.write_bytes(b"another network")
     assert attack(trained, ledger, "--fresh") == 2
     assert "the converted network with sha256" in capsys.readouterr().err
+
+
+def test_a_ledger_is_enough_where_it_lies_in_its_run(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["attack", str(trained / "ledger"), *QUICK, "--out", str(tmp_path / "there")]) == 0
+    alone = copied(trained, tmp_path / "alone")
+    capsys.readouterr()
+    assert main(["attack", str(alone), *QUICK]) == 2
+    told = capsys.readouterr().err
+    assert f"expected the network that {alone} is about, got a ledger alone" in told
+    assert f"smoothheads attack CHECKPOINT --ledger {alone}" in told

@@ -69,3 +69,20 @@ def test_mistakes(
 ) -> None:
     assert main(["diversity", str(trained[3]), *FEW, *options]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_two_networks_side_by_side_and_a_plot_without_a_name(
+    trained: dict[int, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    both = [str(trained[3]), str(trained[1])]
+    assert main(["diversity", *both, "--plot", *FEW]) == 0
+    shown = capsys.readouterr()
+    assert (tmp_path / "diversity.png").read_bytes().startswith(b"\x89PNG")
+    assert "3: head-2" in shown.out
+    assert "1: network" in shown.out
+    assert main(["diversity", *both, *FEW, "--json"]) == 0
+    assert [one["heads"] for one in json.loads(capsys.readouterr().out)["networks"]] == [3, 1]

@@ -12,16 +12,17 @@ import pytest
 from PIL import Image
 
 from smoothheads import checkpoint
-from smoothheads.certify.engines import convert, extra
+from smoothheads.certify.engines import Store, convert
+from smoothheads.certify.engines import openvino as extra
 from smoothheads.cli import main
-from smoothheads.config import DataConfig, ModelConfig, RunConfig, SubsetConfig
-from smoothheads.data import Splits
-from smoothheads.models import MultiHead
+from smoothheads.data import Splits, SubsetConfig, named
+from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.training import RunConfig
 
 
 @pytest.fixture
 def network(tmp_path: Path, tiny_network: Callable[..., MultiHead], small_digits: Splits) -> Path:
-    data = DataConfig(name="digits", subset=SubsetConfig(first=150), validation=0.2)
+    data = named("digits", subset=SubsetConfig(first=150), validation=0.2)
     run = RunConfig(data=data, model=ModelConfig(arch="resnet8", heads=2))
     checkpoint.save(tmp_path / "run" / "checkpoint", tiny_network(heads=2), run, small_digits.train.info)
     return tmp_path / "run"
@@ -59,14 +60,14 @@ def test_a_lazy_consensus_runs_two_files_and_tells_what_it_saved(
     small_digits: Splits,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run = RunConfig(data=DataConfig(name="digits"), model=ModelConfig(arch="resnet8", heads=3))
+    run = RunConfig(data=named("digits"), model=ModelConfig(arch="resnet8", heads=3))
     checkpoint.save(tmp_path / "checkpoint", tiny_network(heads=3), run, small_digits.train.info)
     engine = ["--engine", "openvino", "--rule", "consensus-2", "--lazy-consensus", "--block", "20"]
     command = ["certify", str(tmp_path), "--n", "100", "--n0", "20", "--subset.first", "2", *engine]
     assert main(command) == 0
     said = capsys.readouterr().err
     assert "lazy consensus: the first heads agreed on" in said
-    assert "of 240 copies" in said
+    assert "of 240 samples" in said
     told = manifest(tmp_path)["engine"]["artefact"]
     for part in ("early", "late"):
         (facts,) = tmp_path.glob(f"engines/*/openvino-float32-consensus-2-{part}/artefact.json")
@@ -79,22 +80,32 @@ def test_what_auto_stands_for_is_told_and_kept(
     monkeypatch.setattr(extra, "installed", lambda: False)
     command = ["certify", str(network), "--n", "100", "--n0", "20", "--block", "20", "--engine", "auto"]
     assert main([*command, "--subset.first", "2"]) == 0
-    assert "engine torch, float32 (votes/s in a trial: torch" in capsys.readouterr().err
-    assert manifest(network)["certify"]["engine"] == "torch"
+    assert "engine torch: a run of about 0 s is too short for a trial" in capsys.readouterr().err
+    assert manifest(network)["certify"]["engine"]["name"] == "torch"
     monkeypatch.setattr(extra, "installed", lambda: True)  # another trial might decide otherwise
     assert main([*command, "--subset.first", "2"]) == 0
     assert "trial" not in capsys.readouterr().err
+    monkeypatch.setattr("smoothheads.certify.engines.auto.SHORT_SECONDS", 0.0)
+    monkeypatch.setattr("smoothheads.certify.engines.auto.TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(extra, "installed", lambda: False)
+    assert main([*command[:-2], "--subset.first", "2", "--fresh"]) == 0  # as it is without the option too
+    assert "engine torch, float32 (votes/s in a trial: torch" in capsys.readouterr().err
 
 
 @pytest.mark.openvino
 def test_int8_without_its_training_images_is_a_clear_error(
     tmp_path: Path, tiny_network: Callable[..., MultiHead], small_digits: Splits
 ) -> None:
-    from smoothheads.certify.smoothed import Smoothed
     from smoothheads.data import load
     from smoothheads.errors import DataError
+    from smoothheads.smoothed import Smoothed
 
-    gone = DataConfig(name="cifar10", root=str(tmp_path / "gone"))
-    settings: dict[str, Any] = {"sigma": 0.5, "engine": "openvino", "precision": "int8"}
+    gone = named("cifar10", root=str(tmp_path / "gone"))
+    settings: dict[str, Any] = {"seed": 0, "sigma": 0.5, "engine": "openvino", "precision": "int8"}
     with pytest.raises(DataError, match=r"training images to calibrate int8 with: .*gone"):
-        Smoothed(tiny_network(), small_digits.train.info, training=lambda: load(gone).train, **settings)
+        Smoothed(
+            tiny_network(),
+            small_digits.train.info,
+            store=Store(training=lambda: load(gone).train),
+            **settings,
+        )

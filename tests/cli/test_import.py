@@ -24,8 +24,8 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def options(out: Path, arch: str = "resnet8") -> list[str]:
-    return ["--arch", arch, "--data", "digits", "-o", str(out)]
+def options(out: Path, arch: str = "resnet8", data: str = "digits") -> list[str]:
+    return ["--arch", arch, "--data", data, "-o", str(out), "--normalize", "standard"]
 
 
 def test_what_is_imported_can_be_certified(
@@ -60,10 +60,37 @@ def test_mistakes_are_one_message(file: Path, tmp_path: Path, capsys: pytest.Cap
         ([str(file), *options(out), "--heads", "0"], "heads >= 1"),
         ([str(file), str(file), *options(out), "--cut", "stage2"], "cut 'stage2'"),
         ([*options(out)], "at least one file"),
-        ([str(file), "--arch", "resnet8", "--data", "npz", "-o", str(out)], "a root for the data set"),
+        (
+            [str(file), "--arch", "resnet8", "--data", "npz", "--normalize", "none", "-o", str(out)],
+            "a root for the data set",
+        ),
     ):
         assert main(["import", *arguments]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert message in line
         assert line.startswith("smoothheads: expected ")
         assert not out.exists()
+
+
+def test_normalisation_is_asked_for_where_authors_differ(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    plain = ["import", str(file), "--arch", "resnet8", "--data", "digits", "-o", str(out)]
+    assert main(plain) == 2
+    assert "--normalize for networks of digits" in capsys.readouterr().err
+    assert main([*plain, "--normalize", "standard", "--mean", "0.25", "--std", "0.5"]) == 0
+    normalize = load(out).model.normalize
+    assert [b.item() for b in normalize.buffers()] == [0.25, 0.5]
+    wrong = [*plain[:-1], str(tmp_path / "b"), "--normalize", "standard", "--mean", "0.25", "0.5"]
+    assert main(wrong) == 2
+    assert "1 values of mean, got 2" in capsys.readouterr().err
+
+
+def test_the_advice_for_a_folder_is_an_option_of_this_command(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(["import", str(file), "--arch", "resnet50", "--data", "folder", "-o", str(tmp_path / "o")]) == 2
+    )
+    assert "--root FOLDER" in capsys.readouterr().err

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from smoothheads import recipes
-from smoothheads.config import CertifyConfig, RunConfig, TrainConfig, digest, from_dict, load_json, to_dict
+from smoothheads import cookbook
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.config import digest, from_dict, load_json, to_dict
 from smoothheads.errors import ConfigError
+from smoothheads.training import RunConfig, TrainConfig
 
 
 @pytest.mark.parametrize(
     "name", ["digits-some", "mnist-lenet-smoothmix-0.50", "cifar10-resnet110-5dnns-macer-1.00"]
 )
 def test_configurations_survive_json(name: str) -> None:
-    config = recipes.get(name).config
+    config = cookbook.get(name).config
     assert from_dict(RunConfig, json.loads(json.dumps(to_dict(config)))) == config
 
 
@@ -67,16 +69,16 @@ def test_missing_required_field_is_named() -> None:
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.7, -0.1])
 def test_alpha_outside_its_range_is_refused(alpha: float) -> None:
     with pytest.raises(ConfigError, match=r"0 < alpha < 0\.5"):
-        CertifyConfig(sigma=0.5, alpha=alpha)
+        CertifyConfig.of(0.5, seed=0, alpha=alpha)
 
 
 def test_blocks_per_pass_is_a_number_or_auto() -> None:
     for value in (1, 8, "auto"):
         config = from_dict(CertifyConfig, {"sigma": 0.5, "blocks_per_pass": value})
-        assert to_dict(config)["blocks_per_pass"] == value
+        assert to_dict(config)["engine"]["blocks_per_pass"] == value
     with pytest.raises(ConfigError, match="blocks_per_pass >= 1"):
-        CertifyConfig(sigma=0.5, blocks_per_pass=0)
-    with pytest.raises(ConfigError, match=r"a known value of config\.blocks_per_pass, got 'many'"):
+        CertifyConfig.of(0.5, seed=0, blocks_per_pass=0)
+    with pytest.raises(ConfigError, match=r"a known value of config\.engine\.blocks_per_pass, got 'many'"):
         from_dict(CertifyConfig, {"sigma": 0.5, "blocks_per_pass": "many"})
 
 

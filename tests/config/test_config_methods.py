@@ -1,22 +1,36 @@
 from __future__ import annotations
 
-import typing
 from collections.abc import Callable
 
 import pytest
 
-from smoothheads import config as cfg
+from smoothheads.config import from_dict, to_dict
 from smoothheads.errors import ConfigError
+from smoothheads.objectives import METHODS as REGISTRY
+from smoothheads.objectives import (
+    AcrTargeted,
+    CatRs,
+    Consistency,
+    Drt,
+    Gaussian,
+    Macer,
+    Method,
+    ObjectiveConfig,
+    SmoothAdv,
+    SmoothMix,
+    Stability,
+    TeachingConfig,
+)
 
-METHODS: tuple[type[cfg.Method], ...] = typing.get_args(cfg.Method)
+METHODS = [kind for _, kind in REGISTRY.items()]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_survives_json_and_is_known_by_its_name(method: type[cfg.Method]) -> None:
-    config = cfg.ObjectiveConfig(method=method())
-    data = cfg.to_dict(config)
+def test_every_method_survives_json_and_is_known_by_its_name(method: type[Method]) -> None:
+    config = ObjectiveConfig(method=method())
+    data = to_dict(config)
     assert data["method"]["name"] == method.name
-    assert cfg.from_dict(cfg.ObjectiveConfig, data) == config
+    assert from_dict(ObjectiveConfig, data) == config
 
 
 def test_names_are_unique_and_every_method_has_draws() -> None:
@@ -25,21 +39,21 @@ def test_names_are_unique_and_every_method_has_draws() -> None:
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [
-    (lambda: cfg.Gaussian(draws=0), "draws >= 1"),
-    (lambda: cfg.Stability(strength=-1.0), "strength >= 0"),
-    (lambda: cfg.Consistency(draws=1), "draws >= 2"),
-    (lambda: cfg.SmoothMix(steps=2, mix_step=2), "mix_step < steps"),
-    (lambda: cfg.SmoothMix(max_norm=0.0), "max_norm > 0"),
-    (lambda: cfg.SmoothAdv(draws=1, attack="gradient-free"), "draws >= 2 for a gradient-free attack"),
-    (lambda: cfg.SmoothAdv(epsilon=0.0), "epsilon > 0"),
-    (lambda: cfg.Macer(temperature=0.0), "temperature > 0"),
-    (lambda: cfg.CatRs(teacher_draws=0), "teacher_draws >= 1"),
-    (lambda: cfg.AcrTargeted(keep=1.5), "0 <= keep <= 1"),
-    (lambda: cfg.AcrTargeted(weigh_draws=13), "weigh_draws >= 14"),
-    (lambda: cfg.Drt(gradient_diversity=-0.1), "gradient_diversity >= 0"),
-    (lambda: cfg.TeachingConfig(pace="budget", weights="hard"), "soft weights with pace budget"),
-    (lambda: cfg.TeachingConfig(budget=1.0), "0 < budget < 1"),
-    (lambda: cfg.TeachingConfig(window=1), "window >= 2"),
+    (lambda: Gaussian(draws=0), "draws >= 1"),
+    (lambda: Stability(strength=-1.0), "strength >= 0"),
+    (lambda: Consistency(draws=1), "draws >= 2"),
+    (lambda: SmoothMix(steps=2, mix_step=2), "mix_step < steps"),
+    (lambda: SmoothMix(max_norm=0.0), "max_norm > 0"),
+    (lambda: SmoothAdv(draws=1, attack="gradient-free"), "draws >= 2 for a gradient-free attack"),
+    (lambda: SmoothAdv(epsilon=0.0), "epsilon > 0"),
+    (lambda: Macer(temperature=0.0), "temperature > 0"),
+    (lambda: CatRs(teacher_draws=0), "teacher_draws >= 1"),
+    (lambda: AcrTargeted(keep=1.5), "0 <= keep <= 1"),
+    (lambda: AcrTargeted(weigh_draws=13), "weigh_draws >= 14"),
+    (lambda: Drt(gradient_diversity=-0.1), "gradient_diversity >= 0"),
+    (lambda: TeachingConfig(pace="budget", weights="hard"), "soft weights with pace budget"),
+    (lambda: TeachingConfig(budget=1.0), "0 < budget < 1"),
+    (lambda: TeachingConfig(window=1), "window >= 2"),
 ]
 
 

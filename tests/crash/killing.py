@@ -1,10 +1,11 @@
 """What `test_kill` runs in a process of its own: forking is safe only where no other threads live.
 
-python killing.py {certify-writes | certify-random | train-writes} FOLDER
+python killing.py FOLDER
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -17,23 +18,16 @@ from typing import Any
 import torch
 
 from smoothheads import checkpoint
-from smoothheads.config import (
-    CertifyConfig,
-    DataConfig,
-    Gaussian,
-    ModelConfig,
-    ObjectiveConfig,
-    RunConfig,
-    SubsetConfig,
-    TrainConfig,
-)
-from smoothheads.data import load, select
-from smoothheads.models import build
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.data import SubsetConfig, load, named, select
+from smoothheads.models import ModelConfig, build
+from smoothheads.objectives import Gaussian, ObjectiveConfig
 from smoothheads.runs.certify import certify_run
 from smoothheads.runs.train import train_run
+from smoothheads.training import RunConfig, TrainConfig
 
 TRAIN = RunConfig(
-    data=DataConfig(name="digits", subset=SubsetConfig(first=40)),
+    data=named("digits", subset=SubsetConfig(first=40)),
     model=ModelConfig(arch="resnet8", heads=2),
     objective=ObjectiveConfig(method=Gaussian(draws=1)),
     train=TrainConfig(epochs=2, batch=12, lr=0.1),
@@ -86,36 +80,32 @@ def survive(work: Callable[[], object]) -> int:
 
 
 def certifier(folder: Path) -> Callable[[Path], Path]:
-    data = load(DataConfig(name="digits", subset=SubsetConfig(first=40)))
+    data = load(named("digits", subset=SubsetConfig(first=40)))
     info, model = data.train.info, ModelConfig(arch="resnet8", heads=2)
     network = build(model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
     checkpoint.save(folder / "network", network, RunConfig(model=model), info)
     ready = checkpoint.load(folder / "network")
     images = select(data.test, SubsetConfig(first=30))
-    config = CertifyConfig(sigma=0.5, n0=5, n=20, block=5)
+    config = CertifyConfig.of(0.5, seed=0, n0=5, n=20, block=5)
     return lambda out: certify_run(ready, images, config, out)
 
 
-def main(mode: str, folder: Path) -> None:
-    """Leaves `whole`, never interrupted, and `killed`, and prints how often it was killed."""
+def main(folder: Path) -> None:
+    """Leaves runs that were never interrupted and runs that were killed, and prints how often those were."""
     torch.set_num_threads(1)
-    if mode == "train-writes":
-        train_run(TRAIN, folder / "whole")
-        print(survive(lambda: train_run(TRAIN, folder / "killed", resume=True, save_seconds=0)))
-        return
+    train_run(TRAIN, folder / "trained")
+    train = survive(lambda: train_run(TRAIN, folder / "train-writes", resume=True, save_seconds=0))
     certify = certifier(folder)
-    certify(folder / "whole")
-    if mode == "certify-writes":
-        print(survive(lambda: certify(folder / "killed")))
-        return
-    chance = random.Random(0)
-    killed = [
-        not in_child(lambda: certify(folder / "killed"), lambda: None, kill_after=chance.uniform(0, 0.06))
-        for _ in range(50)
-    ]
-    certify(folder / "killed")
-    print(sum(killed))
+    certify(folder / "certified")
+    writes = survive(lambda: certify(folder / "certify-writes"))
+    chance, killed = random.Random(0), folder / "certify-random"
+    moments = [chance.uniform(0, 0.06) for _ in range(50)]
+    through = [in_child(lambda: certify(killed), lambda: None, kill_after=moment) for moment in moments]
+    certify(killed)
+    print(
+        json.dumps({"train-writes": train, "certify-writes": writes, "certify-random": through.count(False)})
+    )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(Path(sys.argv[1]))

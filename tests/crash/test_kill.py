@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from smoothheads import checkpoint
 
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks, and kills what it forked")
 
-def killed(mode: str, folder: Path) -> int:
-    """How often the run in FOLDER/killed was killed before it came to its end."""
-    command = [sys.executable, str(Path(__file__).with_name("killing.py")), mode, str(folder)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+
+@dataclass(frozen=True)
+class Killed:
+    folder: Path
+    times: dict[str, int]
+    """How often the run in the folder of this name was killed before it came to its end."""
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    """All of it in one process, which starts only once."""
+    folder = tmp_path_factory.mktemp("killed")
+    command = [sys.executable, str(Path(__file__).with_name("killing.py")), str(folder)]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return Killed(folder, json.loads(shown.splitlines()[-1]))
 
 
 def without_time(out: Path) -> list[list[str]]:
@@ -20,21 +36,21 @@ def without_time(out: Path) -> list[list[str]]:
     return [line.split("\t")[:5] + line.split("\t")[6:] for line in lines]
 
 
-def test_certification_killed_at_every_write_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    assert killed("certify-writes", tmp_path) >= 4
-    assert without_time(tmp_path / "killed") == without_time(tmp_path / "whole")
-    names = {path.name for path in (tmp_path / "killed").iterdir()}
+def test_certification_killed_at_every_write_ends_with_the_same_bytes(killed: Killed) -> None:
+    assert killed.times["certify-writes"] >= 4
+    assert without_time(killed.folder / "certify-writes") == without_time(killed.folder / "certified")
+    names = {path.name for path in (killed.folder / "certify-writes").iterdir()}
     assert {"ledger.tsv", "manifest.json"} <= names
 
 
-def test_certification_killed_fifty_times_at_random_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    assert killed("certify-random", tmp_path) >= 1
-    assert without_time(tmp_path / "killed") == without_time(tmp_path / "whole")
+def test_certification_killed_fifty_times_at_random_ends_with_the_same_bytes(killed: Killed) -> None:
+    assert killed.times["certify-random"] >= 1
+    assert without_time(killed.folder / "certify-random") == without_time(killed.folder / "certified")
 
 
-def test_training_killed_at_every_write_ends_with_the_same_bits(tmp_path: Path) -> None:
-    assert killed("train-writes", tmp_path) >= 10
-    whole, broken = (tmp_path / name / "checkpoint" for name in ("whole", "killed"))
+def test_training_killed_at_every_write_ends_with_the_same_bits(killed: Killed) -> None:
+    assert killed.times["train-writes"] >= 10
+    whole, broken = (killed.folder / name / "checkpoint" for name in ("trained", "train-writes"))
     assert (broken / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    assert len((tmp_path / "killed" / "metrics.jsonl").read_text().splitlines()) == 2
+    assert len((killed.folder / "train-writes" / "metrics.jsonl").read_text().splitlines()) == 2
     checkpoint.load(broken)

@@ -7,6 +7,7 @@ import io
 import struct
 import tarfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,22 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image
 
-from smoothheads.config import DataConfig
+from smoothheads.data import DataConfig, named
+from smoothheads.data.base import Split
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
+
+
+def split_of(name: str, root: Path | str | None, split: Split, **fields: Any) -> Any:
+    """A split as its data set reads it."""
+    return named(name, root=None if root is None else str(root), **fields).read(split)
+
+
+cifar10, cifar100, npz = (partial(split_of, name) for name in ("cifar10", "cifar100", "npz"))
+mnist, fashion_mnist = (partial(split_of, name) for name in ("mnist", "fashion-mnist"))
+image_folder = partial(split_of, "folder", size=224)
+digits = partial(split_of, "digits", None)
 
 
 def pictures(count: int, shape: tuple[int, ...], seed: int = 0, q: int = 255) -> Images:
@@ -141,7 +154,7 @@ def cifar10_parquet(root: Path) -> DataConfig:
         for shard, part in enumerate(np.array_split(np.arange(len(labels)), 2)):
             path = root / "plain_text" / f"{split}-0000{shard}-of-00002.parquet"
             write_parquet(path, [png(image) for image in images[part]], {"label": labels[part]})
-    return DataConfig(name="cifar10", root=str(root))
+    return named("cifar10", root=str(root))
 
 
 def cifar100_parquet(root: Path) -> DataConfig:
@@ -150,44 +163,44 @@ def cifar100_parquet(root: Path) -> DataConfig:
         columns = {"coarse_label": labels // 5, "fine_label": labels}
         path = root / f"{split}-00000-of-00001.parquet"
         write_parquet(path, [png(image) for image in images], columns, image="image")
-    return DataConfig(name="cifar100", root=str(root))
+    return named("cifar100", root=str(root))
 
 
 def cifar10_binary(root: Path) -> DataConfig:
     write_files(root / "cifar-10-batches-bin", cifar10_files(binary_records, ".bin"))
-    return DataConfig(name="cifar10", root=str(root))
+    return named("cifar10", root=str(root))
 
 
 def cifar10_binary_archive(root: Path) -> DataConfig:
     files = cifar10_files(binary_records, ".bin")
     write_tar(root / "cifar-10-binary.tar.gz", "cifar-10-batches-bin", files)
-    return DataConfig(name="cifar10", root=str(root))
+    return named("cifar10", root=str(root))
 
 
 def cifar10_python(root: Path) -> DataConfig:
     write_files(root / "cifar-10-batches-py", cifar10_files(python_batch, ""))
-    return DataConfig(name="cifar10", root=str(root))
+    return named("cifar10", root=str(root))
 
 
 def cifar10_python_archive(root: Path) -> DataConfig:
     path = root / "cifar-10-python.tar.gz"
     write_tar(path, "cifar-10-batches-py", cifar10_files(python_batch, ""))
-    return DataConfig(name="cifar10", root=str(path))
+    return named("cifar10", root=str(path))
 
 
 def cifar100_binary(root: Path) -> DataConfig:
     write_files(root, cifar100_files(fine_records, ".bin"))
-    return DataConfig(name="cifar100", root=str(root))
+    return named("cifar100", root=str(root))
 
 
 def cifar100_python(root: Path) -> DataConfig:
     write_files(root / "cifar-100-python", cifar100_files(fine_batch, ""))
-    return DataConfig(name="cifar100", root=str(root))
+    return named("cifar100", root=str(root))
 
 
 def cifar100_python_archive(root: Path) -> DataConfig:
     write_tar(root / "cifar-100-python.tar.gz", "cifar-100-python", cifar100_files(fine_batch, ""))
-    return DataConfig(name="cifar100", root=str(root))
+    return named("cifar100", root=str(root))
 
 
 def mnist_files(root: Path, *, packed: bool = False) -> None:
@@ -204,12 +217,12 @@ def mnist_files(root: Path, *, packed: bool = False) -> None:
 
 def mnist_plain(root: Path) -> DataConfig:
     mnist_files(root)
-    return DataConfig(name="mnist", root=str(root))
+    return named("mnist", root=str(root))
 
 
 def fashion_packed(root: Path) -> DataConfig:
     mnist_files(root / "raw", packed=True)
-    return DataConfig(name="fashion-mnist", root=str(root))
+    return named("fashion-mnist", root=str(root))
 
 
 def folder_of_images(root: Path) -> DataConfig:
@@ -218,7 +231,7 @@ def folder_of_images(root: Path) -> DataConfig:
             for i in range(count):
                 size = (260 + 10 * i, 300 - 10 * label)
                 write_image(root / split / name / f"{name}_{i}.JPEG", size, seed=10 * label + i)
-    return DataConfig(name="folder", root=str(root))
+    return named("folder", root=str(root), size=224)
 
 
 def npz_file(root: Path) -> DataConfig:
@@ -233,11 +246,11 @@ def npz_file(root: Path) -> DataConfig:
         class_names=np.array(["a", "b", "c"]),
         q=100,
     )
-    return DataConfig(name="npz", root=str(root / "own.npz"))
+    return named("npz", root=str(root / "own.npz"))
 
 
 def built_in_digits(root: Path) -> DataConfig:
-    return DataConfig(name="digits")
+    return named("digits")
 
 
 BUILDERS: dict[str, Callable[[Path], DataConfig]] = {

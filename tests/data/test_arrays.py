@@ -35,7 +35,9 @@ def test_torch_and_wider_integers_give_the_same_data_set() -> None:
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (np.zeros((4, 8, 8), np.float32), r"integers 0\.\.255, got dtype float32; .*rint\(x \* 255\)"),
+        (np.full((4, 8, 8), 0.5, np.float32), r"grid m / 255, got one that is 0\.5 .*rint\(x \* 255\)"),
+        (np.full((4, 8, 8), -0.5), r"undo a normalisation"),
+        (np.full((4, 8, 8), np.nan), "finite pixels"),
         (np.zeros((4, 8, 8), bool), "dtype bool"),
         (np.full((4, 8, 8), 256), r"values 256\.\.256"),
         (np.full((4, 8, 8), -1), r"values -1\.\.-1"),
@@ -56,8 +58,9 @@ def test_wrong_images_are_refused(images: Any, message: str) -> None:
     [
         ([0, 1, 2, 3], r"labels 0\.\.2 .* got 3 at position 3"),
         ([0, -1, 2, 1], "got -1 at position 1"),
-        ([0.0, 1.0, 2.0, 1.0], "integer labels"),
-        ([[0], [1], [2], [1]], "integer labels"),
+        ([0.0, 1.0, 2.0, 1.5], "integer labels"),
+        ([[0, 0], [1, 0], [2, 0], [1, 0]], "integer labels"),
+        (list("abca"), "integer labels"),
     ],
 )
 def test_wrong_labels_are_refused(labels: Any, message: str) -> None:
@@ -65,15 +68,22 @@ def test_wrong_labels_are_refused(labels: Any, message: str) -> None:
         from_arrays(pictures(4, (8, 8)), labels, classes=["a", "b", "c"])
 
 
+def test_labels_counted_from_one_are_noticed() -> None:
+    with pytest.raises(DataError, match=r"counted from 0, got 1\.\.3.*classes=4"):
+        from_arrays(pictures(4, (8, 8)), [1, 2, 3, 1])
+    assert from_arrays(pictures(4, (8, 8)), [1, 2, 3, 1], classes=4).info.classes == 4
+    assert from_arrays(pictures(4, (8, 8)), [1, 3, 3, 1]).info.classes == 4
+
+
 @pytest.mark.parametrize("q", [0, 256])
 def test_the_grid_fits_a_byte(q: int) -> None:
-    with pytest.raises(DataError, match="1 <= q <= 255"):
-        from_arrays(np.zeros((1, 8, 8), np.uint8), [0], q=q)
+    with pytest.raises(DataError, match="1 <= max_value <= 255"):
+        from_arrays(np.zeros((1, 8, 8), np.uint8), [0], max_value=q)
 
 
 def test_a_value_above_q_is_refused() -> None:
     with pytest.raises(DataError, match=r"0\.\.16"):
-        from_arrays(np.full((1, 8, 8), 17), [0], q=16)
+        from_arrays(np.full((1, 8, 8), 17), [0], max_value=16)
 
 
 def test_statistics_are_those_of_the_pixels() -> None:
@@ -82,7 +92,7 @@ def test_statistics_are_those_of_the_pixels() -> None:
     mean, std = statistics(images, 200)
     np.testing.assert_allclose(mean, scaled.mean(axis=(0, 2, 3)), rtol=1e-12)
     np.testing.assert_allclose(std, scaled.std(axis=(0, 2, 3)), rtol=1e-12)
-    assert from_arrays(images, numbered(50), q=200).info.mean == mean
+    assert from_arrays(images, numbered(50), max_value=200).info.mean == mean
 
 
 def test_a_constant_channel_can_be_normalised() -> None:

@@ -6,13 +6,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smoothheads.config import SubsetConfig
-from smoothheads.data import load, load_test, select
-from smoothheads.data.cifar import CIFAR10, CIFAR100, cifar10, cifar100
+from smoothheads.data import SubsetConfig, load, load_test, select
+from smoothheads.data.cifar import CIFAR10, CIFAR100
 from smoothheads.errors import DataError
 
 from . import builders
-from .builders import binary_records, cifar_content, fine_batch, numbered, pictures, python_batch, write_files
+from .builders import (
+    binary_records,
+    cifar10,
+    cifar100,
+    cifar_content,
+    fine_batch,
+    numbered,
+    pictures,
+    python_batch,
+    write_files,
+)
 
 TEN = ("parquet", "binary", "binary_archive", "python", "python_archive")
 HUNDRED = ("parquet", "binary", "python", "python_archive")

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from smoothheads.config import DataConfig, SubsetConfig
-from smoothheads.data import Loader, Splits, load, load_test, plain_batches, select
+from smoothheads.data import DataConfig, Loader, Splits, SubsetConfig, load, load_test, plain_batches, select
 
 from .builders import BUILDERS
 
@@ -29,7 +28,7 @@ def splits(config: DataConfig) -> Splits:
 def test_facts_fit_the_images(splits: Splits) -> None:
     info = splits.train.info
     assert info == splits.validation.info == splits.test.info
-    assert 1 <= info.grid.q <= 255
+    assert 1 <= info.grid.max_value <= 255
     assert len(info.mean) == len(info.std) == info.shape[0]
     assert info.classes == len(set(info.class_names)) >= 2
     assert all(std > 0 for std in info.std)
@@ -40,7 +39,7 @@ def test_images_are_grid_integers_and_always_the_same(splits: Splits) -> None:
         image = split.image(0)
         assert image.dtype == np.uint8
         assert image.shape == split.info.shape
-        assert image.max() <= split.info.grid.q
+        assert image.max() <= split.info.grid.max_value
         kept = image.copy()
         image[:] = 0  # a caller's scribbling must not reach the data set
         assert np.array_equal(split.image(0), kept)
@@ -85,7 +84,7 @@ def test_downscale_averages_on_the_grid(config: DataConfig, splits: Splits) -> N
 
 
 def test_batches_hold_every_image_once(splits: Splits) -> None:
-    q = splits.train.info.grid.q
+    q = splits.train.info.grid.max_value
     seen: list[int] = []
     for batch in Loader(splits.train, 4, seed=3, augment=False).epoch(0):
         assert batch.images.dtype == torch.float32
@@ -102,14 +101,14 @@ def test_plain_batches_come_in_order(splits: Splits) -> None:
     assert torch.cat([batch.positions for batch in batches]).tolist() == list(range(len(splits.test)))
     assert torch.cat([batch.labels for batch in batches]).tolist() == splits.test.labels.tolist()
     expected = splits.test.image(len(splits.test) - 1).astype(np.float32) / np.float32(
-        splits.test.info.grid.q
+        splits.test.info.grid.max_value
     )
     assert np.array_equal(batches[-1].images[-1].numpy(), expected)
 
 
 def test_augmented_batches_stay_on_the_grid(splits: Splits) -> None:
     batch = next(Loader(splits.train, 4, seed=3, augment=True).epoch(0))
-    grid = batch.images * splits.train.info.grid.q
+    grid = batch.images * splits.train.info.grid.max_value
     assert torch.allclose(grid, grid.round(), atol=1e-4)
     assert 0 <= float(batch.images.min()) <= float(batch.images.max()) <= 1
 

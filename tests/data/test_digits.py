@@ -4,7 +4,8 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from smoothheads.data.arrays import statistics
-from smoothheads.data.digits import digits
+
+from .builders import digits
 
 
 def test_the_split_never_changes() -> None:
@@ -25,10 +26,10 @@ def test_both_splits_together_are_the_original() -> None:
 
 def test_the_constants_are_those_of_the_training_split() -> None:
     train = digits("train")
-    mean, std = statistics(train.images, train.info.grid.q)
+    mean, std = statistics(train.images, train.info.grid.max_value)
     np.testing.assert_allclose(train.info.mean, mean, atol=5e-5)
     np.testing.assert_allclose(train.info.std, std, atol=5e-5)
-    assert int(train.images.max()) == train.info.grid.q == 16
+    assert int(train.images.max()) == train.info.grid.max_value == 16
 
 
 def test_every_class_is_in_the_test_split() -> None:

@@ -8,13 +8,14 @@ import pytest
 import torch
 from PIL import Image
 
-from smoothheads.config import DataConfig, SubsetConfig
-from smoothheads.data import Loader, load, load_test, select
-from smoothheads.data.folder import centre_crop, image_folder
+from smoothheads.config import from_dict, to_dict
+from smoothheads.data import Loader, SubsetConfig, load, load_test, named, select
+from smoothheads.data.folder import Folder, framed
 from smoothheads.errors import DataError
 from smoothheads.seeding import generator
+from smoothheads.training import RunConfig
 
-from .builders import folder_of_images, write_image
+from .builders import folder_of_images, image_folder, write_image
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_the_centre_is_cut_out(size: tuple[int, int]) -> None:
     ramp = np.zeros((height, width, 3), np.uint8)
     ramp[..., 0] = np.linspace(0, 255, width)[None]
     ramp[..., 1] = np.linspace(0, 255, height)[:, None]
-    crop = np.asarray(centre_crop(Image.fromarray(ramp)), np.float64)
+    crop = np.asarray(framed(Image.fromarray(ramp), 224), np.float64)
     assert crop.shape == (224, 224, 3)
     covered = 223 / 256 * min(size)  # between the centres of the outermost pixels
     for axis, side in ((1, width), (0, height)):
@@ -78,9 +79,11 @@ def test_half_of_the_augmented_images_are_mirrored(tmp_path: Path) -> None:
 
 def test_val_alone_can_be_certified_but_not_trained_on(root: Path) -> None:
     shutil.rmtree(root / "train")
-    config = DataConfig(name="folder", root=str(root))
+    config = named("folder", root=str(root), size=224)
     assert len(load_test(config)) == 6
-    with pytest.raises(DataError, match=r"train, got none; .*certified, not trained on"):
+    with pytest.raises(
+        DataError, match=r"folder train in .*, got the folders val; .*certified, not trained on"
+    ):
         load(config)
 
 
@@ -102,7 +105,7 @@ def test_both_splits_need_the_same_classes(root: Path) -> None:
 def test_wrong_paths(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file or folder"):
         image_folder(tmp_path / "absent", "test")
-    with pytest.raises(DataError, match="val, got none"):
+    with pytest.raises(DataError, match=r"val or test or validation in .*, got none"):
         image_folder(tmp_path, "test")
     (tmp_path / "val").mkdir()
     with pytest.raises(DataError, match="no folders"):
@@ -140,9 +143,57 @@ def test_a_vanished_file_is_named(root: Path) -> None:
 
 @pytest.mark.shared
 def test_the_real_sample(shared_data: Path) -> None:
-    test = load_test(DataConfig(name="folder", root=str(shared_data / "imagenet-sample")))
+    test = load_test(named("folder", root=str(shared_data / "imagenet-sample"), size=224))
     assert (len(test), test.info.classes) == (1000, 1000)
     assert test.info.class_names[0] == "n01440764"
     few = select(test, SubsetConfig(every=100))
     means = np.mean([few.image(i).mean(axis=(1, 2)) for i in range(len(few))], axis=0) / 255
     np.testing.assert_allclose(means, test.info.mean, atol=0.15)
+
+
+def small_pictures(root: Path, test: str = "val", size: tuple[int, int] = (12, 16)) -> None:
+    for split, count in (("train", 3), (test, 2)):
+        for name in ("a", "b"):
+            for i in range(count):
+                write_image(root / split / name / f"{i}.png", size, seed=i)
+
+
+@pytest.mark.parametrize("test", ["val", "test", "validation"])
+def test_pictures_of_one_size_are_used_as_they_are(tmp_path: Path, test: str) -> None:
+    small_pictures(tmp_path, test)
+    splits = load(named("folder", root=str(tmp_path), validation=0))
+    assert splits.test.info.shape == splits.train.info.shape == (3, 16, 12)
+    picture = np.asarray(Image.open(tmp_path / test / "a" / "1.png")).transpose(2, 0, 1)
+    assert np.array_equal(splits.test.image(1), picture)
+    batch = next(iter(Loader(splits.train, 6, seed=0, augment=True).epoch(0)))
+    assert batch.images.shape == (6, 3, 16, 12)
+
+
+def test_pictures_of_several_sizes_need_one_to_be_said(root: Path) -> None:
+    message = r"one size in .*train, got 260x300 .* and 270x300 .*; say what size .* --data\.size 224"
+    with pytest.raises(DataError, match=message):
+        load(named("folder", root=str(root)))
+    assert load(named("folder", root=str(root), size=64)).train.info.shape == (3, 64, 64)
+
+
+def test_test_pictures_of_another_size_are_refused(tmp_path: Path) -> None:
+    small_pictures(tmp_path)
+    write_image(tmp_path / "val" / "a" / "1.png", (13, 16))
+    with pytest.raises(DataError, match="pictures of one size"):
+        load_test(named("folder", root=str(tmp_path)))
+
+
+def test_a_root_of_class_folders_is_told_what_is_expected(tmp_path: Path) -> None:
+    write_image(tmp_path / "cat" / "1.png", (8, 8))
+    with pytest.raises(DataError, match=r"the folder train in .*, got the folders cat; a folder per class"):
+        load(named("folder", root=str(tmp_path)))
+
+
+def test_what_version_1_called_a_folder_has_the_size_of_imagenet() -> None:
+    written = {"name": "folder", "root": "x", "downscale": 1, "augment": "auto", "validation": 0.1}
+    config = from_dict(
+        RunConfig, {"data": written | {"subset": {"every": 1, "first": None, "indices": None}}}
+    )
+    assert isinstance(config.data, Folder)
+    assert config.data.size == 224
+    assert from_dict(RunConfig, to_dict(config)) == config

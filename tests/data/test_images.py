@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from smoothheads.data.images import decode, pixels
 from smoothheads.errors import DataError
@@ -54,3 +56,49 @@ def test_formats_that_start_other_programs_are_not_opened() -> None:
     postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n"
     with pytest.raises(DataError, match="cannot identify"):
         decode(postscript, "here")
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG of a few hundred bytes that claims any size."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(9999)))
+
+
+@pytest.mark.parametrize("side", [8_001, 60_000])
+def test_bombs_are_refused_before_they_are_decoded(side: int) -> None:
+    with pytest.raises(DataError, match="at most 64 million pixels in here"):
+        decode(bomb(side, side), "here")
+
+
+def test_animations_are_refused() -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
+    file = io.BytesIO()
+    frames[0].save(file, "PNG", save_all=True, append_images=frames[1:])
+    with pytest.raises(DataError, match="a still image in here, got an animated one"):
+        decode(file.getvalue(), "here")
+
+
+def rotated() -> bytes:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "JPEG", exif=exif)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (encoded(Image.new("CMYK", (8, 8)), "JPEG"), "print colours"),
+        (encoded(Image.new("RGBA", (8, 8), (9, 9, 9, 128)), "PNG"), "an opaque image"),
+        (rotated(), "an upright image"),
+    ],
+)
+def test_what_viewers_show_otherwise_is_refused_where_asked(data: bytes, message: str) -> None:
+    decode(data, "here")
+    with pytest.raises(DataError, match=message):
+        decode(data, "here", strict=True)

@@ -7,8 +7,7 @@ from typing import Literal
 
 import pytest
 
-from smoothheads.config import DataConfig, SubsetConfig
-from smoothheads.data import augments, describe, load, load_test
+from smoothheads.data import Digits, SubsetConfig, augments, describe, load, load_test, named
 from smoothheads.errors import DataError
 
 from .builders import folder_of_images
@@ -17,7 +16,7 @@ Name = Literal["digits", "cifar10", "cifar100", "mnist", "fashion-mnist", "folde
 
 
 def test_the_subset_is_chosen_before_the_validation_cut() -> None:
-    splits = load(DataConfig(subset=SubsetConfig(every=7, first=100), validation=0.2))
+    splits = load(Digits(subset=SubsetConfig(every=7, first=100), validation=0.2))
     together = sorted([*splits.train.indices.tolist(), *splits.validation.indices.tolist()])
     assert together == list(range(0, 700, 7))
     assert len(splits.validation) == 20
@@ -25,8 +24,8 @@ def test_the_subset_is_chosen_before_the_validation_cut() -> None:
 
 
 def test_a_folder_can_be_trained_on(tmp_path: Path) -> None:
-    config = DataConfig(
-        name="folder", root=folder_of_images(tmp_path).root, downscale=7, subset=SubsetConfig(every=2)
+    config = named(
+        "folder", root=folder_of_images(tmp_path).root, size=224, downscale=7, subset=SubsetConfig(every=2)
     )
     splits = load(config)
     assert splits.train.info.shape == (3, 32, 32)
@@ -36,7 +35,7 @@ def test_a_folder_can_be_trained_on(tmp_path: Path) -> None:
 
 def test_a_downscale_that_does_not_divide_is_refused() -> None:
     with pytest.raises(DataError, match="8x8 and downscale 3"):
-        load_test(DataConfig(downscale=3))
+        load_test(Digits(downscale=3))
 
 
 @pytest.mark.parametrize(
@@ -52,17 +51,17 @@ def test_a_downscale_that_does_not_divide_is_refused() -> None:
     ],
 )
 def test_augmentation_by_default(name: Name, expected: bool) -> None:
-    assert augments(DataConfig(name=name)) is expected
-    assert augments(DataConfig(name=name, augment="crop-flip")) is True
-    assert augments(DataConfig(name=name, augment="none")) is False
+    assert augments(named(name)) is expected
+    assert augments(named(name, augment="crop-flip")) is True
+    assert augments(named(name, augment="none")) is False
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100", "mnist", "fashion-mnist", "folder", "npz"])
 def test_every_data_set_on_disk_needs_a_root_that_exists(name: Name, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"a root for the data set '{name}', got none"):
-        load_test(DataConfig(name=name))
+        load_test(named(name))
     with pytest.raises(DataError, match="got no such file or folder"):
-        load_test(DataConfig(name=name, root=str(tmp_path / "absent")))
+        load_test(named(name, root=str(tmp_path / "absent")))
 
 
 @pytest.mark.parametrize(
@@ -78,19 +77,19 @@ def test_every_data_set_on_disk_needs_a_root_that_exists(name: Name, tmp_path: P
 def test_published_data_sets_are_known_without_their_files(
     name: Name, shape: tuple[int, int, int], classes: int
 ) -> None:
-    info = describe(DataConfig(name=name))
+    info = describe(named(name))
     assert (info.name, info.shape, info.classes) == (name, shape, classes)
     assert len(info.mean) == len(info.std) == shape[0]
-    halved = describe(DataConfig(name=name, downscale=2))
+    halved = describe(named(name, downscale=2))
     assert (halved.shape[1], halved.class_names) == (shape[1] // 2, info.class_names)
 
 
 def test_descriptions_are_those_of_the_loaded_data(tmp_path: Path) -> None:
     for config in (
-        DataConfig(),
-        DataConfig(downscale=4),
-        DataConfig(name="folder", root=folder_of_images(tmp_path).root),
+        Digits(),
+        Digits(downscale=4),
+        named("folder", root=folder_of_images(tmp_path).root, size=224),
     ):
         assert describe(config) == load_test(config).info
     with pytest.raises(DataError, match="a root for the data set 'npz', got none"):
-        describe(DataConfig(name="npz"))
+        describe(named("npz"))

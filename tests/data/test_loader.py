@@ -8,23 +8,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smoothheads.config import SubsetConfig
 from smoothheads.data import (
     ArrayDataset,
     Batch,
     DataInfo,
     Dataset,
     Loader,
+    SubsetConfig,
     from_arrays,
     plain_batches,
     select,
 )
-from smoothheads.data.folder import FolderDataset, image_folder
+from smoothheads.data.folder import FolderDataset
 from smoothheads.data.subset import View
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.seeding import generator
 
-from .builders import folder_of_images, numbered, pictures
+from .builders import folder_of_images, image_folder, numbered, pictures
 
 
 def in_memory(count: int) -> ArrayDataset:

@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smoothheads.config import DataConfig
-from smoothheads.data import load, load_test
-from smoothheads.data.npz import npz
+from smoothheads.data import load, load_test, named
 from smoothheads.errors import DataError
 
-from .builders import npz_file, numbered, pictures
+from .builders import npz, npz_file, numbered, pictures
 
 
 def save(path: Path, **changes: Any) -> Path:
@@ -30,11 +28,11 @@ def test_names_and_grid_are_read(tmp_path: Path) -> None:
     test = load_test(npz_file(tmp_path))
     assert test.info.name == "own"
     assert test.info.class_names == ("a", "b", "c")
-    assert test.info.grid.q == 100
+    assert test.info.grid.max_value == 100
 
 
 def test_the_training_images_set_classes_and_statistics(tmp_path: Path) -> None:
-    splits = load(DataConfig(name="npz", root=str(save(tmp_path / "own.npz"))))
+    splits = load(named("npz", root=str(save(tmp_path / "own.npz"))))
     assert splits.test.info == splits.train.info
     np.testing.assert_allclose(splits.test.info.mean[0], pictures(6, (8, 8)).mean() / 255)
 
@@ -53,9 +51,9 @@ def test_a_file_without_training_images_can_be_certified(tmp_path: Path) -> None
         ({"test_labels": None}, "the key 'test_labels'"),
         ({"test_labels": np.array([0, 1, 3])}, r"labels 0\.\.2"),
         ({"test_images": pictures(3, (8, 9))}, "shape"),
-        ({"test_images": np.zeros((3, 8, 8), np.float32)}, "integers"),
+        ({"test_images": np.full((3, 8, 8), 0.3, np.float32)}, "on the grid"),
         ({"class_names": np.arange(3)}, "class_names"),
-        ({"q": 0.5}, "q as one integer"),
+        ({"q": 0.5}, "max_value as one integer"),
         ({"test_images": np.array([object()] * 3)}, "plain arrays"),
     ],
 )
@@ -94,3 +92,24 @@ def test_flipped_bytes_are_refused(tmp_path: Path) -> None:
     path.write_bytes(bytes(data))
     with pytest.raises(DataError, match=r"whole \.npz file"):
         npz(path, "test")
+
+
+def test_the_names_and_labels_that_others_write(tmp_path: Path) -> None:
+    """x_train and y_train as Keras has them, labels in a column as MedMNIST has them."""
+    train, test = pictures(9, (8, 8)), pictures(4, (8, 8), seed=1)
+    np.savez(
+        tmp_path / "x.npz",
+        x_train=train,
+        y_train=numbered(9, 3)[:, None],
+        x_test=test,
+        y_test=np.array([[1], [2], [1], [2]]),
+    )
+    split = npz(tmp_path / "x.npz", "test")
+    assert np.array_equal(split.images[:, 0], test)
+    assert (split.labels.tolist(), split.info.classes) == ([1, 2, 1, 2], 3)
+
+
+def test_labels_from_one_are_noticed(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", train_images=pictures(9, (8, 8)), train_labels=numbered(9, 3) + 1)
+    with pytest.raises(DataError, match=r"labels counted from 0, got 1\.\.3.*subtract 1"):
+        npz(tmp_path / "x.npz", "train")

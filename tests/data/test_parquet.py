@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from smoothheads.data.parquet import read_parquet
+from smoothheads.data import load, load_test, named, parquet
+from smoothheads.data.mnist import MNIST
+from smoothheads.data.parquet import Columns, find_parquet, read_parquet
 from smoothheads.errors import DataError
 
 from .builders import numbered, pictures, png, write_parquet
@@ -25,7 +28,8 @@ def write(folder: Path, **changes: Any) -> Path:
 
 
 def read(folder: Path) -> Any:
-    return read_parquet(folder, "test", "label", SHAPE)
+    content = read_parquet(find_parquet(folder, "mine", "test"), Columns(label="label"), SHAPE)
+    return content.images, content.labels
 
 
 def test_rows_keep_their_order_over_files(tmp_path: Path) -> None:
@@ -77,3 +81,76 @@ def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
     path.write_bytes(data[: int(share * len(data))])
     with pytest.raises(DataError, match="whole parquet file"):
         read(tmp_path)
+
+
+def hub(names: list[str], column: str = "label") -> dict[bytes, bytes]:
+    """What `datasets` writes beside the schema."""
+    features = {column: {"names": names, "_type": "ClassLabel"}}
+    return {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+
+
+def write_set(root: Path, shape: tuple[int, ...], names: list[str] | None = None, **columns: str) -> Any:
+    """Two splits with columns of any name."""
+    image, label = columns.get("image", "image"), columns.get("label", "label")
+    for split, count in (("train", 6), ("test", 4)):
+        images, labels = pictures(count, shape, seed=count), numbered(count, 3)
+        encoded = [png(np.broadcast_to(x, (3, *shape[-2:]))) for x in images]
+        table = pa.table({image: encoded, label: labels, "extra": labels})
+        pq.write_table(
+            table.replace_schema_metadata(hub(names, label) if names else None), root / f"{split}-0.parquet"
+        )
+    return pictures(4, shape, seed=4)
+
+
+@pytest.mark.parametrize("columns", [{}, {"image": "photo", "label": "kind"}])
+@pytest.mark.parametrize("names", [None, ["cat", "dog", "eel"]])
+def test_any_set_with_its_column_names(
+    tmp_path: Path, columns: dict[str, str], names: list[str] | None
+) -> None:
+    images = write_set(tmp_path, (3, 9, 7), names, **columns)
+    named_columns = {f"{kind}_column": name for kind, name in columns.items()}
+    splits = load(named("parquet", root=str(tmp_path), validation=0, **named_columns))
+    assert np.array_equal(splits.test.image(2), images[2])
+    assert splits.test.info == splits.train.info
+    assert splits.test.info.class_names == tuple(names or "012")
+
+
+def test_a_set_of_grey_pictures_has_one_channel(tmp_path: Path) -> None:
+    images = write_set(tmp_path, (1, 9, 7))
+    assert np.array_equal(load_test(named("parquet", root=str(tmp_path))).image(1), images[1])
+
+
+def test_one_file_is_a_test_split(tmp_path: Path) -> None:
+    write_set(tmp_path, (3, 8, 8))
+    test = load_test(named("parquet", root=str(tmp_path / "test-0.parquet")))
+    assert (len(test), test.info.mean) == (4, (0.0, 0.0, 0.0))
+
+
+def test_columns_that_are_not_there_are_asked_for(tmp_path: Path) -> None:
+    write_set(tmp_path, (3, 8, 8), image="photo")
+    message = "the image column 'image' or 'img' in .*, got photo, label, extra; .*--data.image-column NAME"
+    with pytest.raises(DataError, match=message):
+        load_test(named("parquet", root=str(tmp_path)))
+
+
+def test_mnist_from_the_hub(tmp_path: Path) -> None:
+    images = write_set(tmp_path, (1, 28, 28))
+    test = load_test(named("mnist", root=str(tmp_path)))
+    assert np.array_equal(test.image(3), images[3])
+    assert test.info == MNIST
+
+
+def test_another_set_does_not_pass_as_a_published_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_set(tmp_path, (3, 32, 32), ["cat", "dog", "eel"])
+    with pytest.raises(DataError, match=r"the class names of cifar10 in .*, got cat, dog, eel; .*parquet"):
+        load_test(named("cifar10", root=str(tmp_path)))
+    write_set(tmp_path, (3, 32, 32))
+    assert len(load_test(named("cifar10", root=str(tmp_path)))) == 4
+    monkeypatch.setattr(parquet, "EXTRACT", 3)
+    with pytest.raises(DataError, match=r"10000 images of cifar10 \(test\) in .*, got 4"):
+        load_test(named("cifar10", root=str(tmp_path)))
+    write_set(tmp_path, (1, 32, 32))
+    with pytest.raises(DataError, match=r"28x28 in .*, got 32x32"):
+        load_test(named("mnist", root=str(tmp_path)))

@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smoothheads.config import SubsetConfig
-from smoothheads.data import ArrayDataset, Dataset, from_arrays, select
-from smoothheads.data.folder import image_folder
+from smoothheads.data import ArrayDataset, Dataset, SubsetConfig, from_arrays, select
 from smoothheads.data.subset import View, fixed_permutation, hold_out, take
 from smoothheads.errors import DataError
 
-from .builders import folder_of_images, numbered, pictures
+from .builders import folder_of_images, image_folder, numbered, pictures
 
 
 def in_memory(count: int) -> ArrayDataset:
@@ -28,6 +26,7 @@ def streamed(count: int) -> Dataset:
 
 subsets = st.builds(
     SubsetConfig,
+    offset=st.integers(0, 12),
     every=st.integers(1, 9),
     first=st.none() | st.integers(1, 12),
     indices=st.none() | st.lists(st.integers(0, 9), min_size=1, max_size=8, unique=True).map(tuple),
@@ -41,10 +40,13 @@ def test_a_selection_is_what_slicing_gives(
     make: Callable[[int], Dataset], count: int, subset: SubsetConfig
 ) -> None:
     whole = make(count)
+    named = list(range(count) if subset.indices is None else subset.indices)
+    expected = named[subset.offset :: subset.every][: subset.first]
+    if not expected:
+        with pytest.raises(DataError, match="images left"):
+            select(whole, subset)
+        return
     chosen = select(whole, subset)
-    expected = list(range(count) if subset.indices is None else subset.indices)[:: subset.every][
-        : subset.first
-    ]
     assert chosen.indices.tolist() == expected
     assert len(chosen) == len(expected)
     assert chosen.labels.tolist() == whole.labels[expected].tolist()
@@ -78,6 +80,11 @@ def test_indices_are_those_of_the_original_split(
 def test_wrong_indices_are_refused(indices: tuple[int, ...], message: str) -> None:
     with pytest.raises(DataError, match=message):
         select(in_memory(10), SubsetConfig(indices=indices))
+
+
+def test_an_offset_chooses_other_images_of_the_same_step() -> None:
+    chosen = select(in_memory(60), SubsetConfig(offset=10, every=20))
+    assert chosen.indices.tolist() == [10, 30, 50]
 
 
 def test_everything_is_the_data_set_itself() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from smoothheads.results import metrics
-from smoothheads.results.cohen import read_log
-from smoothheads.results.log import Log
+from smoothheads.results.read import read_log
+from smoothheads.results.results import Results
 from smoothheads.results.summary import summarize
 
 pytestmark = pytest.mark.shared
@@ -68,7 +68,7 @@ COHEN: list[tuple[str, int, float, tuple[float, ...]]] = [
 ]
 
 
-def _log(shared_data: Path, group: str, name: str) -> Log:
+def _log(shared_data: Path, group: str, name: str) -> Results:
     return read_log(shared_data / "published-logs" / group / f"{name}.tsv")
 
 
@@ -86,7 +86,7 @@ def test_some(shared_data: Path, published: Some) -> None:
     assert summary.acr.standard_error == pytest.approx(published.standard_error, abs=5e-5)
     assert int(log.abstained.sum()) == published.abstained
     assert int(np.sum(~log.correct & ~log.abstained)) == published.wrong
-    assert summary.seconds == pytest.approx(published.seconds, abs=0.05)
+    assert summary.seconds.value == pytest.approx(published.seconds, abs=0.05)
 
 
 @pytest.mark.parametrize("published", SOME, ids=lambda p: p.name)

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from smoothheads.config import ModelConfig
+from smoothheads.models import ModelConfig, build
 from smoothheads.models.multihead import MultiHead
-from smoothheads.models.registry import build
 
 Shape = tuple[int, int, int]
 Make = Callable[..., MultiHead]

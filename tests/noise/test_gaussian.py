@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from smoothheads.noise import GaussianNoise
+from smoothheads.noise import make_noise
 from smoothheads.types import Grid, Phase
 
 
@@ -14,11 +14,11 @@ from smoothheads.types import Grid, Phase
 def test_distribution_is_normal_around_the_image(q: int, sigma: float) -> None:
     """Kolmogorov-Smirnov at a false-alarm rate of 1e-6."""
     image = np.full((1, 8, 8), q, dtype=np.uint8)
-    copies = GaussianNoise(sigma, Grid(q), 3, 500).noisy(image, 0, Phase.ESTIMATION, 0)
+    copies = make_noise("gaussian", sigma, Grid(q), 3, 500).noisy(image, 0, Phase.ESTIMATION, 0)
     assert stats.kstest((copies.ravel() - 1.0) / sigma, "norm").pvalue > 1e-6
 
 
 def test_scope_is_honest_and_nothing_is_corrected() -> None:
-    noise = GaussianNoise(0.25, Grid(255), 0, 10)
+    noise = make_noise("gaussian", 0.25, Grid(255), 0, 10)
     assert "idealised arithmetic" in noise.scope
     assert noise.correction(3072) == 0.0

@@ -12,9 +12,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from smoothheads.certify.algorithm import certify
+from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.budgets import FixedBudget
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.noise import GaussianNoise, GridNoise, GridTable, Noise
+from smoothheads.noise import GridNoise, GridTable, Noise, make_noise
 from smoothheads.noise.base import keyed_bits
 from smoothheads.types import Counts, Grid, Phase, Pixels
 
@@ -36,7 +37,7 @@ def pixels(seed: int, shape: tuple[int, ...] = (3, 32, 32), q: int = 255) -> Pix
 
 
 def pmf(table: GridTable) -> NDArray[np.float64]:
-    edges = (np.arange(-table.reach, table.reach) + 0.5) / (table.grid.q * table.sigma)
+    edges = (np.arange(-table.reach, table.reach) + 0.5) / (table.grid.max_value * table.sigma)
     # Differences of the tail that is small, so that nothing cancels.
     lower, upper = special.ndtr(edges), special.ndtr(-edges)
     steps = np.where(edges[1:] <= 0, np.diff(lower), -np.diff(upper))
@@ -187,19 +188,10 @@ def test_float_noise_certifies_a_lie_and_grid_noise_does_not(name: str, cifar_ta
     neighbour = one_level_away(image)
     distance = 3072**0.5 / 255
     noise: Noise = (
-        GaussianNoise(0.5, Grid(255), 1, 50) if name == "gaussian" else GridNoise(cifar_table, 1, 50)
+        make_noise("gaussian", 0.5, Grid(255), 1, 50) if name == "gaussian" else GridNoise(cifar_table, 1, 50)
     )
-    here, there = (
-        certify(
-            Recogniser(noise, image, x),
-            sigma=0.5,
-            n0=50,
-            n=500,
-            alpha=0.001,
-            correction=noise.correction(3072),
-        )
-        for x in (image, neighbour)
-    )
+    budget, terms = FixedBudget(n0=50, n=500), Terms(sigma=0.5, correction=noise.correction(3072))
+    here, there = (budget.certify(Recogniser(noise, image, x), terms) for x in (image, neighbour))
     assert min(here.radius, there.radius) > 4 * distance  # both points are certified, each over the other
     assert (here.prediction == there.prediction) == (name == "grid")
 
@@ -215,7 +207,7 @@ def test_trace_of_the_image_is_gone(cifar_table: GridTable) -> None:
         share: NDArray[np.float64] = (((copies - known) + known) == copies).mean(axis=(1, 2, 3))
         return share
 
-    float_noise, grid_noise = GaussianNoise(0.5, Grid(255), 1, 200), GridNoise(cifar_table, 1, 200)
+    float_noise, grid_noise = make_noise("gaussian", 0.5, Grid(255), 1, 200), GridNoise(cifar_table, 1, 200)
     assert shares(float_noise, image, 0).min() == 1.0
     assert shares(float_noise, neighbour, 1).max() < 0.992
     here, there = shares(grid_noise, image, 0), shares(grid_noise, neighbour, 1)

@@ -91,7 +91,7 @@ def test_what_is_no_grid_image_is_refused(noise: Noise, image: Pixels) -> None:
         with pytest.raises(SoundnessError, match="uint8"):
             noise.noisy(wrong, 0, Phase.ESTIMATION, 0)
     with pytest.raises(SoundnessError, match=r"0\.\.16"):
-        make_noise(noise.name, 0.25, Grid(16), 0, 4).noisy(image, 0, Phase.ESTIMATION, 0)
+        make_noise(noise.law.name, 0.25, Grid(16), 0, 4).noisy(image, 0, Phase.ESTIMATION, 0)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_device_that_draws_something_else_is_refused(noise: GridNoise) -> None
 
         return one_bit_off
 
-    with pytest.raises(SoundnessError, match="the same noise on every device, got other copies on cpu"):
+    with pytest.raises(SoundnessError, match="the same noise on every device, got other samples on cpu"):
         DeviceGridNoise(noise, (1, 8, 8), CPU, record=faulty)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives.base import Step
+from smoothheads.objectives.method import Step
 
 
 class FixedLogits(nn.Module):

@@ -4,22 +4,22 @@ from collections.abc import Callable
 
 import torch
 
-from smoothheads import config
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.acr_targeted import AcrTargeted
 from smoothheads.objectives.attack import frozen, lengths
-from smoothheads.objectives.base import Step, cross_entropy, draw_noise, repeat_draws
 from smoothheads.objectives.gaussian import Gaussian
+from smoothheads.objectives.losses import cross_entropy, draw_noise, repeat_draws
+from smoothheads.objectives.method import Step
 
 Models = Callable[[int], MultiHead]
 Steps = Callable[..., Step]
 
 
 def test_it_starts_as_gaussian_training(tiny_heads: Models, make_step: Steps) -> None:
-    ours = AcrTargeted(config.AcrTargeted(start=60))(make_step(tiny_heads(2), epoch=60))
-    plain = Gaussian(config.Gaussian(draws=4))(make_step(tiny_heads(2), epoch=60))
+    ours = AcrTargeted(start=60)(make_step(tiny_heads(2), epoch=60))
+    plain = Gaussian(draws=4)(make_step(tiny_heads(2), epoch=60))
     assert torch.equal(ours.per_sample_LN, plain.per_sample_LN)
-    later = AcrTargeted(config.AcrTargeted(start=60))(make_step(tiny_heads(2), epoch=61))
+    later = AcrTargeted(start=60)(make_step(tiny_heads(2), epoch=61))
     assert not torch.equal(later.per_sample_LN, plain.per_sample_LN)
 
 
@@ -29,7 +29,7 @@ def test_noise_gets_harder_at_its_length_and_stops_at_a_wrong_answer(
     model = tiny_heads(3)
     step = make_step(model)
     images, noise = repeat_draws(step.images, 2), draw_noise(step.images, 0.25, 2, step.generator)
-    method = AcrTargeted(config.AcrTargeted(draws=2, step_size=0.2, steps=5))
+    method = AcrTargeted(draws=2, step_size=0.2, steps=5)
     with frozen(model):
         harder = method._harder_noise(step, images, noise)
         before, after = (model(images + n).view(3, 2, 12, 3) for n in (noise, harder))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from smoothheads.config import TeachingConfig
+from smoothheads.objectives import TeachingConfig
 from smoothheads.objectives.adaptive import FLOOR, Adaptive, budget_lambda, over_ranks
 from smoothheads.objectives.teaching import teaching_weights
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from smoothheads import config as cfg
 from smoothheads.models.multihead import MultiHead
+from smoothheads.objectives import AcrTargeted, CatRs, Method, SmoothAdv, SmoothMix
 from smoothheads.objectives.attack import (
     FixedNoise,
     attack_loss,
@@ -18,19 +18,18 @@ from smoothheads.objectives.attack import (
     project,
     unit,
 )
-from smoothheads.objectives.base import Step
-from smoothheads.objectives.methods import build_method
+from smoothheads.objectives.method import Step
 
 Models = Callable[[int], MultiHead]
 Steps = Callable[..., Step]
 
-ATTACKING: list[cfg.Method] = [
-    cfg.SmoothMix(steps=2),
-    cfg.SmoothAdv(draws=2, steps=2),
-    cfg.SmoothAdv(draws=2, steps=2, attack="ddn"),
-    cfg.SmoothAdv(draws=2, steps=2, attack="gradient-free"),
-    cfg.CatRs(draws=2, steps=2),
-    cfg.AcrTargeted(draws=2, steps=2, start=0),
+ATTACKING: list[Method] = [
+    SmoothMix(steps=2),
+    SmoothAdv(draws=2, steps=2),
+    SmoothAdv(draws=2, steps=2, attack="ddn"),
+    SmoothAdv(draws=2, steps=2, attack="gradient-free"),
+    CatRs(draws=2, steps=2),
+    AcrTargeted(draws=2, steps=2, start=0),
 ]
 
 
@@ -59,9 +58,8 @@ def state(model: nn.Module) -> list[Tensor]:
     return [value.clone() for value in model.state_dict().values()]
 
 
-def run(method: cfg.Method, step: Step) -> None:
-    soft_labels = torch.full((len(step.images), 3), 1 / 3)
-    build_method(method, classes=3, soft_labels=soft_labels)(step)
+def run(method: Method, step: Step) -> None:
+    method(step)
 
 
 def mixed_settings(model: MultiHead) -> tuple[list[bool], list[bool]]:
@@ -73,12 +71,12 @@ def mixed_settings(model: MultiHead) -> tuple[list[bool], list[bool]]:
 
 @pytest.mark.parametrize("method", ATTACKING, ids=str)
 def test_attacks_see_a_frozen_model_in_evaluation_mode(
-    method: cfg.Method, tiny_heads: Models, make_step: Steps
+    method: Method, tiny_heads: Models, make_step: Steps
 ) -> None:
     model = tiny_heads(2)
     before = mixed_settings(model)
     with watched(model) as seen:
-        run(method, make_step(model, positions=torch.arange(12)))
+        run(method, make_step(model, prepared=torch.full((12, 3), 1 / 3)))
     assert (False, False) in seen
     assert set(seen) == {(False, False), (True, True)}
     after = [m.training for m in model.modules()], [p.requires_grad for p in model.parameters()]
@@ -87,23 +85,23 @@ def test_attacks_see_a_frozen_model_in_evaluation_mode(
 
 @pytest.mark.parametrize("method", ATTACKING, ids=str)
 def test_batchnorm_counts_the_training_forwards_alone(
-    method: cfg.Method, tiny_heads: Models, make_step: Steps
+    method: Method, tiny_heads: Models, make_step: Steps
 ) -> None:
     model = tiny_heads(2)
     with watched(model) as seen:
-        run(method, make_step(model, positions=torch.arange(12)))
+        run(method, make_step(model, prepared=torch.full((12, 3), 1 / 3)))
     counters = [v for k, v in model.state_dict().items() if k.endswith("num_batches_tracked")]
     assert {int(c) for c in counters} == {sum(training for training, _ in seen)}
 
 
 @pytest.mark.parametrize("method", ATTACKING, ids=str)
 def test_an_attack_that_fails_leaves_everything_as_it_was(
-    method: cfg.Method, tiny_heads: Models, make_step: Steps
+    method: Method, tiny_heads: Models, make_step: Steps
 ) -> None:
     model = tiny_heads(2)
     settings = mixed_settings(model)
     with watched(model, boom=True) as seen, pytest.raises(BoomError):
-        run(method, make_step(model, positions=torch.arange(12)))
+        run(method, make_step(model, prepared=torch.full((12, 3), 1 / 3)))
     after = [m.training for m in model.modules()], [p.requires_grad for p in model.parameters()]
     assert after == settings
     assert seen[-1] == (False, False)
@@ -123,9 +121,9 @@ def test_training_after_an_attack_under_autocast_still_reaches_every_parameter(
     """Autocast caches half-precision weights; an attack must not leave detached ones behind."""
     for method in ATTACKING:
         model = tiny_heads(2)
-        step = make_step(model, positions=torch.arange(12))
+        step = make_step(model, prepared=torch.full((12, 3), 1 / 3))
         with torch.autocast("cpu", torch.bfloat16):
-            losses = build_method(method, classes=3, soft_labels=torch.full((12, 3), 1 / 3))(step)
+            losses = method(step)
         assert losses.per_sample_LN.dtype == losses.smoothed_LN.dtype == torch.float32
         losses.per_sample_LN.mean().backward()  # type: ignore[no-untyped-call]
         assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.heads.parameters())

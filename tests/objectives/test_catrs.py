@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from smoothheads import config
 from smoothheads.errors import ConfigError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.attack import frozen, lengths
-from smoothheads.objectives.base import Step, cross_entropy, draw_noise, kl_divergence, repeat_draws
 from smoothheads.objectives.catrs import CatRs, like_noise, lowest
+from smoothheads.objectives.losses import cross_entropy, draw_noise, kl_divergence, repeat_draws
+from smoothheads.objectives.method import Step
 
 Steps = Callable[..., Step]
 SOFT = torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8]], dtype=torch.float64)
@@ -28,8 +28,8 @@ def test_heads_that_are_sure_either_way_know_their_count(
 ) -> None:
     """Head 1 is right on all draws of image 1; heads 2 and 3 never are: their counts are not random."""
     images = torch.rand(2, 1, 4, 4, dtype=torch.float64)
-    step = make_step(fixed_logits, images=images, labels=labels_N, positions=torch.tensor([2, 0]))
-    losses = CatRs(config.CatRs(draws=2, strength=0.5), SOFT)(step)
+    step = make_step(fixed_logits, images=images, labels=labels_N, prepared=SOFT[[2, 0]])
+    losses = CatRs(draws=2, strength=0.5)(step)
     ce = cross_entropy(logits_LMNC, labels_N)
     worst = kl_divergence(SOFT[[2, 0]], logits_LMNC).amax(1)
     expected = ce[0, :, 0].mean() + 0.5 * worst[0, 0]
@@ -45,11 +45,11 @@ def test_the_count_is_binomial_in_the_hits(
     """Head 1 is right on one of two draws of image 2: both are kept in a quarter of the steps."""
     images = torch.rand(2, 1, 4, 4, dtype=torch.float64)
     generator = torch.Generator().manual_seed(3)
-    method = CatRs(config.CatRs(draws=2, strength=0.0), SOFT)
+    method = CatRs(draws=2, strength=0.0)
     values = []
     for _ in range(100):
         step = make_step(
-            fixed_logits, images=images, labels=labels_N, positions=torch.tensor([0, 1]), generator=generator
+            fixed_logits, images=images, labels=labels_N, prepared=SOFT[[0, 1]], generator=generator
         )
         values.append(round(method(step).per_sample_LN[0, 1].item(), 6))
     assert len(set(values)) == 2
@@ -73,7 +73,7 @@ def test_the_attack_strays_from_the_soft_labels_and_stays_near(
 ) -> None:
     model = tiny_heads(3)
     step = make_step(model)
-    method = CatRs(config.CatRs(draws=2, epsilon=0.5), torch.full((12, 3), 1 / 3))
+    method = CatRs(draws=2, epsilon=0.5)
     soft = torch.nn.functional.one_hot(step.labels, 3).float()
     images, noise = repeat_draws(step.images, 2), draw_noise(step.images, 0.25, 2, step.generator)
     with frozen(model):
@@ -86,6 +86,6 @@ def test_the_attack_strays_from_the_soft_labels_and_stays_near(
     assert not worst.requires_grad
 
 
-def test_positions_are_needed(fixed_logits: nn.Module, make_step: Steps) -> None:
-    with pytest.raises(ConfigError, match="positions"):
-        CatRs(config.CatRs(), SOFT)(make_step(fixed_logits))
+def test_soft_labels_are_needed(fixed_logits: nn.Module, make_step: Steps) -> None:
+    with pytest.raises(ConfigError, match="soft labels for cat-rs"):
+        CatRs()(make_step(fixed_logits))

@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from smoothheads import config
-from smoothheads.objectives.base import Step
-from smoothheads.objectives.consistency import Consistency, inconsistency
+from smoothheads.objectives.consistency import Consistency
+from smoothheads.objectives.method import Step
 
 KL = [[0.0, 0.096301372827], [0.017405334131, 0.176936891846], [0.0, 0.0]]
 ENTROPY = [
@@ -26,7 +25,7 @@ def table(rows: list[list[float]]) -> Tensor:
 
 
 def regulariser(logits_LMNC: Tensor, **settings: Any) -> Tensor:
-    return inconsistency(logits_LMNC, config.Consistency(**settings))
+    return Consistency(**settings).inconsistency(logits_LMNC)
 
 
 def test_the_terms_of_the_worked_example(logits_LMNC: Tensor) -> None:
@@ -93,7 +92,7 @@ def test_the_method_adds_the_regulariser_to_the_smoothed_loss(
     smoothed_LN: Tensor,
     make_step: Callable[..., Step],
 ) -> None:
-    settings = config.Consistency(strength=10.0)
-    losses = Consistency(settings)(make_step(fixed_logits, images=torch.rand(2, 1, 4, 4), labels=labels_N))
-    torch.testing.assert_close(losses.per_sample_LN, smoothed_LN + inconsistency(logits_LMNC, settings))
+    method = Consistency(strength=10.0)
+    losses = method(make_step(fixed_logits, images=torch.rand(2, 1, 4, 4), labels=labels_N))
+    torch.testing.assert_close(losses.per_sample_LN, smoothed_LN + method.inconsistency(logits_LMNC))
     torch.testing.assert_close(losses.smoothed_LN, smoothed_LN)

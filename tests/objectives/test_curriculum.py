@@ -6,9 +6,9 @@ import torch
 from scipy.stats import beta, norm
 from torch import Tensor
 
-from smoothheads.config import AcrTargeted
 from smoothheads.errors import TrainingError
-from smoothheads.objectives.curriculum import Curriculum, radius_weights
+from smoothheads.objectives import AcrTargeted
+from smoothheads.objectives.acr_targeted import RadiusCurriculum, radius_weights
 
 SHARES = torch.tensor([0.0, 0.3, 0.5, 0.9, 1.0])
 
@@ -30,7 +30,7 @@ def test_weights_are_radii_of_lower_bounds() -> None:
 
 
 def test_it_measures_only_when_images_are_due() -> None:
-    curriculum, measured = Curriculum(AcrTargeted(start=3, every=2), 5), Measured(SHARES)
+    curriculum, measured = RadiusCurriculum(AcrTargeted(start=3, every=2), 5), Measured(SHARES)
     calls = []
     for epoch in range(1, 9):
         curriculum.refresh(epoch, measured)
@@ -40,7 +40,7 @@ def test_it_measures_only_when_images_are_due() -> None:
 
 
 def test_dropped_images_never_come_back_and_easy_ones_come_more_often() -> None:
-    curriculum = Curriculum(AcrTargeted(start=0), 5)
+    curriculum = RadiusCurriculum(AcrTargeted(start=0), 5)
     curriculum.refresh(1, Measured(SHARES))
     curriculum.refresh(11, Measured(torch.ones(5)))
     curriculum.refresh(21, Measured(SHARES))
@@ -56,11 +56,11 @@ def test_dropped_images_never_come_back_and_easy_ones_come_more_often() -> None:
 
 
 def test_before_the_start_the_order_is_the_usual_one() -> None:
-    assert Curriculum(AcrTargeted(start=2), 5).order(2, torch.Generator()) is None
+    assert RadiusCurriculum(AcrTargeted(start=2), 5).order(2, torch.Generator()) is None
 
 
 def test_the_state_survives() -> None:
-    first, second = (Curriculum(AcrTargeted(start=0), 5) for _ in range(2))
+    first, second = (RadiusCurriculum(AcrTargeted(start=0), 5) for _ in range(2))
     first.refresh(1, Measured(SHARES))
     second.load_state_dict(first.state_dict())
     orders = [c.order(1, torch.Generator().manual_seed(1)) for c in (first, second)]
@@ -71,7 +71,7 @@ def test_the_state_survives() -> None:
 
 def test_dropping_everything_is_refused() -> None:
     with pytest.raises(TrainingError, match="lower keep or start later"):
-        Curriculum(AcrTargeted(start=0), 5).refresh(1, Measured(torch.zeros(5)))
+        RadiusCurriculum(AcrTargeted(start=0), 5).refresh(1, Measured(torch.zeros(5)))
 
 
 @pytest.mark.parametrize("draws", [14, 16, 17, 100])

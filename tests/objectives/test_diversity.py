@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from smoothheads.config import ModelConfig
-from smoothheads.models import build
-from smoothheads.objectives.diversity import cosine_penalty, cosines
+from smoothheads.models import ModelConfig, build
+from smoothheads.objectives.diversity import cosine_penalty, cosines, printed_penalty
 
 
 def heads() -> list[list[Tensor]]:
@@ -56,3 +55,10 @@ def test_at_the_start_the_constraint_acts_on_batchnorm_alone() -> None:
         assert cosines(network.head_weights()).abs().max() < 0.02
         assert cosines(network.head_parameters()).mean().item() == pytest.approx(0.367, abs=0.01)
         assert cosine_penalty(network.head_parameters()).item() == pytest.approx(1.344, abs=0.06)
+
+
+def test_the_printed_form_has_one_power_of_each_norm_and_both_orders_of_a_pair() -> None:
+    """Products 3 with norms 3 and 1, twice: 2 * 9 / 3."""
+    heads = [[torch.tensor([3.0, 0.0])], [torch.tensor([1.0, 0.0])]]
+    assert float(printed_penalty(heads)) == pytest.approx(6.0)
+    assert float(printed_penalty([[torch.tensor([1.0, 0.0])], [torch.tensor([0.0, 2.0])]])) == 0

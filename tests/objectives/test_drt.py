@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from smoothheads import config
 from smoothheads.errors import ConfigError
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives.base import Step, noisy_copies
 from smoothheads.objectives.drt import Drt, gradient_diversity, margins
+from smoothheads.objectives.losses import add_noise
+from smoothheads.objectives.method import Step
+from smoothheads.objectives.smoothadv import SmoothAdv
 
 Models = Callable[[int], MultiHead]
 Steps = Callable[..., Step]
@@ -34,10 +35,10 @@ def test_the_mean_of_the_losses_is_the_published_objective_over_heads(
 ) -> None:
     model = tiny_heads(3).eval().double()
     step = make_step(model, images=torch.rand(5, 1, 4, 4, dtype=torch.float64), labels=torch.arange(5) % 3)
-    settings = config.Drt(draws=2, gradient_diversity=0.7, confidence_margin=0.3)
-    total = Drt(settings)(step).per_sample_LN.mean() * 3
+    method = Drt(draws=2, gradient_diversity=0.7, confidence_margin=0.3)
+    total = method(step).per_sample_LN.mean() * 3
 
-    copies = noisy_copies(step.images, 0.25, 2, make_step(model).generator).requires_grad_()
+    copies = add_noise(step.images, 0.25, 2, make_step(model).generator).requires_grad_()
     labels = step.labels.repeat(2)
     logits = model(copies)
     ce = torch.stack([nn.functional.cross_entropy(head, labels) for head in logits]).sum()
@@ -59,7 +60,7 @@ def test_the_gradient_goes_through_the_input_gradients(tiny_heads: Models, make_
     """Double backward, against finite differences along one direction of the weights."""
     model = tiny_heads(2).eval().double()
     images, labels = torch.rand(4, 1, 4, 4, dtype=torch.float64), torch.arange(4) % 3
-    method = Drt(config.Drt(gradient_diversity=1.0, confidence_margin=0.5))
+    method = Drt(gradient_diversity=1.0, confidence_margin=0.5)
     weight = model.trunk.get_submodule("0").get_parameter("weight")
 
     def loss() -> Tensor:
@@ -81,10 +82,24 @@ def test_the_gradient_goes_through_the_input_gradients(tiny_heads: Models, make_
 def test_nothing_right_gives_the_cross_entropy_alone(tiny_heads: Models, make_step: Steps) -> None:
     model = tiny_heads(2).eval()
     wrong = model(make_step(model).images).mean(0).argmin(-1)
-    losses = Drt(config.Drt())(make_step(model, labels=wrong, sigma=1e-6))
+    losses = Drt()(make_step(model, labels=wrong, sigma=1e-6))
     torch.testing.assert_close(losses.per_sample_LN, losses.smoothed_LN)
 
 
 def test_one_head_is_refused(tiny_heads: Models, make_step: Steps) -> None:
-    with pytest.raises(ConfigError, match="expected two heads or more for drt, got 1; raise heads"):
-        Drt(config.Drt())(make_step(tiny_heads(1)))
+    with pytest.raises(ConfigError, match="expected 2 heads or more for drt, got 1; raise heads"):
+        Drt()(make_step(tiny_heads(1)))
+
+
+def test_every_head_has_an_adversary_of_its_own(tiny_heads: Models, make_step: Steps) -> None:
+    """A head's losses are those of the head alone: nothing of the others enters but the regulariser."""
+    model = tiny_heads(3).eval().double()
+    data = {"images": torch.rand(5, 1, 4, 4, dtype=torch.float64), "labels": torch.arange(5) % 3}
+    method = Drt(draws=2, attack_steps=3, attack_epsilon=0.5, attack_warmup=1)
+    together = method(make_step(model, **data)).smoothed_LN
+    noisy = Drt(draws=2)(make_step(model, **data)).smoothed_LN
+    assert bool((together.mean(1) > noisy.mean(1)).all())  # attacked images are harder
+    alone = SmoothAdv(draws=2, steps=3, epsilon=0.5, warmup=1, attack_target="heads")
+    single = type(model)(model.trunk, [model.heads[0]], model.normalize)
+    torch.testing.assert_close(together[0], alone(make_step(single, **data)).smoothed_LN[0])
+    assert all(parameter.requires_grad for parameter in model.parameters())

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from smoothheads.config import DiversityConfig, Gaussian, ObjectiveConfig, SmoothMix, TeachingConfig
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives.base import Step, noisy_copies
+from smoothheads.objectives import DiversityConfig, Gaussian, ObjectiveConfig, SmoothMix, TeachingConfig
+from smoothheads.objectives.losses import add_noise
+from smoothheads.objectives.method import Step
 from smoothheads.objectives.objective import Objective
 from smoothheads.objectives.teaching import teaching_weights
 
@@ -35,7 +36,7 @@ def test_one_head_is_plain_training_bit_for_bit(tiny_heads: Models, make_step: S
         loss.backward()  # type: ignore[no-untyped-call]
         ours_sgd.step()
 
-        copies = noisy_copies(step.images, step.sigma, draws, torch.Generator().manual_seed(seed))
+        copies = add_noise(step.images, step.sigma, draws, torch.Generator().manual_seed(seed))
         expected = F.cross_entropy(plain(copies)[0], step.labels.repeat(draws))
         plain_sgd.zero_grad()
         expected.backward()  # type: ignore[no-untyped-call]
@@ -143,3 +144,9 @@ def test_hard_weights_that_are_all_zero_still_give_numbers(tiny_heads: Models, m
     terms = objective(teaching=teaching)(make_step(tiny_heads(2)))
     assert terms.loss.item() == 0
     assert terms.effective_share_L.tolist() == [0, 0]
+
+
+def test_the_sum_over_heads_is_their_number_times_the_mean(tiny_heads: Models, make_step: Steps) -> None:
+    model = tiny_heads(3)
+    mean, total = (objective(over_heads=kind)(make_step(model)).loss for kind in ("mean", "sum"))
+    torch.testing.assert_close(total, 3 * mean)

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 import torch
 
-from smoothheads.config import TeachingConfig
+from smoothheads.objectives import TeachingConfig
 from smoothheads.objectives.adaptive import Adaptive
 from smoothheads.objectives.pace import build_pace, radius_lambda, scheduled_lambda
 

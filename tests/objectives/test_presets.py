@@ -1,7 +1,11 @@
 from __future__ import annotations
 
-from smoothheads.config import Consistency, Gaussian, ObjectiveConfig, SmoothMix, TeachingConfig
-from smoothheads.objectives.presets import PRESETS, resolve
+import warnings
+
+import pytest
+
+from smoothheads.objectives import Consistency, Gaussian, ObjectiveConfig, SmoothMix, TeachingConfig
+from smoothheads.objectives.presets import PRESETS, resolve, warn_if_unlike
 
 
 def test_the_presets_differ_where_paper_and_code_do() -> None:
@@ -12,13 +16,13 @@ def test_the_presets_differ_where_paper_and_code_do() -> None:
     assert (paper.teaching.hard_weight_source, paper.teaching.tie) == ("teacher", "easy")
     for code in (official, published):
         assert (code.teaching.hard_weight_source, code.teaching.tie) == ("student", "zero")
-    masks = [(c.method.mask, c.method.weigh_mix) for c in (paper, official, published)]  # type: ignore[union-attr]
+    masks = [(c.method.mask, c.method.weigh_mix) for c in (paper, official, published)]  # type: ignore[attr-defined]
     assert masks == [(None, True), (None, True), (True, False)]
 
 
 def test_the_official_consistency_stops_the_mean() -> None:
     flows = {
-        preset: resolve(ObjectiveConfig(preset=preset, method=Consistency())).method.mean_gradient  # type: ignore[arg-type, union-attr]
+        preset: resolve(ObjectiveConfig(preset=preset, method=Consistency())).method.mean_gradient  # type: ignore[arg-type, attr-defined]
         for preset in PRESETS
     }
     assert flows == {"paper": True, "official": False, "official-2022": False}
@@ -37,3 +41,12 @@ def test_fields_that_were_set_stay() -> None:
 def test_resolving_twice_changes_nothing() -> None:
     once = resolve(ObjectiveConfig(preset="official", method=Gaussian()))
     assert resolve(once) == once
+
+
+def test_the_old_codes_weighting_of_heads_is_said_to_be_left_out() -> None:
+    with pytest.warns(UserWarning, match="uniform for 5 of them but not for 3"):
+        warn_if_unlike("official-2022", 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_if_unlike("official-2022", 5)
+        warn_if_unlike("official", 3)

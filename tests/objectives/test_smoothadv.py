@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from smoothheads import config
 from smoothheads.objectives.attack import FixedNoise, lengths
-from smoothheads.objectives.base import Step, draw_noise
-from smoothheads.objectives.smoothadv import Attack, SmoothAdv
+from smoothheads.objectives.losses import draw_noise
+from smoothheads.objectives.method import Step
+from smoothheads.objectives.smoothadv import SmoothAdv, SmoothAttack
 
 Steps = Callable[..., Step]
 DIRECTION = torch.tensor([3.0, -4.0]).repeat(8).view(1, 1, 4, 4)
@@ -37,11 +37,13 @@ def step_on(model: nn.Module, make_step: Steps, **changes: Any) -> Step:
     return make_step(model, **({"images": images, "labels": torch.zeros(3, dtype=torch.long)} | changes))
 
 
-def attack(model: nn.Module, make_step: Steps, radius: float = 0.3, **settings: Any) -> tuple[Attack, Step]:
-    chosen = config.SmoothAdv(**({"draws": 2, "steps": 5} | settings))
+def attack(
+    model: nn.Module, make_step: Steps, radius: float = 0.3, **settings: Any
+) -> tuple[SmoothAttack, Step]:
+    chosen = SmoothAdv(**({"draws": 2, "steps": 5} | settings))
     step = step_on(model, make_step)
     noise = draw_noise(step.images, step.sigma, chosen.draws, step.generator)
-    return Attack(FixedNoise(model, noise, chosen.draws), step, chosen, radius), step
+    return SmoothAttack(FixedNoise(model, noise, chosen.draws), step, chosen, radius), step
 
 
 @pytest.mark.parametrize("target", ["heads", "ensemble"])
@@ -81,9 +83,17 @@ def test_ddn_finds_the_distance_to_the_boundary(make_step: Steps) -> None:
     start = 0.5 * float(Linear().w.detach().sum())
     model = Linear(slope=50.0, bias=start + 0.2)
     method, step = attack(
-        model, make_step, radius=1.0, attack="ddn", steps=60, norm_start=0.5, norm_factor=0.05, draws=1
+        model,
+        make_step,
+        radius=1.0,
+        attack="ddn",
+        steps=60,
+        norm_start=0.5,
+        norm_factor=0.05,
+        draws=1,
+        levels=None,
     )
-    quiet = Attack(FixedNoise(model, torch.zeros(3, 1, 4, 4), 1), step, method.settings, 1.0)
+    quiet = SmoothAttack(FixedNoise(model, torch.zeros(3, 1, 4, 4), 1), step, method.settings, 1.0)
     found = quiet.ddn()
     assert quiet._fooled(found).all()
     assert lengths(found - step.images).flatten().tolist() == pytest.approx([0.2] * 3, abs=0.02)
@@ -98,7 +108,7 @@ def test_epsilon_warms_up_and_training_reuses_the_attacked_draws(make_step: Step
     for epoch, radius in ((1, 0.05), (5, 0.25), (10, 0.5), (40, 0.5)):
         model = Linear()
         step = step_on(model, make_step, epoch=epoch)
-        losses = SmoothAdv(config.SmoothAdv(draws=2, steps=2, epsilon=0.5))(step)
+        losses = SmoothAdv(draws=2, steps=2, epsilon=0.5)(step)
         moved = model.inputs[-1] - model.inputs[0]
         assert lengths(moved).flatten().tolist() == pytest.approx([radius] * 6, abs=1e-5)
         torch.testing.assert_close(moved[:3], moved[3:], rtol=0, atol=1e-6)
@@ -107,7 +117,23 @@ def test_epsilon_warms_up_and_training_reuses_the_attacked_draws(make_step: Step
 
 def test_training_on_the_first_draw_alone(make_step: Steps) -> None:
     model = Linear()
-    SmoothAdv(config.SmoothAdv(draws=4, steps=2, train_on="first"))(step_on(model, make_step, epoch=10))
+    SmoothAdv(draws=4, steps=2, train_on="first")(step_on(model, make_step, epoch=10))
     assert [len(images) for images in model.inputs] == [12, 12, 3]
     shift = model.inputs[-1] - model.inputs[0][:3]
     torch.testing.assert_close(shift, shift[:1].expand_as(shift), rtol=0, atol=1e-5)
+
+
+def test_ddn_starts_at_the_warmed_epsilon_and_sees_whole_grey_levels(make_step: Steps) -> None:
+    """As in the original: after one failed step the perturbation is 1.05 of its first length, rounded."""
+    model = Linear(slope=50.0, bias=100.0)
+    method, step = attack(model, make_step, radius=0.4, attack="ddn", steps=2)
+    quiet = SmoothAttack(FixedNoise(model, torch.zeros(6, 1, 4, 4), 2), step, method.settings, 0.4)
+    quiet.ddn()
+    moved = model.inputs[-1][:3]
+    assert lengths(moved - step.images).flatten().tolist() == pytest.approx([0.42] * 3, abs=0.01)
+    torch.testing.assert_close(255 * moved, (255 * moved).round(), rtol=0, atol=1e-3)
+
+
+def test_a_batch_counts_the_draws_that_are_trained_on() -> None:
+    assert SmoothAdv(draws=8).trained_draws == 8
+    assert SmoothAdv(draws=8, train_on="first").trained_draws == 1

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from smoothheads import config
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.attack import FixedNoise, lengths
-from smoothheads.objectives.base import Losses, Step, draw_noise, kl_divergence
+from smoothheads.objectives.losses import draw_noise, kl_divergence
+from smoothheads.objectives.method import Losses, Step
 from smoothheads.objectives.smoothmix import SmoothMix, mean_answer, mixed_target
 
 Models = Callable[[int], MultiHead]
@@ -47,7 +47,7 @@ def run(
     """The method on fixed logits, and the shares by which it mixed."""
     images = torch.rand(2, 1, 4, 4, dtype=torch.float64)
     step = make_step(fixed_logits, images=images, labels=labels_N, epoch=settings.pop("epoch", 10))
-    losses = SmoothMix(config.SmoothMix(**settings))(step)
+    losses = SmoothMix(**settings)(step)
     replay = make_step(fixed_logits, images=images).generator
     draw_noise(images, 1.0, 2, replay)
     return losses, torch.rand(2, generator=replay, dtype=torch.float64) / 2
@@ -100,7 +100,7 @@ def test_neighbours_of_the_attack(tiny_heads: Models, make_step: Steps) -> None:
     model = tiny_heads(2).eval()
     step = make_step(model)
     view = FixedNoise(model, draw_noise(step.images, 0.25, 2, step.generator), 2)
-    method = SmoothMix(config.SmoothMix(steps=3, step_size=0.1, mix_step=1))
+    method = SmoothMix(steps=3, step_size=0.1, mix_step=1)
     start, last = method._neighbours(view, step, warm=0.5)
     assert lengths(start - step.images).max() <= 0.05 + 1e-6
     assert lengths(last - step.images).max() <= 0.3 + 1e-5
@@ -108,7 +108,7 @@ def test_neighbours_of_the_attack(tiny_heads: Models, make_step: Steps) -> None:
     for images in (start, last):
         assert images.min() >= 0
         assert images.max() <= 1
-    short = SmoothMix(config.SmoothMix(steps=3, step_size=0.1, max_norm=0.15))
+    short = SmoothMix(steps=3, step_size=0.1, max_norm=0.15)
     assert lengths(short._neighbours(view, step, warm=1.0)[1] - step.images).max() <= 0.15 + 1e-6
     assert torch.equal(short._neighbours(view, step, warm=1.0)[0], step.images)
 
@@ -118,6 +118,6 @@ def test_a_single_network_is_masked_and_heads_are_not(tiny_heads: Models, make_s
         outcomes = []
         for mask in (None, masked, not masked):
             step = make_step(tiny_heads(heads), labels=torch.zeros(12, dtype=torch.long))
-            outcomes.append(SmoothMix(config.SmoothMix(mask=mask))(step).per_sample_LN)
+            outcomes.append(SmoothMix(mask=mask)(step).per_sample_LN)
         assert torch.equal(outcomes[0], outcomes[1])
         assert not torch.equal(outcomes[0], outcomes[2])

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from smoothheads import config
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives.base import Step
+from smoothheads.objectives.method import Step
 from smoothheads.objectives.stability import Stability
 
 Steps = Callable[..., Step]
@@ -32,7 +31,7 @@ def test_losses_and_gradients_of_both_answers(make_step: Steps) -> None:
     labels = torch.tensor([0, 1, 2, 1])
     model = CleanThenNoisy(clean, noisy)
     step = make_step(model, images=torch.rand(4, 1, 2, 2), labels=labels)
-    losses = Stability(config.Stability(strength=3.0))(step)
+    losses = Stability(strength=3.0)(step)
     for head in range(2):
         soft = clean[head].softmax(-1)
         expected = F.cross_entropy(clean[head], labels, reduction="none") + 3 * F.cross_entropy(
@@ -57,6 +56,6 @@ def test_clean_and_noisy_images_go_through_batchnorm_apart(
     tiny_heads: Callable[[int], MultiHead], make_step: Steps
 ) -> None:
     model = tiny_heads(1)
-    Stability(config.Stability(draws=2))(make_step(model))
+    Stability(draws=2)(make_step(model))
     counters = [v for k, v in model.state_dict().items() if k.endswith("num_batches_tracked")]
     assert {int(c) for c in counters} == {2}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from smoothheads.config import TeachingConfig
-from smoothheads.objectives.base import cross_entropy
+from smoothheads.objectives import TeachingConfig
+from smoothheads.objectives.losses import cross_entropy
 from smoothheads.objectives.teaching import logistic_weight, teaching_weights
 
 LAM = torch.full((3,), math.log(2), dtype=torch.float64)

@@ -8,27 +8,39 @@ import numpy as np
 import pytest
 
 from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.radius import l2_radius
-from smoothheads.results.log import Log
-from smoothheads.results.row import Row
-from smoothheads.types import ABSTAIN, Votes
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.noise.l2 import l2_radius
+from smoothheads.results.manifest import DataFacts, Manifest
+from smoothheads.results.results import Results
+from smoothheads.types import ABSTAIN, Certificate, Certified, Votes
+
+MANIFEST = Manifest(
+    certify=CertifyConfig.of(0.5, seed=0, n=1000),
+    rules=("ensemble",),
+    classes=2,
+    correction=0.0,
+    data=DataFacts(name="digits", fingerprint="f"),
+    scope="a scope",
+    weights="abc",
+)
 
 
-def _row(index: int, k: int) -> Row:
+def _row(index: int, k: int) -> Certified:
     p_lower = clopper_pearson_lower(k, 1000, 0.001)
     radius = l2_radius(p_lower, 0.5)
     votes = Votes(("ensemble",), np.array([[k, 1000 - k]]))
     prediction = 0 if radius > 0 else ABSTAIN
-    return Row(index, 0, prediction, radius, 2.0, 100, 1000, k, p_lower, votes=votes)
+    selection = Votes(("ensemble",), np.array([[100, 0]]))
+    return Certified(index, 0, Certificate(prediction, radius, p_lower, k, 1000, 100), selection, votes, 2.0)
 
 
 @pytest.fixture
-def make_log() -> Callable[..., Log]:
+def make_log() -> Callable[..., Results]:
     """40 images of which `right` have the votes 1000, 990, 980, ... and the others none."""
 
-    def make(name: str = "some", right: int = 30) -> Log:
+    def make(name: str = "some", right: int = 30) -> Results:
         rows = [_row(i, max(1000 - 10 * i, 0) if i < right else 0) for i in range(40)]
-        return Log(
+        return Results(
             name=name,
             index=np.arange(40),
             label=np.zeros(40, dtype=np.int64),
@@ -39,7 +51,7 @@ def make_log() -> Callable[..., Log]:
             alpha=0.001,
             n=1000,
             n0=100,
-            manifest={"data": {"name": "digits"}, "scope": "a scope", "weights": "abc"},
+            manifest=MANIFEST,
             rows=tuple(rows),
         )
 

@@ -13,7 +13,7 @@ from smoothheads.results.diversity import Gaps
 def test_a_curve_for_the_ensemble_and_each_head(heads: int, names: list[str]) -> None:
     gaps = Gaps(heads)
     gaps.add(2 * torch.randn(heads, 400, 5, generator=torch.Generator().manual_seed(0)), 2)
-    (axes,) = plots.gap_histogram(gaps, "an $odd_name").axes
+    (axes,) = plots.gap_histogram([("a", gaps)], "an $odd_name").axes
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == names
@@ -27,4 +27,15 @@ def test_a_curve_for_the_ensemble_and_each_head(heads: int, names: list[str]) ->
 def test_one_copy_can_be_drawn() -> None:
     gaps = Gaps(1)
     gaps.add(torch.zeros(1, 1, 3), 0)
-    assert plots.render(plots.gap_histogram(gaps, "one"), "png").startswith(b"\x89PNG")
+    assert plots.render(plots.gap_histogram([("a", gaps)], "one"), "png").startswith(b"\x89PNG")
+
+
+def test_several_networks_are_told_by_name() -> None:
+    networks = []
+    for name, heads in (("some", 3), ("single", 1)):
+        gaps = Gaps(heads)
+        gaps.add(torch.randn(heads, 50, 3, generator=torch.Generator().manual_seed(1)), 0)
+        networks.append((name, gaps))
+    legend = plots.gap_histogram(networks, "two").axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["some", "single"]

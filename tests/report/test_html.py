@@ -10,9 +10,10 @@ from pathlib import Path
 
 from smoothheads.report.html import page, write_page
 from smoothheads.results.compare import compare
-from smoothheads.results.log import Log
+from smoothheads.results.manifest import DataFacts
+from smoothheads.results.results import Results
 
-Make = Callable[..., Log]
+Make = Callable[..., Results]
 EVIL = '<script>alert("1")</script>&\'"'
 
 
@@ -66,7 +67,10 @@ def test_ids_are_unique_and_references_meet_them(make_log: Make) -> None:
 
 
 def test_text_from_files_is_escaped(make_log: Make) -> None:
-    log = replace(make_log(EVIL), manifest={"data": {"name": EVIL}, EVIL: EVIL, "scope": EVIL})
+    log = make_log(EVIL)
+    assert log.manifest is not None
+    facts = {"data": DataFacts(name=EVIL, fingerprint=EVIL), "engine": {EVIL: EVIL}, "scope": EVIL}
+    log = replace(log, manifest=replace(log.manifest, **facts))  # type: ignore[arg-type]
     text = page(compare([log, replace(make_log("b"), name=EVIL + "2")]), title=EVIL, gallery=[(b"", EVIL)])
     assert "<script" not in text
     assert not Reader(text).open
@@ -89,13 +93,13 @@ def test_facts_guarantee_and_cost_are_there(make_log: Make) -> None:
         "<dt>weights</dt><dd>abc</dd>",
         "Scope: a scope.",
         "What is not",
-        "44,000 noisy copies classified, 80.0 seconds in all.",
+        "certified with 44,000 samples, 80.0 seconds in all.",
     ):
         assert expected in text
 
 
 def test_a_foreign_log_makes_a_page_too(make_log: Make) -> None:
-    foreign = replace(make_log(), manifest={}, rows=(), sigma=None, alpha=None, n=None, n0=None)
+    foreign = replace(make_log(), manifest=None, rows=(), sigma=None, alpha=None, n=None, n0=None)
     text = page(compare([foreign]), title="t")
     assert "a log without a manifest" in text
     assert "How sure the network is" not in text

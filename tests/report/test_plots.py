@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -12,10 +13,17 @@ from scipy import stats
 from smoothheads.attack.outcome import Attacked, Claim, Outcome
 from smoothheads.errors import ConfigError
 from smoothheads.report import plots
-from smoothheads.results.log import Log
+from smoothheads.results.manifest import Manifest
+from smoothheads.results.results import Results
 from smoothheads.types import ABSTAIN
 
-Make = Callable[..., Log]
+Make = Callable[..., Results]
+
+
+def told(log: Results, **changes: Any) -> Manifest:
+    """Its manifest, with other settings."""
+    assert log.manifest is not None
+    return replace(log.manifest, certify=log.manifest.certify.changed(**changes))
 
 
 def test_the_curve_is_the_certified_accuracy(make_log: Make) -> None:
@@ -50,6 +58,8 @@ def test_attacks_are_drawn_above_what_is_certified() -> None:
     assert (high == outcome.empirical_accuracy(radii)).all()
     assert (low[0], low[-1], high[0], high[-1]) == (0.5, 0, 0.5, 0.25)
     plots.render(plots.attacked_accuracy(Outcome(attacked[2:3], 16, 0.003), "nothing"), "svg")
+    (axes,) = plots.attacked_accuracy(outcome, "some", (0.0, 2.0)).axes
+    assert axes.get_xlim()[1] == pytest.approx(2.1)  # as far as the table, where nothing was broken either
 
 
 def test_a_common_ceiling_is_marked(make_log: Make) -> None:
@@ -109,7 +119,7 @@ def test_a_log_that_certifies_nothing_still_plots(make_log: Make) -> None:
 @pytest.mark.parametrize(("noise", "norm"), [("grid", "l2"), ("uniform", "l1"), ("laplace", "l1")])
 def test_axes_carry_the_norm_and_the_map_of_the_noise(make_log: Make, noise: str, norm: str) -> None:
     log = make_log()
-    log = replace(log, manifest=log.manifest | {"noise": noise})
+    log = replace(log, manifest=told(log, noise=noise), norm=norm)
     (axes,) = plots.certified_accuracy([log]).axes
     assert axes.get_xlabel() == f"{norm} radius (pixels in [0, 1])"
     (top,) = plots.label_probability([log]).axes[0].child_axes

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -52,7 +55,7 @@ def test_markdown() -> None:
     assert lines[2:6] == [
         "| log | ACR | 0.25 |",
         "| --- | ---: | ---: |",
-        "| a_b | **0.537** ±0.016 | 83.4 |",
+        "| a\\_b | **0.537** ±0.016 | 83.4 |",
         "| c\\|d | 0.5 | – |",
     ]
 
@@ -63,6 +66,27 @@ def test_latex_escapes_and_marks() -> None:
     assert r"a\_b & \textbf{0.537} {\scriptsize $\pm$0.016} & 83.4 \\" in text
     assert text.count("{") == text.count("}")
     assert r"\begin{tabular}{lrr}" in text
+
+
+def test_names_send_nothing_to_a_terminal_and_no_html_to_a_page() -> None:
+    evil = Table("\x1b[31mred", ("n",), ((Cell("<script>\x07\x1b]0;own\x07"),),), ("<b>note</b>",))
+    assert not set(to_text(evil)) & {"\x1b", "\x07"}
+    assert not set(to_markdown(evil)) & {"\x1b", "<"}
+    assert not set(to_latex(evil)) & {"\x1b", "\x07"}
+
+
+def test_latex_signs_are_mathematics() -> None:
+    text = to_latex(Table("t", ("n", "p"), ((Cell("a-b"), Cell("[-0.114, -0.043]"), Cell("<0.001")),)))
+    assert "a-b & [$-$0.114, $-$0.043] & $<$0.001" in text
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")
+def test_latex_compiles(tmp_path: Path) -> None:
+    body = to_latex(TABLE) + to_latex(Table("<", ("n",), ((Cell("\\{}$&#^_~%<>|±−-1–…"),),)))
+    head = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}"
+    (tmp_path / "t.tex").write_text(f"{head}{body}\\end{{document}}")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
 
 
 def test_latex_survives_every_special_character() -> None:

@@ -9,9 +9,9 @@ import pytest
 from smoothheads.report.table import to_json, to_text
 from smoothheads.report.tables import all_tables, background, differences, headline
 from smoothheads.results.compare import compare
-from smoothheads.results.log import Log
+from smoothheads.results.results import Results
 
-Make = Callable[..., Log]
+Make = Callable[..., Results]
 
 
 def test_headline_shows_each_number_with_its_error(make_log: Make) -> None:
@@ -23,12 +23,12 @@ def test_headline_shows_each_number_with_its_error(make_log: Make) -> None:
     assert name.text == "some"
     assert acr.text == f"{value:.3f}"
     assert acr.value == pytest.approx(value)
-    assert at_zero.inline == "75.0 ±6.9"  # 30 of 40, s.e. sqrt(.75 * .25 / 39)
+    assert (at_zero.text, at_zero.error) == ("75.0", "±6.9")  # 30 of 40, s.e. sqrt(.75 * .25 / 39)
 
 
 def test_certainties_have_no_error_and_no_bold_zero(make_log: Make) -> None:
     table = headline(compare([make_log("a"), make_log("b", 20)], [0, 9]))
-    assert [row[3].inline for row in table.rows] == ["0.0", "0.0"]
+    assert [(row[3].text, row[3].error) for row in table.rows] == [("0.0", "")] * 2
     assert [[cell.best for cell in row] for row in table.rows] == [
         [False, True, True, False],
         [False, False, False, False],
@@ -65,7 +65,7 @@ def test_background_leaves_out_what_nobody_knows(make_log: Make) -> None:
         "at it",
         "noisy",
         "hard",
-        "passes",
+        "samples",
     }
     assert not any("noisy" in note for note in bare.notes)
 
@@ -83,8 +83,13 @@ def test_everything_fits_a_terminal(make_log: Make, width: int) -> None:
         assert max(map(len, body.splitlines())) <= width
 
 
-def test_long_names_keep_both_ends(make_log: Make) -> None:
-    cell = headline(compare([make_log("cifar10-resnet110-some-consistency-0.50-seed-7")])).rows[0][0]
-    assert cell.text == "cifar10-resne…tency-0.50-seed-7"[:14] + cell.text[14:]
-    assert cell.text.endswith("-seed-7")
-    assert len(cell.text) == 28
+def test_bold_is_only_what_differs(make_log: Make) -> None:
+    table = headline(compare([make_log("a", 30), make_log("b", 29)], [0]))
+    assert not any(cell.best for row in table.rows for cell in row)
+
+
+def test_abstentions_and_cost_have_standard_errors(make_log: Make) -> None:
+    (row,) = to_json(background(compare([make_log()])))["rows"]
+    assert row["abstain"]["standard_error"] > 0
+    assert row["samples"] == {"value": 1100, "standard_error": 0}
+    assert row["hard"]["standard_error"] > 0

@@ -2,19 +2,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from smoothheads.report import threats
 from smoothheads.report.table import to_text
-from smoothheads.results.log import Log
+from smoothheads.results.manifest import Manifest
+from smoothheads.results.results import Results
 
-Make = Callable[..., Log]
+Make = Callable[..., Results]
+
+
+def told(log: Results, **changes: Any) -> Manifest:
+    """Its manifest, with other settings."""
+    assert log.manifest is not None
+    return replace(log.manifest, certify=log.manifest.certify.changed(**changes))
 
 
 def test_linf_radii_are_shown_in_steps_of_the_grid(make_log: Make) -> None:
     log = make_log()
-    shown = replace(log, manifest=log.manifest | {"shape": [1, 8, 8], "grid": 16})
+    shown = replace(log, manifest=replace(told(log), shape=(1, 8, 8), grid=16))
     found = threats.linf(shown)
     assert found.radii == (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)  # the largest is 1.23 / 8 * 16 = 2.46 steps
     table = found.table()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ import numpy as np
 import pytest
 
 from smoothheads.certify.bounds import clopper_pearson_lower
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.theorem import theorem_of
 from smoothheads.results.ledger import Ledger
-from smoothheads.results.manifest import Manifest
-from smoothheads.results.row import Row
-from smoothheads.types import ABSTAIN, Votes
+from smoothheads.results.manifest import DataFacts, Manifest
+from smoothheads.types import ABSTAIN, Certificate, Certified, Votes
 
 RULES = ("ensemble", "head-1", "head-2")
 CLASSES, SIGMA, ALPHA, N0, N = 4, 0.5, 0.001, 20, 1000
@@ -26,52 +27,39 @@ def votes_of(generator: np.random.Generator, label: int, share: float, n: int) -
     return Votes(RULES, generator.multinomial(n, p, size=len(RULES)))
 
 
-def honest_row(index: int, seed: int = 0, alpha: float = ALPHA, noise: str = "grid") -> Row:
+def honest_row(index: int, seed: int = 0, alpha: float = ALPHA, noise: str = "grid") -> Certified:
     """CERTIFY on votes of a designed network: the share of right votes falls with the index."""
     generator = np.random.default_rng([seed, index])
     label = index % CLASSES
     share = max(0.2, 1 - 0.01 * index)
     selection, votes = votes_of(generator, label, share, N0), votes_of(generator, label, share, N)
-    candidate = int(np.argmax(selection.of()))
-    k = int(votes.of()[candidate])
+    candidate = int(np.argmax(selection.for_rule()))
+    k = int(votes.for_rule()[candidate])
     p_lower = clopper_pearson_lower(k, N, alpha)
     radius = theorem_of(noise).radius(p_lower, SIGMA)
-    return Row(
-        index=index,
-        label=label,
-        prediction=candidate if radius > 0 else ABSTAIN,
-        radius=radius,
-        seconds=0.25 + index,
-        n0=N0,
-        n=N,
-        k=k,
-        p_lower=p_lower,
-        selection=selection,
-        votes=votes,
-    )
+    certificate = Certificate(candidate if radius > 0 else ABSTAIN, radius, p_lower, k, N, N0)
+    return Certified(index, label, certificate, selection, votes, seconds=0.25 + index)
 
 
 @pytest.fixture
-def row() -> Callable[..., Row]:
+def row() -> Callable[..., Certified]:
     return honest_row
 
 
 @pytest.fixture
 def manifest() -> Manifest:
-    certify: dict[str, Any] = {"sigma": SIGMA, "alpha": ALPHA, "n0": N0, "n": N, "rule": "ensemble"}
-    certify |= {"seed": 0, "block": 100, "noise": "grid"}
-    return {
-        "created": "2026-01-01T00:00:00",
-        "certify": certify,
-        "engine": {"engine": "torch", "precision": "float32"},
-        "rules": list(RULES),
-        "classes": CLASSES,
-        "indices": {"first": 0, "step": 5, "count": 12},
-        "correction": 0.0,
-        "weights": "0" * 64,
-        "data": "1" * 64,
-        "versions": {"torch": "2.13.0"},
-    }
+    return Manifest(
+        created="2026-01-01T00:00:00",
+        certify=CertifyConfig.of(SIGMA, seed=0, alpha=ALPHA, n0=N0, n=N, noise="grid"),
+        engine={"engine": "torch", "precision": "float32"},
+        rules=RULES,
+        classes=CLASSES,
+        indices=tuple(range(0, 60, 5)),
+        correction=0.0,
+        weights="0" * 64,
+        data=DataFacts(name="digits", fingerprint="1" * 64),
+        versions={"torch": "2.13.0"},
+    )
 
 
 @pytest.fixture
@@ -81,7 +69,8 @@ def run(tmp_path: Path, manifest: Manifest) -> Callable[..., Path]:
     def make(
         name: str = "run", seed: int = 0, alpha: float = ALPHA, noise: str = "grid", **changes: Any
     ) -> Path:
-        told = manifest | {"certify": {**manifest["certify"], "alpha": alpha, "noise": noise}} | changes
+        certify = replace(manifest.certify, alpha=alpha, noise=noise)  # type: ignore[arg-type]
+        told = replace(manifest, certify=certify, **changes)
         with Ledger.open(tmp_path / name, told) as ledger:
             for index in range(0, 60, 5):
                 ledger.append(honest_row(index, seed, alpha, noise))

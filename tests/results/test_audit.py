@@ -9,6 +9,7 @@ import pytest
 from smoothheads.errors import LedgerError
 from smoothheads.results.audit import audit
 
+V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
 Run = Callable[..., Path]
 
 
@@ -35,7 +36,7 @@ def test_an_unfinished_ledger_is_held_against_its_manifest(run: Run) -> None:
 
 def test_claims_of_the_caller_are_tested(run: Run) -> None:
     result = audit(run(), alpha=0.0001)
-    assert {f.code for f in result.findings if f.severity == "error"} == {"cap", "bound", "radius"}
+    assert {f.code for f in result.findings if f.severity == "error"} == {"cap", "settings"}
 
 
 def test_errors_come_first(run: Run) -> None:
@@ -58,8 +59,8 @@ def test_another_settings_ladder_below_the_cap(tmp_path: Path) -> None:
     assert audit(path, n=100_000, alpha=0.01).sound
 
 
-def test_sequential_budgets_have_no_ladder(run: Run) -> None:
-    assert audit(run(budget="table")).ladder is None
+def test_sequential_budgets_have_no_ladder() -> None:
+    assert audit(V1 / "ledger-table").ladder is None
 
 
 def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from smoothheads.results import checks
 from smoothheads.results.checks import Finding
 from smoothheads.results.ladder import Settings
-from smoothheads.results.log import Log
+from smoothheads.results.results import Results
 
 
 def _log(
@@ -19,12 +19,12 @@ def _log(
     prediction: Sequence[int] = (),
     correct: Sequence[str] = (),
     time: Sequence[str] = (),
-) -> Log:
+) -> Results:
     count = len(index)
     texts = tuple(radius) or ("0.5",) * count
     predicted = np.array(prediction or [0] * count)
     written = tuple(correct) or tuple(str(int(p == 0)) for p in predicted)
-    return Log(
+    return Results(
         name="log",
         index=np.array(index),
         label=np.zeros(count, dtype=np.int64),
@@ -47,7 +47,20 @@ def test_a_clean_log_has_no_findings() -> None:
 def test_an_early_end_is_noticed_without_being_told() -> None:
     (finding,) = checks.completeness(_log(range(0, 42_700, 100)), None)
     assert (finding.severity, finding.code) == ("warning", "incomplete")
-    assert finding.message.startswith("427 of 500 images: ends at index 42600")
+    assert finding.message.startswith("427 of 500 images, if the log is of every 100th of 50,000: it ends at")
+
+
+@pytest.mark.parametrize("indices", [range(0, 180, 20), range(9_000), range(0, 2_480, 20)])
+def test_truncated_logs_are_warned_of(indices: range) -> None:
+    """9 of 500, 9,000 of 10,000 and 124 of 500."""
+    (finding,) = checks.completeness(_log(indices), None)
+    assert (finding.severity, finding.code) == ("warning", "incomplete")
+
+
+def test_a_round_number_may_have_been_chosen() -> None:
+    (finding,) = checks.completeness(_log(range(0, 2_500, 25)), None)
+    assert (finding.severity, finding.code) == ("note", "incomplete")
+    assert "with a chance of 1 in 100" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -8,20 +8,21 @@ import numpy as np
 import pytest
 
 from smoothheads.errors import LedgerError
-from smoothheads.results.cohen import read_log
-from smoothheads.results.compare import compare
-from smoothheads.results.intervals import paired_test
-from smoothheads.results.log import Log
+from smoothheads.results.compare import Paired, compare
+from smoothheads.results.intervals import Interval, paired_test
+from smoothheads.results.read import read_log
+from smoothheads.results.results import Results
 
 Run = Callable[..., Path]
+RETRAINING = "Every log is of one trained network: nothing here says how much training again would change."
 
 
 @pytest.fixture
-def logs(run: Run) -> tuple[Log, Log]:
+def logs(run: Run) -> tuple[Results, Results]:
     return read_log(run("a")), read_log(run("b", seed=1))
 
 
-def test_differences_are_paired(logs: tuple[Log, Log]) -> None:
+def test_differences_are_paired(logs: tuple[Results, Results]) -> None:
     first, second = logs
     comparison = compare(logs, [0, 0.5], resamples=300)
     (difference,) = comparison.differences
@@ -37,32 +38,32 @@ def test_differences_are_paired(logs: tuple[Log, Log]) -> None:
     assert difference.certified[1].this == np.mean(at_half[1])
     assert difference.certified[1].p_value == paired_test(*at_half)
     assert [s.name for s in comparison.summaries] == ["a", "b"]
-    assert comparison.notes == ()
+    assert comparison.notes == (RETRAINING,)
 
 
-def test_a_log_equals_itself(logs: tuple[Log, Log]) -> None:
+def test_a_log_equals_itself(logs: tuple[Results, Results]) -> None:
     (difference,) = compare([logs[0], replace(logs[0], name="again")]).differences
     for paired in (difference.acr, *difference.certified):
         assert (paired.difference, paired.standard_error, *paired.interval) == (0, 0, 0, 0)
 
 
-def test_the_result_does_not_change_from_run_to_run(logs: tuple[Log, Log]) -> None:
+def test_the_result_does_not_change_from_run_to_run(logs: tuple[Results, Results]) -> None:
     assert compare(logs).differences == compare(logs).differences
     assert compare(logs, seed=1).differences != compare(logs).differences
 
 
-def test_other_images_are_refused_or_aligned(logs: tuple[Log, Log]) -> None:
-    part = replace(logs[1].take(np.array([9, 3, 1])), manifest={})
-    with pytest.raises(LedgerError, match=r"the 12 images of a, got 3 others in b"):
+def test_other_images_are_refused_or_aligned(logs: tuple[Results, Results]) -> None:
+    part = replace(logs[1].take(np.array([9, 3, 1])), manifest=None)
+    with pytest.raises(LedgerError, match=r"the 12 images of a, got 9 missing \(as 0\) in b"):
         compare([logs[0], part])
     comparison = compare([logs[0], part], align=True)
     assert [log.index.tolist() for log in comparison.logs] == [[5, 15, 45]] * 2
-    assert comparison.notes == ("a: 9 of 12 images are in no other log",)
+    assert comparison.notes == ("a: 9 of 12 images are in no other log", RETRAINING)
     with pytest.raises(LedgerError, match="images that all logs hold"):
         compare([logs[0], replace(part, index=part.index + 1)], align=True)
 
 
-def test_an_unfinished_ledger_makes_no_table_unless_asked(logs: tuple[Log, Log]) -> None:
+def test_an_unfinished_ledger_makes_no_table_unless_asked(logs: tuple[Results, Results]) -> None:
     part = logs[0].take(np.array([0, 1, 2]))
     with pytest.raises(LedgerError, match=r"all 12 images of a, got 3; run the certification to its end"):
         compare([part])
@@ -70,24 +71,24 @@ def test_an_unfinished_ledger_makes_no_table_unless_asked(logs: tuple[Log, Log])
 
 
 @pytest.mark.parametrize(("name", "value"), [("alpha", 0.01), ("n", 100)])
-def test_other_settings_are_refused_or_noted(logs: tuple[Log, Log], name: str, value: float) -> None:
+def test_other_settings_are_refused_or_noted(logs: tuple[Results, Results], name: str, value: float) -> None:
     other = replace(logs[1], rows=(), **{name: value})  # type: ignore[arg-type]
-    with pytest.raises(LedgerError, match=rf"{name} = .* as in a, got {value:g} in b"):
+    with pytest.raises(LedgerError, match=rf"{name} .* as in a, got {value:g} in b"):
         compare([logs[0], other])
     assert any(f"{name} differs" in note for note in compare([logs[0], other], align=True).notes)
 
 
 def test_votes_are_certified_again_at_the_smallest_alpha(run: Run) -> None:
     loose, strict = read_log(run("loose", alpha=0.01)), read_log(run("strict", seed=1))
-    with pytest.raises(LedgerError, match=r"alpha = 0\.01 as in loose"):
+    with pytest.raises(LedgerError, match=r"alpha 0\.01 as in loose"):
         compare([loose, strict])
     comparison = compare([loose, strict], align=True)
-    assert comparison.notes == ("loose: certified again at alpha 0.001 from its votes",)
+    assert comparison.notes == ("loose: certified again at alpha 0.001 from its votes", RETRAINING)
     expected = [row.radius for row in read_log(run("exact")).rows]
     np.testing.assert_allclose(comparison.logs[0].radius, expected, atol=1.01e-6)  # the file rounds down
 
 
-def test_noisy_accuracy_on_all_images_and_on_the_hardest_half(logs: tuple[Log, Log]) -> None:
+def test_noisy_accuracy_on_all_images_and_on_the_hardest_half(logs: tuple[Results, Results]) -> None:
     (difference,) = compare(logs).differences
     before, after = (log.label_probability() for log in logs)
     assert before is not None
@@ -102,12 +103,37 @@ def test_noisy_accuracy_on_all_images_and_on_the_hardest_half(logs: tuple[Log, L
     assert (bare.noisy_accuracy, bare.hard_accuracy) == (None, None)
 
 
-def test_unknown_settings_are_noted(logs: tuple[Log, Log]) -> None:
+def test_unknown_settings_are_noted(logs: tuple[Results, Results]) -> None:
     comparison = compare([logs[0], replace(logs[1], alpha=None)])
-    assert comparison.notes == ("alpha and n are not stated by b: audit them before comparing",)
+    assert comparison.notes == ("alpha and n are not stated by b: audit them before comparing", RETRAINING)
 
 
-def test_other_labels_are_other_data(logs: tuple[Log, Log]) -> None:
+def test_budgets_and_bounds_are_not_mixed(logs: tuple[Results, Results]) -> None:
+    manifest = logs[1].manifest
+    assert manifest is not None
+    table = replace(manifest, certify=manifest.certify.changed(budget="table"))
+    pair = replace(manifest, certify=manifest.certify.changed(bound="pair"))
+    for other in (table, pair):
+        mixed = [logs[0], replace(logs[1], manifest=other)]
+        with pytest.raises(LedgerError, match=f"budget fixed as in a, got {other.budget} in b"):
+            compare(mixed)
+        assert any("budget differs" in note for note in compare(mixed, align=True).notes)
+    assert any("radii are steps" in note for note in compare([replace(logs[1], manifest=table)]).notes)
+
+
+def test_the_exact_test_decides_on_accuracies() -> None:
+    paired = Paired(0.2, 0.3, 0.1, 0.05, Interval(0.02, 0.2), 0.063)
+    assert not paired.differs
+    assert replace(paired, p_value=None).differs
+    assert replace(paired, p_value=0.04).differs
+
+
+def test_paths_and_results_are_taken(run: Run) -> None:
+    comparison = compare([read_log(run("a")), run("b", seed=1), str(run("c", seed=2))])
+    assert [log.name for log in comparison.logs] == ["a", "b", "c"]
+
+
+def test_other_labels_are_other_data(logs: tuple[Results, Results]) -> None:
     labels = logs[1].label.copy()
     labels[2] = 3
     for align in (False, True):
@@ -115,7 +141,7 @@ def test_other_labels_are_other_data(logs: tuple[Log, Log]) -> None:
             compare([logs[0], replace(logs[1], label=labels)], align=align)
 
 
-def test_one_log_is_a_summary_and_none_is_an_error(logs: tuple[Log, Log]) -> None:
+def test_one_log_is_a_summary_and_none_is_an_error(logs: tuple[Results, Results]) -> None:
     alone = compare(logs[:1])
     assert alone.differences == ()
     assert alone.notes == ()

@@ -6,16 +6,19 @@ import numpy as np
 import pytest
 from scipy.stats import beta, norm
 
-from smoothheads.results.ladder import Digits, Settings, digits_of, infer_sigma, read_ladder
-from smoothheads.results.log import Log
+from smoothheads.results.audit import audit
+from smoothheads.results.ladder import Digits, Settings, digits_of, infer_sigma, named_sigma, read_ladder
+from smoothheads.results.results import Results
 
 
-def _log(n: int, alpha: float, sigma: float, form: str = ".3", *, name: str = "log", misses: int = 12) -> Log:
+def _log(
+    n: int, alpha: float, sigma: float, form: str = ".3", *, name: str = "log", misses: int = 12
+) -> Results:
     """A network that is nearly always right: votes n, n - 1, ..., written as the field writes radii."""
     radii = [sigma * norm.ppf(beta.ppf(alpha, n - j, j + 1)) for j in range(misses)]
     texts = tuple(format(radius, form) for radius in radii)
     zeros = np.zeros(misses, dtype=np.int64)
-    return Log(
+    return Results(
         name=name,
         index=np.arange(misses),
         label=zeros,
@@ -80,7 +83,7 @@ def test_more_digits_tell_more(form: str) -> None:
 def test_radii_cut_off_instead_of_rounded_fit_as_well() -> None:
     log = _log(10**5, 0.001, 0.5, ".8f")
     cut = tuple(text[:-2] for text in log.columns["radius"])
-    floored = Log(
+    floored = Results(
         "l",
         log.index,
         log.label,
@@ -97,7 +100,7 @@ def test_radii_cut_off_instead_of_rounded_fit_as_well() -> None:
 
 def test_small_radii_tell_nothing() -> None:
     log = _log(10**5, 0.001, 1.0)
-    small = Log(
+    small = Results(
         "l",
         log.index,
         log.label,
@@ -109,17 +112,32 @@ def test_small_radii_tell_nothing() -> None:
     ladder = read_ladder(small, 1.0)
     assert ladder is not None
     assert ladder.revealed is None
-    none = Log("l", log.index, log.label, log.label, log.radius * 0, log.seconds)
+    none = Results("l", log.index, log.label, log.label, log.radius * 0, log.seconds)
     assert read_ladder(none, 1.0) is None
     assert infer_sigma(none) is None
 
 
 @pytest.mark.parametrize(
     ("name", "sigma"),
-    [("sigma_0.25", 0.25), ("x-sigma-1-y", 1.0), ("smoothmix-0.50", 0.5), ("cohen/a-0.12", 0.12)],
+    [
+        ("sigma_0.25", 0.25),
+        ("x-sigma-1-y", 1.0),
+        ("smoothmix-0.50", 0.5),
+        ("sigma025", 0.25),
+        ("a-0.12", 0.12),
+    ],
 )
 def test_sigma_from_the_name(name: str, sigma: float) -> None:
-    assert infer_sigma(_log(10**5, 0.001, 0.25, name=name)) == sigma
+    assert named_sigma(name) == sigma
+    assert infer_sigma(_log(10**5, 0.001, sigma, name=name, misses=1)) == sigma
+
+
+def test_radii_come_before_the_name() -> None:
+    log = _log(10**5, 0.001, 0.25, name="mix-eta-0.5", misses=20)
+    assert infer_sigma(log) == 0.25
+    found = {finding.code: finding for finding in audit(log, n=10**5, alpha=0.001).findings}
+    assert "says sigma 0.5, but its radii fit sigma 0.25" in found["sigma"].message
+    assert "settings" not in found
 
 
 def test_sigma_from_the_radii() -> None:

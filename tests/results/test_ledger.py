@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,10 @@ import pytest
 from smoothheads.errors import LedgerError, StorageError
 from smoothheads.results.ledger import Ledger, load
 from smoothheads.results.manifest import Manifest
-from smoothheads.results.row import HEADER, Row
+from smoothheads.results.row import HEADER, HEADER_1
+from smoothheads.types import Certified
 
-Rows = Callable[..., Row]
+Rows = Callable[..., Certified]
 Run = Callable[..., Path]
 
 
@@ -29,35 +31,37 @@ def test_a_run_is_written_and_read_back(run: Run, row: Rows, manifest: Manifest)
     contents = load(folder)
     assert contents.manifest == manifest
     assert [r.index for r in contents.rows] == list(range(0, 60, 5))
-    assert contents.rows[3].k == row(15).k
+    assert contents.rows[3].certificate.k == row(15).certificate.k
     text = (folder / "ledger.tsv").read_text()
-    assert text == "\n".join([HEADER, *contents.lines, ""])
+    header, *lines = text.splitlines()
+    assert header == HEADER
+    assert [line.rsplit("\t", 2)[0] for line in lines] == contents.lines
 
 
 def test_resume_goes_on_where_it_stopped(tmp_path: Path, manifest: Manifest, row: Rows) -> None:
     with Ledger.open(tmp_path, manifest) as ledger:
         assert ledger.done == set()
         ledger.append(row(0))
-    with Ledger.open(tmp_path, manifest | {"created": "later"}) as ledger:
+    with Ledger.open(tmp_path, replace(manifest, created="later")) as ledger:
         assert ledger.done == {0}
-        assert ledger.rows[0].k == row(0).k
+        assert ledger.rows[0].certificate.k == row(0).certificate.k
         ledger.append(row(5))
-    assert json.loads((tmp_path / "manifest.json").read_text())["created"] == manifest["created"]
+    assert json.loads((tmp_path / "manifest.json").read_text())["created"] == manifest.created
     assert len(load(tmp_path).rows) == 2
 
 
 def test_fresh_starts_again(run: Run, manifest: Manifest) -> None:
     folder = run()
-    with Ledger.open(folder, manifest | {"weights": "f" * 64}, fresh=True) as ledger:
+    with Ledger.open(folder, replace(manifest, weights="f" * 64), fresh=True) as ledger:
         assert ledger.done == set()
     assert (folder / "ledger.tsv").read_text() == HEADER + "\n"
-    assert load(folder).manifest["weights"] == "f" * 64
+    assert load(folder).manifest.weights == "f" * 64
 
 
 def test_other_settings_are_refused_by_name(run: Run, manifest: Manifest) -> None:
     folder = run()
     before = (folder / "ledger.tsv").read_bytes()
-    changed = manifest | {"certify": {**manifest["certify"], "sigma": 0.25}, "rules": ["ensemble"]}
+    changed = replace(manifest, certify=replace(manifest.certify, sigma=0.25), rules=("ensemble",))
     with (
         pytest.raises(LedgerError, match=r"certify.sigma 0.5; rules .*got certify.sigma 0.25"),
         Ledger.open(folder, changed),
@@ -71,7 +75,10 @@ def test_one_row_under_other_rules_is_not_taken_for_torn(
 ) -> None:
     with Ledger.open(tmp_path, manifest) as ledger:
         ledger.append(row(0))
-    with pytest.raises(LedgerError, match="rules"), Ledger.open(tmp_path, manifest | {"rules": ["ensemble"]}):
+    with (
+        pytest.raises(LedgerError, match="rules"),
+        Ledger.open(tmp_path, replace(manifest, rules=("ensemble",))),
+    ):
         pass
     assert len(load(tmp_path).rows) == 1
 
@@ -79,9 +86,9 @@ def test_one_row_under_other_rules_is_not_taken_for_torn(
 def test_settings_may_change_before_the_first_row(tmp_path: Path, manifest: Manifest) -> None:
     with Ledger.open(tmp_path, manifest):
         pass
-    with Ledger.open(tmp_path, manifest | {"weights": "f" * 64}):
+    with Ledger.open(tmp_path, replace(manifest, weights="f" * 64)):
         pass
-    assert load(tmp_path).manifest["weights"] == "f" * 64
+    assert load(tmp_path).manifest.weights == "f" * 64
 
 
 @pytest.mark.parametrize("cut", [1, 7, 40])
@@ -128,7 +135,7 @@ def test_an_unreadable_last_line_is_dropped_and_an_earlier_one_refused(run: Run,
 def test_another_file_is_never_overwritten(tmp_path: Path, manifest: Manifest) -> None:
     for text in ("idx\tlabel\n0\t1\n", "notes"):
         (tmp_path / "ledger.tsv").write_text(text)
-        with pytest.raises(LedgerError, match="header"), Ledger.open(tmp_path, manifest):
+        with pytest.raises(StorageError, match="new or empty folder"), Ledger.open(tmp_path, manifest):
             pass
         assert (tmp_path / "ledger.tsv").read_text() == text
 
@@ -137,10 +144,11 @@ def test_duplicates_and_wrong_order_are_refused(run: Run, manifest: Manifest, ro
     folder = run()
     path = folder / "ledger.tsv"
     lines = path.read_text().splitlines()
-    path.write_text("\n".join([*lines, lines[3], ""]))
+    bare = [HEADER_1, *(line.rsplit("\t", 2)[0] for line in lines[1:])]  # as version 1 had it
+    path.write_text("\n".join([*bare, bare[3], ""]))
     with pytest.raises(LedgerError, match=r"twice: \[10\]"), Ledger.open(folder, manifest):
         pass
-    path.write_text("\n".join([lines[0], lines[2], lines[1], ""]))
+    path.write_text("\n".join([bare[0], bare[2], bare[1], ""]))
     with pytest.raises(LedgerError, match="another order"), Ledger.open(folder, manifest):
         pass
 
@@ -152,9 +160,9 @@ def test_appending_checks_the_row(tmp_path: Path, manifest: Manifest, row: Rows)
         ledger.append(row(0))
         with pytest.raises(LedgerError, match="not yet in the ledger, got index 0"):
             ledger.append(row(0))
-    for wrong in ({"rules": ["ensemble"]}, {"classes": 3}):
+    for wrong in ({"rules": ("ensemble",)}, {"classes": 3}):
         with (
-            Ledger.open(tmp_path, manifest | wrong, fresh=True) as ledger,
+            Ledger.open(tmp_path, replace(manifest, **wrong), fresh=True) as ledger,
             pytest.raises(LedgerError, match="votes as"),
         ):
             ledger.append(row(0))
@@ -214,11 +222,13 @@ _WRITER = """
 import json, sys, time
 from pathlib import Path
 from smoothheads.results.ledger import Ledger
+from smoothheads.results.manifest import from_json
 from smoothheads.results.row import from_line
 folder, manifest, lines = Path(sys.argv[1]), *map(json.loads, sys.argv[2:4])
+manifest = from_json(manifest, "here")
 with Ledger.open(folder, manifest) as ledger:
     for line in lines:
-        row = from_line(line, tuple(manifest["rules"]), manifest["classes"])
+        row = from_line(line, manifest.rules, manifest.classes)
         if row.index not in ledger.done:
             ledger.append(row)
             print(row.index, flush=True)
@@ -227,7 +237,7 @@ with Ledger.open(folder, manifest) as ledger:
 
 
 def _write(folder: Path, manifest: Manifest, lines: list[str], pause: float) -> subprocess.Popen[str]:
-    words = [str(folder), json.dumps(manifest), json.dumps(lines), str(pause)]
+    words = [str(folder), json.dumps(manifest.to_json()), json.dumps(lines), str(pause)]
     return subprocess.Popen([sys.executable, "-c", _WRITER, *words], stdout=subprocess.PIPE, text=True)
 
 
@@ -260,5 +270,5 @@ def test_rows_without_their_manifest_are_refused(run: Run, manifest: Manifest, t
         path.write_text(text)
     with pytest.raises(LedgerError, match=r"manifest.json"):
         load(path.parent)
-    with pytest.raises(LedgerError, match=r"manifest.json"), Ledger.open(path.parent, manifest):
+    with pytest.raises(StorageError, match="new or empty folder"), Ledger.open(path.parent, manifest):
         pass

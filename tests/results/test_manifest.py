@@ -1,80 +1,92 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smoothheads.certify.theorem import GAUSSIAN, LAPLACE
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.theorem import LAPLACE
+from smoothheads.config.flat import differences
 from smoothheads.errors import LedgerError
 from smoothheads.results.manifest import (
-    budget,
-    correction,
+    Manifest,
     describe_indices,
-    differences,
-    expected_indices,
-    require_equal,
-    run_indices,
-    setting,
-    shard,
-    theorem,
+    from_json,
+    read_manifest,
+    require_same,
+    sharded,
 )
 
-
-def test_settings_are_found_at_either_level() -> None:
-    manifest = {"certify": {"sigma": 0.5, "n": 10}, "n": 20}
-    assert setting(manifest, "sigma") == 0.5
-    assert setting(manifest, "n") == 20
-    assert setting(manifest, "alpha") is None
-    assert setting({}, "alpha") is None
+V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
+BARE = Manifest(certify=CertifyConfig(sigma=0.5, seed=0), rules=("ensemble",), classes=2, correction=0.0)
 
 
 @given(st.lists(st.integers(0, 10**6)))
-def test_indices_survive(indices: list[int]) -> None:
-    assert expected_indices({"indices": describe_indices(indices)}) == tuple(indices)
+def test_what_is_written_reads_back(indices: list[int]) -> None:
+    told = replace(BARE, indices=tuple(indices), shape=(1, 8, 8), engine={"engine": "torch"})
+    assert from_json(json.loads(json.dumps(told.to_json())), "here") == told
 
 
 def test_a_progression_takes_three_numbers() -> None:
     assert describe_indices(range(0, 10_000, 20)) == {"first": 0, "step": 20, "count": 500}
-    assert expected_indices({}) is None
+    assert BARE.expected is None
+
+
+@pytest.mark.parametrize("name", ["fixed", "table-aware", "pair", "anytime"])
+def test_manifests_of_version_1_open(name: str) -> None:
+    manifest = read_manifest(V1 / f"ledger-{name}")
+    assert manifest.format == "smoothheads-ledger/1"
+    assert manifest.data is not None
+    assert (manifest.data.name, manifest.shape, manifest.grid) == ("digits", (1, 8, 8), 16)
+    assert manifest.budget == {"table-aware": "table"}.get(name, name)
+    assert manifest.label_aware == (name == "table-aware")
+    assert len(manifest.weights or "") == 64
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"rules": None}, "rules"),
+        ({"certify": {"sigma": "wide"}}, "sigma"),
+        ({"certify": {"sigma": 0.5, "rule": "head-9"}}, "head-9"),
+        ({"indices": {"first": 0, "step": 1, "count": 10**9}}, "1000000000 images"),
+        ({"indices": {"first": 0}}, "indices"),
+        ({"shard": {"number": 4, "of": 4}}, "a shard from 0 to 3"),
+        ({"clasess": 3}, "did you mean 'classes'"),
+    ],
+)
+def test_what_is_wrong_is_named(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(LedgerError, match=named):
+        from_json(BARE.to_json() | change, "here")
+    with pytest.raises(LedgerError, match="correction"):
+        from_json({key: value for key, value in BARE.to_json().items() if key != "correction"}, "here")
 
 
 def test_differences_name_nested_keys_and_skip_the_date() -> None:
     old = {"created": 1, "certify": {"sigma": 0.5, "n": 10}, "rules": ("a", "b")}
     new = {"created": 2, "certify": {"sigma": 0.25, "n": 10}, "rules": ["a", "b"], "extra": None}
     assert differences(old, new) == [("certify.sigma", "0.5", "0.25"), ("extra", "nothing", "null")]
+
+
+def test_runs_are_the_same_whatever_is_incidental() -> None:
+    require_same(BARE, replace(BARE, created="later", format="x/1", network={"heads": 5}), "run")
+    other = replace(BARE, certify=CertifyConfig(sigma=0.25, seed=0))
     with pytest.raises(LedgerError, match=r"certify.sigma 0.5.*got certify.sigma 0.25.*another folder"):
-        require_equal(old, new, "run")
-    require_equal(old, old, "run")
+        require_same(BARE, other, "run")
 
 
 @given(st.lists(st.integers(0, 10**6), unique=True), st.integers(1, 9))
 def test_shards_share_the_images_out(indices: list[int], count: int) -> None:
-    whole = {"indices": describe_indices(indices)}
-    shards = [shard(whole, number, count) for number in range(count)]
-    held = [index for part in shards for index in expected_indices(part) or ()]
-    assert sorted(held) == sorted(indices)
-    assert all(run_indices(part) == tuple(indices) for part in shards)
-
-
-def test_there_is_no_shard_beyond_the_last() -> None:
-    for number in (-1, 4):
-        with pytest.raises(LedgerError, match="a shard from 0 to 3"):
-            shard({}, number, 4)
-
-
-def test_budget_and_correction() -> None:
-    assert budget({}) == "fixed"
-    assert budget({"certify": {"budget": "table"}}) == "table"
-    assert budget({"certify": {"budget": "fixed", "bound": "clopper-pearson"}}) == "fixed"
-    assert budget({"certify": {"budget": "fixed", "bound": "pair"}}) == "pair"
-    assert correction({"certify": {"noise": "gaussian"}}) == 0
-    assert correction({"correction": 1e-12, "certify": {"noise": "grid"}}) == 1e-12
-    with pytest.raises(LedgerError, match="correction of its noise"):
-        correction({"certify": {"noise": "grid"}})
+    whole = replace(BARE, indices=tuple(indices))
+    shards = [sharded(whole, number, count) for number in range(count)]
+    assert sorted(index for part in shards for index in part.expected or ()) == sorted(indices)
 
 
 def test_the_noise_decides_the_theorem() -> None:
-    assert theorem({}) is theorem({"certify": {"noise": "grid"}}) is GAUSSIAN
-    assert theorem({"certify": {"noise": "laplace"}}) is LAPLACE
-    with pytest.raises(LedgerError, match="a ledger of a known noise, got 'lapl'; did you mean 'laplace'"):
-        theorem({"noise": "lapl"})
+    assert BARE.theorem.norm == "l2"
+    assert replace(BARE, certify=CertifyConfig.of(0.5, seed=0, noise="laplace")).theorem == LAPLACE

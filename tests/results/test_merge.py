@@ -1,29 +1,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from smoothheads.errors import LedgerError
+from smoothheads.errors import LedgerError, StorageError
 from smoothheads.results.ledger import Ledger
-from smoothheads.results.manifest import Manifest, expected_indices, shard
+from smoothheads.results.manifest import Manifest, sharded
 from smoothheads.results.merge import merge
-from smoothheads.results.row import Row
+from smoothheads.types import Certified
 
-Rows = Callable[..., Row]
+Rows = Callable[..., Certified]
 Shards = Callable[..., list[Path]]
 
 
 @pytest.fixture
 def shards(tmp_path: Path, manifest: Manifest, row: Rows) -> Shards:
-    def make(count: int = 3, skip: Sequence[int] = (), **changes: object) -> list[Path]:
+    def make(count: int = 3, skip: Sequence[int] = (), **changes: Any) -> list[Path]:
         folders = []
         for number in range(count):
-            told = shard(manifest | (changes if number else {}), number, count)
+            told = sharded(replace(manifest, **(changes if number else {})), number, count)
             folder = tmp_path / f"shard-{number}"
-            with Ledger.open(folder, told | {"created": f"then {number}"}) as ledger:
-                for index in expected_indices(told) or ():
+            with Ledger.open(folder, replace(told, created=f"then {number}")) as ledger:
+                for index in told.expected or ():
                     if index in skip:
                         break
                     ledger.append(row(index))
@@ -71,7 +73,7 @@ def test_shards_of_different_runs_are_refused(shards: Shards, tmp_path: Path) ->
 
 
 def test_an_existing_ledger_is_kept(shards: Shards, run: Callable[..., Path]) -> None:
-    with pytest.raises(LedgerError, match="no ledger at"):
+    with pytest.raises(StorageError, match="a new or empty folder at"):
         merge(shards(), run())
 
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.radius import ceiling, l2_radius
+from smoothheads.certify.radius import max_radius
+from smoothheads.noise.l2 import l2_radius
 from smoothheads.results import metrics
 
 CORRECT = np.array([True, True, False, True, False])
@@ -40,7 +41,7 @@ def test_hardest_half_rounds_up_and_breaks_ties_by_order() -> None:
 @pytest.mark.parametrize("n", [100, 1000, 10**5, 10**6])
 @pytest.mark.parametrize("sigma", [0.12, 0.25, 0.5, 1.0])
 def test_three_digits_tell_the_ceiling_from_the_next_radius(digits: int, n: int, sigma: float) -> None:
-    top = ceiling(n, 0.001, sigma)
+    top = max_radius(n, 0.001, sigma)
     second = l2_radius(clopper_pearson_lower(n - 1, n, 0.001), sigma)
     written = np.array([float(f"{value:.{digits}g}") for value in (top, second)])
     assert metrics.at_ceiling(written, top).tolist() == [True, False]

@@ -1,111 +1,166 @@
-"""Every way to tamper with a ledger is found in the votes."""
+"""Every way to tamper with a ledger is found, by its checksums or in its votes, by every reader."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from smoothheads.results import recount
-from smoothheads.results.cohen import read_log
-from smoothheads.results.log import Log
-from smoothheads.results.row import Row
-from smoothheads.types import ABSTAIN, Votes
+from smoothheads.errors import LedgerError
+from smoothheads.results.audit import audit
+from smoothheads.results.ledger import Ledger, load
+from smoothheads.results.manifest import Manifest, read_manifest
+from smoothheads.results.merge import merge
+from smoothheads.results.read import read_log
+from smoothheads.results.recount import Damage, recounted
+from smoothheads.results.row import COLUMNS, Chain
+from smoothheads.types import Certified, Votes
 
-Change = Callable[[Row], Row]
-
-
-@pytest.fixture
-def log(run: Callable[..., Path]) -> Log:
-    return read_log(run())
-
-
-def _with(log: Log, position: int, change: Change) -> Log:
-    rows = list(log.rows)
-    rows[position] = change(rows[position])
-    return replace(log, rows=tuple(rows))
+V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
+BUDGETS = sorted(path.name for path in V1.glob("ledger-*"))
+Change = Callable[[list[list[str]]], list[list[str]]]
 
 
-def _voted(row: Row, name: str, change: np.ndarray[Any, Any]) -> Row:
-    votes = getattr(row, name)
-    changed = Votes(votes.rules, votes.counts + change)
-    return replace(row, **{name: changed})  # type: ignore[arg-type]
+def rewrite(folder: Path, change: Change, *, seal: bool = False) -> None:
+    """Changes the rows (lists of words) of a ledger; with `seal`, by somebody who knows the checksums."""
+    path = folder / "ledger.tsv"
+    head, *lines = path.read_text().splitlines()
+    changed = change([line.split("\t") for line in lines])
+    if seal:
+        chain = Chain()
+        for i, words in enumerate(changed):
+            sealed = chain.seal("\t".join(words[: len(COLUMNS)]))
+            chain, changed[i] = chain.after(sealed), sealed.split("\t")
+    path.write_text("\n".join([head, *("\t".join(words) for words in changed), ""]))
 
 
-def test_an_honest_ledger_passes(log: Log) -> None:
-    assert not [*recount.votes(log), *recount.manifest_fields(log.manifest)]
+def edited(column: str, word: str) -> Change:
+    def change(rows: list[list[str]]) -> list[list[str]]:
+        rows[3][COLUMNS.index(column)] = word
+        return rows
+
+    return change
 
 
-ONE_MORE = np.array([[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
-OTHER_HEAD = np.array([[0, 0, 0, 0], [0, 0, 0, 0], [0, -1, 0, 0]])
+DAMAGES: dict[str, Change] = {
+    "a larger radius": edited("radius", "1.250000"),
+    "another index": edited("idx", "17"),
+    "missing": lambda rows: rows[:3] + rows[4:],
+    "doubled": lambda rows: rows[:4] + rows[3:],
+    "reordered": lambda rows: [*rows[:3], rows[4], rows[3], *rows[5:]],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_checksums_show_what_was_changed(
+    run: Callable[..., Path], manifest: Manifest, damage: str, tmp_path: Path
+) -> None:
+    folder = run()
+    rewrite(folder, DAMAGES[damage])
+    words = (
+        "changed after it was written" if damage in ("a larger radius", "another index") else "rows before it"
+    )
+    for read in (read_log, load, lambda path: merge([path], tmp_path / "merged")):
+        with pytest.raises(LedgerError, match=words):
+            read(folder)
+    with pytest.raises(LedgerError, match=words), Ledger.open(folder, manifest):
+        pass
+    found = {finding.code: finding for finding in audit(folder).findings}
+    assert words in found["checksum"].message
 
 
 @pytest.mark.parametrize(
-    ("code", "change"),
+    ("column", "word", "code"),
     [
-        ("votes-sum", lambda row: _voted(row, "votes", OTHER_HEAD)),
-        ("votes-sum", lambda row: _voted(row, "selection", ONE_MORE)),
-        ("votes-sum", lambda row: replace(row, n0=row.n0 + 1)),
-        ("votes-k", lambda row: replace(row, k=row.k - 1, p_lower=0.5, radius=0.0, prediction=ABSTAIN)),
-        ("bound", lambda row: replace(row, p_lower=row.p_lower + 1e-9)),
-        ("radius", lambda row: replace(row, radius=row.radius + 1e-5)),
-        ("selection", lambda row: replace(row, prediction=(row.prediction + 1) % 4)),
+        ("radius", "1.150000", "radius"),
+        ("p_lower", "0.999900000000000", "p_lower"),
+        ("k", "999", "k"),
+        ("n", "1001", "n"),
+        ("n0", "21", "n0"),
+        ("votes", "3:1000;3:999;3:1000", "votes"),
     ],
 )
-def test_tampering_is_found(log: Log, code: str, change: Change) -> None:
-    found = {finding.code: finding for finding in recount.votes(_with(log, 3, change))}
-    assert found[code].severity == "error"
-    assert found[code].rows == (15,)
+def test_votes_show_what_checksums_do_not(
+    run: Callable[..., Path], column: str, word: str, code: str
+) -> None:
+    folder = run()
+    rewrite(folder, edited(column, word), seal=True)
+    with pytest.raises(LedgerError, match=r"line 5 of .* \(image 15\) as it was certified"):
+        read_log(folder)
+    errors = {finding.code: finding.rows for finding in audit(folder).findings if finding.severity == "error"}
+    assert errors[code] == (15,)
+    assert "checksum" not in errors
 
 
-def test_a_claimed_alpha_is_tested(run: Callable[..., Path]) -> None:
-    """Rows of alpha 0.01 under a manifest that says 0.001."""
-    loose = replace(read_log(run(alpha=0.01)), alpha=0.001)
-    found = {finding.code: len(finding.rows) for finding in recount.votes(loose)}
-    assert found["bound"] == 12
-    assert found["radius"] > 0
+@pytest.mark.parametrize("name", BUDGETS)
+def test_ledgers_of_version_1_read_and_every_budget_is_recounted(name: str, tmp_path: Path) -> None:
+    log = read_log(V1 / name)
+    assert not log.checked
+    found = audit(V1 / name)
+    assert found.sound
+    assert "no checksums" in next(f.message for f in found.findings if f.code == "checksums")
+    shutil.copytree(V1 / name, tmp_path / name)
+    position = int(np.argmax(log.radius))
+
+    def larger(rows: list[list[str]]) -> list[list[str]]:
+        rows[position][COLUMNS.index("radius")] = f"{log.radius[position] + 0.3:.6f}"
+        return rows
+
+    rewrite(tmp_path / name, larger)
+    with pytest.raises(LedgerError, match="but the votes give"):
+        read_log(tmp_path / name)
+    assert not audit(tmp_path / name).sound
 
 
-def test_a_correction_is_asked_for(log: Log) -> None:
-    """Grid noise takes something off p_lower; rows that did not are too sure."""
-    strict = replace(log, manifest=log.manifest | {"correction": 1e-9})
-    assert {finding.code for finding in recount.votes(strict)} >= {"bound"}
+def test_a_ledger_of_version_1_goes_on_without_checksums(tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    shutil.copytree(V1 / "ledger-fixed", folder)
+    rows = load(folder).rows
+    before = (folder / "ledger.tsv").read_bytes()
+    (folder / "ledger.tsv").write_bytes(b"\n".join(before.split(b"\n")[:-2]) + b"\n")
+    with Ledger.open(folder, read_manifest(folder)) as ledger:
+        ledger.append(rows[-1])
+    assert (folder / "ledger.tsv").read_bytes() == before
 
 
-def test_a_sequential_budget_is_counted_but_not_bounded(log: Log) -> None:
-    table = replace(log, manifest=log.manifest | {"budget": "table"})
-    (finding,) = recount.votes(_with(table, 3, lambda row: replace(row, p_lower=0.999)))
-    assert (finding.severity, finding.code) == ("note", "bound")
+def test_negative_votes_and_votes_that_spill_are_refused(
+    run: Callable[..., Path], manifest: Manifest
+) -> None:
+    row = read_log(run()).rows[3]
+
+    def voting(votes: Votes) -> Certified | Damage:
+        return recounted(replace(row, votes=votes), manifest)
+
+    for change in ([[0, 0, 0, 0], [0, 0, 0, 0], [0, -1, 0, 0]], [[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]):
+        assert isinstance(voting(Votes(row.votes.rules, row.votes.counts + np.array(change))), Damage)
+    negative = row.votes.counts.copy()
+    negative[2, 0], negative[2, 1] = -1, negative[2].sum() + 1
+    assert isinstance(voting(Votes(row.votes.rules, negative)), Damage)
 
 
-def test_rows_without_votes(log: Log) -> None:
-    (finding,) = recount.votes(_with(log, 0, lambda row: replace(row, votes=None)))
-    assert (finding.severity, finding.code) == ("warning", "votes")
+def test_radii_of_a_table_are_what_was_tested(tmp_path: Path) -> None:
+    """Version 1 wrote 0.3 as 0.299999, and its own report did not count it at 0.3."""
+    log = read_log(V1 / "ledger-table")
+    assert log.manifest is not None
+    tested = {*(getattr(log.manifest.certify.budget, "radii", None) or np.arange(0, 5, 0.25)), 0.0}
+    assert set(log.radius.tolist()) <= tested
 
 
-def test_missing_facts_are_named(log: Log) -> None:
-    bare = {key: value for key, value in log.manifest.items() if key not in ("weights", "versions")}
-    (finding,) = recount.manifest_fields(bare)
-    assert finding.message == "the manifest does not state weights, versions"
-    fields, key = recount.manifest_fields({"certify": {"sigma": 1}})
-    assert "alpha, n0, n" in fields.message
-    assert "no noise key" in key.message
-
-
-@pytest.mark.parametrize("noise", ["uniform", "laplace"])
-def test_bounds_are_recomputed_with_the_noise_s_theorem(run: Callable[..., Path], noise: str) -> None:
-    honest = read_log(run(noise=noise))
-    assert list(recount.votes(honest)) == []
-    l2 = replace(honest, rows=read_log(run("l2")).rows)  # the same votes with the radii of Gaussian noise
-    assert {finding.code for finding in recount.votes(l2)} == {"radius"}
+def test_bounds_are_recomputed_with_the_noise_s_theorem(run: Callable[..., Path]) -> None:
+    for noise in ("uniform", "laplace"):
+        assert audit(run(noise, noise=noise)).sound
 
 
 def test_a_norm_that_the_noise_does_not_prove_is_an_error(run: Callable[..., Path]) -> None:
-    log = read_log(run(noise="uniform", norm="l2"))
-    (finding,) = recount.manifest_fields(log.manifest)
-    assert (finding.severity, finding.code) == ("error", "norm")
-    assert "says l2 radii, but uniform noise proves l1" in finding.message
+    found = {finding.code: finding for finding in audit(run(noise="uniform", norm="l2")).findings}
+    assert found["norm"].severity == "error"
+    assert "says l2 radii, but uniform noise proves l1" in found["norm"].message
+
+
+def test_missing_facts_are_named(run: Callable[..., Path]) -> None:
+    found = {finding.code: finding for finding in audit(run(weights=None, versions={})).findings}
+    assert found["manifest"].message == "the manifest does not state weights, versions"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,14 +15,20 @@ from scipy import special, stats
 from smoothheads.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
 from smoothheads.certify.threats import linf_radius_uniform, top_k_radius
 from smoothheads.errors import ConfigError, LedgerError
-from smoothheads.results.cohen import read_log
-from smoothheads.results.log import Log
-from smoothheads.results.row import Row
+from smoothheads.results.manifest import Manifest
+from smoothheads.results.read import read_log
+from smoothheads.results.results import Results
 from smoothheads.results.threats import linf, top_k
-from smoothheads.types import ABSTAIN, Counts, Votes
+from smoothheads.types import ABSTAIN, Certificate, Certified, Counts, Votes
 
 Run = Callable[..., Path]
-SHAPE = [3, 4, 4]
+SHAPE = (3, 4, 4)
+
+
+def told(log: Results, **changes: Any) -> Manifest:
+    """Its manifest, with other settings."""
+    assert log.manifest is not None
+    return replace(log.manifest, certify=replace(log.manifest.certify, **changes))
 
 
 def test_linf_balls_lie_inside_the_l2_balls(run: Run) -> None:
@@ -38,7 +45,10 @@ def test_linf_of_l1_ledgers(run: Run) -> None:
     """Uniform noise proves more than the cube inside its l1 ball, Laplace noise no more."""
     laplace, uniform = (read_log(run(noise, noise=noise, shape=SHAPE)) for noise in ("laplace", "uniform"))
     np.testing.assert_allclose(linf(laplace).radius, laplace.radius / 48, rtol=1e-11)
-    expected = [0.0 if row.abstained else linf_radius_uniform(row.p_lower, 0.5, 48) for row in uniform.rows]
+    expected = [
+        0.0 if row.abstained else linf_radius_uniform(row.certificate.p_lower, 0.5, 48)
+        for row in uniform.rows
+    ]
     assert linf(uniform).radius.tolist() == expected
     assert (linf(uniform).radius >= uniform.radius / 48 * (1 - 1e-9)).all()
 
@@ -59,10 +69,9 @@ def test_top_k_by_hand(run: Run) -> None:
         found = top_k(log, k)
         for i in (0, 5, 11):
             row, votes = log.rows[i], log.rows[i].votes
-            assert votes is not None
-            counts = votes.of()
-            p_lower = clopper_pearson_lower(int(counts[row.label]), row.n, 0.001 / 4)
-            others = [clopper_pearson_upper(int(c), row.n, 0.001 / 4) for c in np.delete(counts, row.label)]
+            counts = votes.for_rule()
+            p_lower = clopper_pearson_lower(int(counts[row.label]), votes.n, 0.001 / 4)
+            others = [clopper_pearson_upper(int(c), votes.n, 0.001 / 4) for c in np.delete(counts, row.label)]
             assert found.radius[i] == top_k_radius(p_lower, others, k, 0.5)
             assert found.prediction[i] == (row.label if found.radius[i] > 0 else ABSTAIN)
 
@@ -76,19 +85,21 @@ def test_more_places_are_easier_to_keep(run: Run) -> None:
 
 
 def test_the_correction_of_the_noise_is_paid_by_every_bound(run: Run) -> None:
-    plain, corrected = top_k(read_log(run()), 2), top_k(read_log(run("inexact", correction=0.01)), 2)
+    log = read_log(run())
+    inexact = replace(log, manifest=replace(told(log), correction=0.01))
+    plain, corrected = top_k(log, 2), top_k(inexact, 2)
     assert (corrected.radius <= plain.radius).all()
     assert (corrected.radius < plain.radius).any()
 
 
 def test_top_k_is_refused_where_the_votes_do_not_allow_it(run: Run) -> None:
     log = read_log(run())
-    foreign = replace(log, rows=(), manifest={})
+    foreign = replace(log, rows=(), manifest=None)
     with pytest.raises(LedgerError, match="votes, alpha and sigma"):
         top_k(foreign, 2)
     with pytest.raises(LedgerError, match="a ledger of Gaussian noise, got l1 radii"):
         top_k(read_log(run("uniform", noise="uniform")), 2)
-    sequential = replace(log, manifest=log.manifest | {"budget": "table"})
+    sequential = replace(log, manifest=told(log, budget="table"))
     with pytest.raises(LedgerError, match="a sequential test stops because of its votes"):
         top_k(sequential, 2)
     for k in (0, 4):
@@ -98,7 +109,7 @@ def test_top_k_is_refused_where_the_votes_do_not_allow_it(run: Run) -> None:
 
 def test_hopeless_images_of_the_radius_budget_certify_nothing(run: Run) -> None:
     log = read_log(run())
-    none = replace(log.rows[0], n=0, k=0, votes=Votes.none(("ensemble", "head-1", "head-2"), 4))
+    none = replace(log.rows[0], votes=Votes.zeros(("ensemble", "head-1", "head-2"), 4))
     assert top_k(replace(log, rows=(none, *log.rows[1:])), 2).radius[0] == 0
 
 
@@ -118,10 +129,11 @@ def test_top_k_holds_as_often_as_promised(run: Run) -> None:
     assert float(special.ndtri(0.4)) < 0  # CERTIFY itself would abstain on every one of these images
 
 
-def _row(template: Row, index: int, counts: Counts) -> Row:
+def _row(template: Certified, index: int, counts: Counts) -> Certified:
     votes = Votes(("ensemble", "head-1", "head-2"), np.tile(counts, (3, 1)))
-    return replace(template, index=index, label=0, prediction=ABSTAIN, radius=0.0, n=300, k=0, votes=votes)
+    certificate = Certificate(ABSTAIN, 0.0, 0.0, 0, 300, template.certificate.n0)
+    return replace(template, index=index, label=0, certificate=certificate, votes=votes)
 
 
-def _repeated(log: Log, count: int) -> Log:
+def _repeated(log: Results, count: int) -> Results:
     return replace(log.take(np.zeros(count, dtype=np.int64)), label=np.zeros(count, dtype=np.int64))

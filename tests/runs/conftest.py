@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from smoothheads import checkpoint
-from smoothheads.config import CertifyConfig, ModelConfig, RunConfig, SubsetConfig
-from smoothheads.data import Splits, select
-from smoothheads.models import MultiHead
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.data import Splits, SubsetConfig, select
+from smoothheads.models import ModelConfig, MultiHead
 from smoothheads.runs.certify import certify_run
 from smoothheads.runs.layout import open_checkpoint
+from smoothheads.training import RunConfig
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def certified_run(
             checkpoint.save(
                 run / "checkpoint", tiny_network(heads=3, seed=seed), config, small_digits.train.info
             )
-        certify = CertifyConfig(**{"sigma": 0.25, "n0": 20, "n": 100, "block": 20, **settings})  # type: ignore[arg-type]
+        certify = CertifyConfig.of(**{"seed": 0, "sigma": 0.25, "n0": 20, "n": 100, "block": 20, **settings})  # type: ignore[arg-type]
         images = select(small_digits.test, SubsetConfig(first=3))
         certify_run(open_checkpoint(run), images, certify, run / "ledger", artefacts=run / "engines")
         return run

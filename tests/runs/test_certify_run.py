@@ -6,19 +6,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from smoothheads import checkpoint
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import Checkpoint
-from smoothheads.config import CertifyConfig, DataConfig, ModelConfig, RunConfig, SubsetConfig
-from smoothheads.data import Dataset, Splits, select
+from smoothheads.data import Dataset, Splits, SubsetConfig, named, select
 from smoothheads.errors import DataError, LedgerError
-from smoothheads.models import MultiHead
-from smoothheads.results.cohen import read_log
-from smoothheads.results.row import Row
+from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.results.read import read_log
 from smoothheads.runs.certify import certification_images, certify_run
+from smoothheads.training import RunConfig
+from smoothheads.types import Certified
 
-CONFIG = CertifyConfig(sigma=0.5, n0=20, n=100, block=20)
+CONFIG = CertifyConfig.of(0.5, seed=0, n0=20, n=100, block=20)
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def test_every_image_is_certified_in_order(tmp_path: Path, ready: Checkpoint, im
 def test_an_interrupted_run_goes_on_to_the_same_bytes(
     tmp_path: Path, ready: Checkpoint, images: Dataset, stop: int
 ) -> None:
-    def interrupt(_: Row, done: int, __: int) -> None:
+    def interrupt(_: Certified, done: int, __: int) -> None:
         if done == stop:
             raise KeyboardInterrupt
 
@@ -65,7 +67,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(
 def test_other_settings_or_weights_are_refused(tmp_path: Path, ready: Checkpoint, images: Dataset) -> None:
     out = certify_run(ready, images, CONFIG, tmp_path / "ledger")
     with pytest.raises(LedgerError, match=r"certify\.sigma 0\.5.*got certify\.sigma 0\.25"):
-        certify_run(ready, images, replace(CONFIG, sigma=0.25), out)
+        certify_run(ready, images, CONFIG.changed(sigma=0.25), out)
     with pytest.raises(LedgerError, match="weights"):
         certify_run(replace(ready, weights_hash="0" * 64), images, CONFIG, out)
     with pytest.raises(LedgerError, match=r"indices|fingerprint"):
@@ -74,7 +76,7 @@ def test_other_settings_or_weights_are_refused(tmp_path: Path, ready: Checkpoint
 
 def test_images_of_another_kind_are_refused(ready: Checkpoint) -> None:
     with pytest.raises(DataError, match=r"images of shape \(1, 8, 8\), as in training, got \(1, 4, 4\)"):
-        certification_images(ready, DataConfig(name="digits", downscale=2), SubsetConfig())
+        certification_images(ready, named("digits", downscale=2), SubsetConfig())
 
 
 def test_a_clock_that_goes_backwards_changes_nothing(
@@ -86,3 +88,32 @@ def test_a_clock_that_goes_backwards_changes_nothing(
     broken = certify_run(ready, images, CONFIG, tmp_path / "broken")
     assert without_time(broken) == without_time(whole)
     assert (read_log(broken).seconds >= 0).all()
+
+
+def own_set(path: Path, names: list[str], seed: int = 0) -> str:
+    rng = np.random.default_rng(seed)
+    images, labels = rng.integers(0, 17, (20, 8, 8), dtype=np.uint8), np.arange(20) % 10
+    np.savez(path, test_images=images, test_labels=labels, max_value=16, class_names=np.array(names))
+    return str(path)
+
+
+def test_another_data_set_than_that_of_training_is_seen(tmp_path: Path, ready: Checkpoint) -> None:
+    notes: list[str] = []
+    names = [str(number) for number in range(10)]
+    same = named("npz", root=own_set(tmp_path / "same.npz", names))
+    other = named("npz", root=own_set(tmp_path / "other.npz", names, seed=1))
+    fingerprint = certification_images(ready, same, SubsetConfig()).fingerprint
+    trained = replace(ready, manifest={"test_data": {"name": "same", "fingerprint": fingerprint}})
+    certification_images(trained, same, SubsetConfig(first=2), notes.append)
+    assert not notes
+    certification_images(trained, other, SubsetConfig(first=2), notes.append)
+    assert "not the test images of the training (same): here other, 20 images" in notes[0]
+
+
+def test_classes_of_another_meaning_are_refused(tmp_path: Path, ready: Checkpoint) -> None:
+    animals = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay"]
+    named_ready = replace(ready, info=replace(ready.info, class_names=tuple(animals)))
+    data = named("npz", root=own_set(tmp_path / "own.npz", animals[::-1]))
+    with pytest.raises(DataError, match=r"class 0: 'ant'\), got 'jay'"):
+        certification_images(named_ready, data, SubsetConfig())
+    certification_images(ready, data, SubsetConfig())  # trained on plain numbers: nothing can be said

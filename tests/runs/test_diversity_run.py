@@ -9,13 +9,13 @@ from scipy import stats
 from torch import nn
 
 from smoothheads.checkpoint import Checkpoint
-from smoothheads.config import RunConfig
 from smoothheads.data import ArrayDataset, DataInfo, from_arrays
 from smoothheads.data.subset import hold_out
 from smoothheads.errors import ConfigError, DataError, SoundnessError
 from smoothheads.models import MultiHead
 from smoothheads.runs.diversity import gaps, measure
 from smoothheads.runs.sampling import Sampling
+from smoothheads.training import RunConfig
 
 SIGMA, DRAWS = 0.5, 10_000
 
@@ -82,7 +82,7 @@ def test_an_image_has_the_same_noise_whatever_else_is_measured(images: ArrayData
 
 
 def test_what_is_not_finite_or_not_a_function_is_refused(images: ArrayDataset) -> None:
-    with pytest.raises(SoundnessError, match="noisy copies of image 1 with NaN"):
+    with pytest.raises(SoundnessError, match="noisy samples of image 1 with NaN"):
         gaps(ready(images.info, linear([float("nan")] * 4)), images, 1, Sampling(sigma=SIGMA))
 
     class Restless(nn.Module):

@@ -9,15 +9,15 @@ import torch
 from torch import nn
 
 from smoothheads import checkpoint
-from smoothheads.config import DataConfig, ModelConfig, RunConfig, SubsetConfig, TrainConfig
-from smoothheads.data import Splits, load
-from smoothheads.errors import CheckpointError, ConfigError
-from smoothheads.models import MultiHead, fit_weights
+from smoothheads.data import DataConfig, Digits, Splits, SubsetConfig, load
+from smoothheads.errors import ConfigError, StorageError
+from smoothheads.models import ModelConfig, MultiHead, fit_weights
 from smoothheads.runs import ensemble as subject
 from smoothheads.runs.ensemble import ensemble_run, noisy_logits
+from smoothheads.training import RunConfig, TrainConfig
 
 RUN = RunConfig(
-    data=DataConfig(subset=SubsetConfig(first=100), validation=0.2),
+    data=Digits(subset=SubsetConfig(first=100), validation=0.2),
     model=ModelConfig(arch="resnet8"),
     train=TrainConfig(sigma=0.5),
 )
@@ -61,7 +61,7 @@ def test_weights_are_learned_on_noisy_validation_images(tmp_path: Path, save: Sa
     assert checkpoint.load(again).weights_hash == joined.weights_hash
 
 
-def test_without_validation_images_the_training_images_are_used(
+def test_training_images_are_used_only_when_asked_for(
     tmp_path: Path, save: Save, monkeypatch: pytest.MonkeyPatch, small_digits: Splits
 ) -> None:
     seen: list[int] = []
@@ -76,7 +76,11 @@ def test_without_validation_images_the_training_images_are_used(
     monkeypatch.setattr(subject, "load", splits)
     monkeypatch.setattr(subject, "noisy_logits", spy)
     monkeypatch.setattr(subject, "IMAGES", 50)
-    ensemble_run([save(1), save(2)], tmp_path / "out", learn_weights=True, draws=1)
+    members = [save(1), save(2)]
+    with pytest.raises(ConfigError, match="validation images to learn weights on, got none that training"):
+        ensemble_run(members, tmp_path / "out", learn_weights=True, draws=1)
+    out = ensemble_run(members, tmp_path / "out", learn_weights=True, draws=1, on_training=True)
+    assert checkpoint.load(out).manifest["weights_learned_on"] == "training"
     assert seen == small_digits.train.indices[::3].tolist()
 
 
@@ -122,6 +126,6 @@ def test_mistakes_are_refused_and_leave_nothing(tmp_path: Path, save: Save) -> N
         ensemble_run([one], out, learn_weights=True)
     with pytest.raises(ConfigError, match="draws >= 1"):
         ensemble_run([one, save(2)], out, learn_weights=True, draws=0)
-    with pytest.raises(CheckpointError, match="got one that is in use"):
+    with pytest.raises(StorageError, match="a new or empty folder at"):
         ensemble_run([one, save(2)], one)
     assert not out.exists()

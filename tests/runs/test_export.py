@@ -14,7 +14,7 @@ import pytest
 from smoothheads.config import load_json
 from smoothheads.errors import CheckpointError, LedgerError, StorageError
 from smoothheads.files import write_json
-from smoothheads.results.cohen import read_log
+from smoothheads.results.read import read_log
 from smoothheads.results.recertify import recertify
 from smoothheads.runs.export import export_run
 
@@ -29,10 +29,10 @@ def claim_artefact(run: Path, data: bytes) -> Path:
     """Makes the ledger one of engine openvino that ran this artefact, and puts it where `certify` does."""
     folder = run / "engines" / "0123456789abcdef" / "openvino-float32"
     folder.mkdir(parents=True)
-    (folder / "model.xml").write_bytes(b"<net/>")
+    (folder / "model.xml").write_bytes(b"<net></net>")
     (folder / "model.bin").write_bytes(data)
-    digest = hashlib.sha256(b"<net/>" + data).hexdigest()
-    write_json(folder / "artefact.json", {"sha256": digest})
+    digest = hashlib.sha256(b"<net></net>" + data).hexdigest()
+    write_json(folder / "artefact.json", {"format": "smoothheads-openvino/1", "sha256": digest})
     manifest = load_json(run / "ledger" / "manifest.json")
     manifest["certify"]["engine"] = "openvino"
     manifest["engine"] = {"engine": "openvino", "artefact": {"sha256": digest}}
@@ -124,7 +124,7 @@ def test_half_a_ledger_and_a_foreign_log_are_refused(certified_run: Make, tmp_pa
         export_run(run / "ledger", tmp_path / "out")
     log = tmp_path / "foreign.tsv"
     log.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t0:00:01\n")
-    with pytest.raises(LedgerError, match="a ledger of format"):
+    with pytest.raises(LedgerError, match="a ledger of `smoothheads certify`"):
         export_run(log, tmp_path / "out")
 
 
@@ -138,7 +138,7 @@ def test_what_stands_there_stays_and_a_failure_leaves_nothing(
     certified_run: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = certified_run()
-    with pytest.raises(CheckpointError, match="a new folder at"):
+    with pytest.raises(StorageError, match="a new or empty folder at"):
         export_run(run / "ledger", run)
 
     def full(*_: object) -> None:

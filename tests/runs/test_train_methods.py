@@ -11,42 +11,57 @@ from typing import Any
 import pytest
 import safetensors.torch
 
-from smoothheads import config as cfg
+from smoothheads.data import SubsetConfig, named
 from smoothheads.errors import ConfigError
-from smoothheads.runs.train import train_run
-from smoothheads.training import EpochDone, StepDone
-
-CONFIG = cfg.RunConfig(
-    data=cfg.DataConfig(name="digits", subset=cfg.SubsetConfig(first=48), validation=0.2),
-    model=cfg.ModelConfig(arch="resnet8", heads=2),
-    train=cfg.TrainConfig(epochs=2, batch=10, batch_unit="images", sigma=0.25),
+from smoothheads.models import ModelConfig
+from smoothheads.objectives import (
+    AcrTargeted,
+    CatRs,
+    Consistency,
+    Drt,
+    Gaussian,
+    Macer,
+    Method,
+    ObjectiveConfig,
+    SmoothAdv,
+    SmoothMix,
+    Stability,
+    TeachingConfig,
 )
-METHODS: tuple[cfg.Method, ...] = (
-    cfg.Gaussian(draws=2),
-    cfg.Stability(),
-    cfg.Consistency(),
-    cfg.SmoothMix(steps=2, mix_step=1),
-    cfg.SmoothAdv(draws=2, steps=2),
-    cfg.SmoothAdv(draws=2, steps=2, attack="ddn"),
-    cfg.SmoothAdv(draws=2, steps=2, attack="gradient-free"),
-    cfg.Macer(draws=4),
-    cfg.CatRs(draws=2, steps=2, teacher_draws=20),
-    cfg.AcrTargeted(draws=2, start=1, keep=0.0, keep_draws=10, every=1, weigh_draws=14, steps=2),
-    cfg.Drt(),
+from smoothheads.runs.train import train_run
+from smoothheads.training import EpochDone, RunConfig, StepDone, TrainConfig
+
+CONFIG = RunConfig(
+    data=named("digits", subset=SubsetConfig(first=48), validation=0.2),
+    model=ModelConfig(arch="resnet8", heads=2),
+    train=TrainConfig(epochs=2, batch=10, batch_unit="images", sigma=0.25),
+)
+METHODS: tuple[Method, ...] = (
+    Gaussian(draws=2),
+    Stability(),
+    Consistency(),
+    SmoothMix(steps=2, mix_step=1),
+    SmoothAdv(draws=2, steps=2),
+    SmoothAdv(draws=2, steps=2, attack="ddn"),
+    SmoothAdv(draws=2, steps=2, attack="gradient-free"),
+    Macer(draws=4),
+    CatRs(draws=2, steps=2, teacher_draws=20),
+    AcrTargeted(draws=2, start=1, keep=0.0, keep_draws=10, every=1, weigh_draws=14, steps=2),
+    Drt(),
 )
 
 
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A Gaussian network, as CAT-RS wants it; it may have another number of heads."""
-    config = replace(CONFIG, model=cfg.ModelConfig(arch="resnet8"), train=replace(CONFIG.train, epochs=1))
+    config = replace(CONFIG, model=ModelConfig(arch="resnet8"), train=replace(CONFIG.train, epochs=1))
     return str(train_run(config, tmp_path_factory.mktemp("teacher")))
 
 
-def with_method(method: cfg.Method, teacher: str, **changes: Any) -> cfg.RunConfig:
-    if isinstance(method, cfg.CatRs):
+def with_method(method: Method, teacher: str, **changes: Any) -> RunConfig:
+    if isinstance(method, CatRs):
         method = replace(method, teacher=teacher)
-    return replace(CONFIG, objective=cfg.ObjectiveConfig(method=method, **changes))
+    return replace(CONFIG, objective=ObjectiveConfig(method=method, **changes))
 
 
 def metrics(out: Path) -> list[dict[str, Any]]:
@@ -57,7 +72,7 @@ def metrics(out: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "method", METHODS, ids=[f"{m.name} {getattr(m, 'attack', '')}".strip() for m in METHODS]
 )
-def test_every_method_trains(method: cfg.Method, teacher: str, tmp_path: Path) -> None:
+def test_every_method_trains(method: Method, teacher: str, tmp_path: Path) -> None:
     folder = train_run(with_method(method, teacher), tmp_path)
     first, last = metrics(tmp_path)
     assert math.isfinite(last["loss"])
@@ -67,12 +82,12 @@ def test_every_method_trains(method: cfg.Method, teacher: str, tmp_path: Path) -
     assert (folder / "model.safetensors").is_file()
 
 
-REMEMBERING: dict[str, tuple[cfg.Method, cfg.TeachingConfig]] = {
-    "cat-rs": (METHODS[8], cfg.TeachingConfig()),
-    "acr-targeted": (METHODS[9], cfg.TeachingConfig()),
-    "quantile": (cfg.Gaussian(draws=2), cfg.TeachingConfig(pace="quantile", window=16)),
-    "budget": (cfg.Gaussian(draws=2), cfg.TeachingConfig(pace="budget", window=16)),
-    "random": (cfg.Gaussian(draws=2), cfg.TeachingConfig(shift="random")),
+REMEMBERING: dict[str, tuple[Method, TeachingConfig]] = {
+    "cat-rs": (METHODS[8], TeachingConfig()),
+    "acr-targeted": (METHODS[9], TeachingConfig()),
+    "quantile": (Gaussian(draws=2), TeachingConfig(pace="quantile", window=16)),
+    "budget": (Gaussian(draws=2), TeachingConfig(pace="budget", window=16)),
+    "random": (Gaussian(draws=2), TeachingConfig(shift="random")),
 }
 
 
@@ -101,8 +116,8 @@ def test_interrupted_and_resumed_is_bit_identical(name: str, stop: int, teacher:
 
 def test_soft_labels_are_the_teachers_votes_and_made_once(teacher: str, tmp_path: Path) -> None:
     train_run(with_method(METHODS[8], teacher), tmp_path)
-    path = tmp_path / "soft-labels.safetensors"
-    soft = safetensors.torch.load_file(path)["soft_labels"]
+    path = tmp_path / "prepared.safetensors"
+    soft = safetensors.torch.load_file(path)["prepared"]
     assert soft.shape == (38, 10)  # 48 images, of which 10 are held out
     assert soft.sum(1).tolist() == pytest.approx([1.0] * 38)
     assert ((20 * soft).round() - 20 * soft).abs().max() < 1e-5  # 20 votes each
@@ -113,12 +128,12 @@ def test_soft_labels_are_the_teachers_votes_and_made_once(teacher: str, tmp_path
 
 def test_cat_rs_without_a_teacher_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="a teacher for cat-rs, got none"):
-        train_run(replace(CONFIG, objective=cfg.ObjectiveConfig(method=cfg.CatRs())), tmp_path)
+        train_run(replace(CONFIG, objective=ObjectiveConfig(method=CatRs())), tmp_path)
 
 
 def test_the_curriculum_repeats_easy_images(teacher: str, tmp_path: Path) -> None:
     """From the epoch after `start` on, the loss is over other images: runs are equal before, not after."""
-    plain = with_method(cfg.Gaussian(draws=2), teacher)
+    plain = with_method(Gaussian(draws=2), teacher)
     train_run(plain, tmp_path / "plain")
     train_run(with_method(METHODS[9], teacher), tmp_path / "targeted")
     before, after = zip(metrics(tmp_path / "plain"), metrics(tmp_path / "targeted"), strict=True)

@@ -10,21 +10,15 @@ import pytest
 import torch
 
 from smoothheads import checkpoint
-from smoothheads.config import (
-    DataConfig,
-    Gaussian,
-    ModelConfig,
-    ObjectiveConfig,
-    RunConfig,
-    SubsetConfig,
-    TrainConfig,
-)
-from smoothheads.errors import CheckpointError, DataError
+from smoothheads.data import SubsetConfig, named
+from smoothheads.errors import CheckpointError, ConfigError, DataError, SmoothheadsError
+from smoothheads.models import ModelConfig
+from smoothheads.objectives import CatRs, Gaussian, ObjectiveConfig
 from smoothheads.runs.train import train_run
-from smoothheads.training import EpochDone, StepDone
+from smoothheads.training import EpochDone, RunConfig, StepDone, TrainConfig
 
 CONFIG = RunConfig(
-    data=DataConfig(name="digits", subset=SubsetConfig(first=80)),
+    data=named("digits", subset=SubsetConfig(first=80)),
     model=ModelConfig(arch="resnet8", heads=2),
     objective=ObjectiveConfig(method=Gaussian(draws=2)),
     train=TrainConfig(epochs=3, batch=32, sigma=0.3),
@@ -153,3 +147,35 @@ def test_weights_of_another_network_or_data_set_are_refused(tmp_path: Path) -> N
     half = replace(CONFIG.data, downscale=2)
     with pytest.raises(DataError, match=r"images of shape \(1, 8, 8\), as of .*first.*, got \(1, 4, 4\)"):
         train_run(one_epoch(data=half, init=first), tmp_path / "run")
+
+
+WRONG: list[tuple[dict[str, Any], type[SmoothheadsError]]] = [
+    ({"model": ModelConfig(arch="resnet9")}, ConfigError),
+    ({"model": ModelConfig(arch="resnet8", cut="stage9")}, ConfigError),
+    ({"data": named("cifar10", root="nowhere")}, DataError),
+    ({"objective": ObjectiveConfig(method=CatRs(teacher="nowhere"))}, CheckpointError),
+]
+
+
+@pytest.mark.parametrize(("change", "error"), WRONG)
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_failed_start_claims_nothing(
+    change: dict[str, Any], error: type[SmoothheadsError], resume: bool, tmp_path: Path
+) -> None:
+    with pytest.raises(error):
+        train_run(replace(CONFIG, **change), tmp_path)
+    assert [p.name for p in tmp_path.iterdir() if not p.name.startswith(".")] == []
+    assert (train_run(CONFIG, tmp_path, resume=resume) / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_that_saved_nothing_can_be_replaced(resume: bool, tmp_path: Path) -> None:
+    def interrupt(_: StepDone | EpochDone) -> None:
+        raise KeyboardInterrupt
+
+    other = replace(CONFIG, train=replace(CONFIG.train, lr=0.2))
+    with pytest.raises(KeyboardInterrupt):
+        train_run(other, tmp_path, on_event=interrupt)
+    assert (tmp_path / "config.json").exists()
+    train_run(CONFIG, tmp_path, resume=resume)
+    assert json.loads((tmp_path / "config.json").read_text())["train"]["lr"] == 0.1

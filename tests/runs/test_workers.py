@@ -6,33 +6,30 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from smoothheads import checkpoint
-from smoothheads.certify.smoothed import Smoothed
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import Checkpoint
-from smoothheads.config import CertifyConfig, ModelConfig, RunConfig, SubsetConfig
-from smoothheads.data import Dataset, Splits, select
-from smoothheads.errors import ConfigError, SmoothheadsError, SoundnessError
-from smoothheads.models import MultiHead
-from smoothheads.results.row import Row
+from smoothheads.data import Dataset, Splits, SubsetConfig, select
+from smoothheads.errors import ConfigError, SoundnessError, WorkerError
+from smoothheads.runs import workers
 from smoothheads.runs.certify import certify_run
 from smoothheads.runs.workers import Job, certify_images, worth
+from smoothheads.smoothed import Smoothed
+from smoothheads.types import Certified
 
 T = TypeVar("T")
 reads_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
-CONFIG = CertifyConfig(sigma=0.5, n0=20, n=100, block=20)
+CONFIG = CertifyConfig.of(0.5, seed=0, n0=20, n=100, block=20)
 
 
 @pytest.fixture
-def ready(tmp_path: Path, tiny_network: Callable[..., MultiHead], small_digits: Splits) -> Checkpoint:
-    run = RunConfig(model=ModelConfig(arch="resnet8", heads=2))
-    checkpoint.save(tmp_path / "network", tiny_network(heads=2), run, small_digits.train.info)
-    return checkpoint.load(tmp_path / "network")
+def ready(network: Path) -> Checkpoint:
+    return checkpoint.load(network)
 
 
 @pytest.fixture
@@ -48,7 +45,7 @@ def without_time(out: Path) -> list[list[str]]:
 def test_two_workers_write_the_ledger_that_one_goes_on_with(
     tmp_path: Path, ready: Checkpoint, images: Dataset
 ) -> None:
-    def interrupt(_: Row, done: int, __: int) -> None:
+    def interrupt(_: Certified, done: int, __: int) -> None:
         if done == 4:
             raise KeyboardInterrupt
 
@@ -63,7 +60,7 @@ def test_two_workers_write_the_ledger_that_one_goes_on_with(
 def test_workers_that_fill_their_passes_write_the_same_ledger(
     tmp_path: Path, ready: Checkpoint, images: Dataset
 ) -> None:
-    config = replace(CONFIG, budget="table", blocks_per_pass=4)  # nine images: groups of 4, 4 and 1
+    config = CONFIG.changed(budget="table", blocks_per_pass=4)  # nine images: groups of 4, 4 and 1
     one = certify_run(ready, images, config, tmp_path / "one")
     two = certify_run(ready, images, config, tmp_path / "two", workers=2)
     assert len(without_time(one)) == 1 + 9
@@ -74,7 +71,7 @@ def test_an_error_of_a_worker_comes_out_as_it_is(ready: Checkpoint, images: Data
     last = list(ready.model.heads[1].parameters())[-1]
     last.data.fill_(float("nan"))
     job = Job(ready.model, ready.info, CONFIG, images)
-    with pytest.raises(SoundnessError, match="20 noisy copies of image 0 with NaN or infinite logits"):
+    with pytest.raises(SoundnessError, match="20 noisy samples of image 0 with NaN or infinite logits"):
         list(certify_images(job, range(9), 1))
 
 
@@ -83,12 +80,41 @@ def test_a_worker_that_dies_is_reported(ready: Checkpoint, images: Dataset) -> N
     job = Job(ready.model, ready.info, CONFIG, images)
     found = certify_images(job, list(range(9)) * 20, 1)
     assert next(found).index == 0
-    workers = children(os.getpid())
-    assert len(workers) == 1
-    os.kill(workers[0], signal.SIGKILL)
-    with pytest.raises(SmoothheadsError, match="expected workers that live, got one that ended with code -9"):
+    (process,) = children(os.getpid())
+    os.kill(process, signal.SIGKILL)
+    with pytest.raises(
+        WorkerError, match=r"one that was ended by SIGKILL \(exit code -9\); .* memory runs out"
+    ):
         list(found)
     assert not children(os.getpid())
+
+
+@reads_proc
+def test_a_worker_that_was_stopped_ends_the_run_with_a_message(
+    ready: Checkpoint, images: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds its end of the pipe and no signal but kill moves it: without a limit we would wait forever."""
+    monkeypatch.setattr(workers, "SILENCE", 2.0)
+    monkeypatch.setattr(workers, "SLOWEST", 0)
+    monkeypatch.setattr(workers, "TICK", 0.1)
+    found = certify_images(Job(ready.model, ready.info, CONFIG, images), list(range(9)) * 20, 1)
+    next(found)
+    (process,) = children(os.getpid())
+    os.kill(process, signal.SIGSTOP)
+    with pytest.raises(WorkerError, match=f"a sign of life from worker process {process} within 2 s"):
+        list(found)
+    assert not children(os.getpid())
+
+
+@reads_proc
+def test_a_worker_whose_listener_is_gone_ends_without_a_word(
+    ready: Checkpoint, images: Dataset, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = certify_images(Job(ready.model, ready.info, CONFIG, images), list(range(9)) * 20, 1)
+    next(found)
+    found.close()  # type: ignore[attr-defined]
+    assert not children(os.getpid())
+    assert capfd.readouterr().err == ""
 
 
 def children(parent: int) -> list[int]:
@@ -120,19 +146,21 @@ sys.exit(main(sys.argv[1:]))
 
 
 @reads_proc
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_when_the_program_ends_its_workers_end(
     tmp_path: Path, ready: Checkpoint, number: signal.Signals
 ) -> None:
     """kill -9 hits the program alone, Ctrl-C its whole group."""
     options = ["--n", "1000000", "--subset.first", "9", "--workers", "2", "--out", str(tmp_path / "ledger")]
     command = [sys.executable, "-c", PROGRAM, "certify", str(tmp_path / "network"), *options]
-    program = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
-    workers = eventually(lambda: children(program.pid) if len(children(program.pid)) == 2 else [])
-    eventually(lambda: all(started(worker) for worker in workers))
+    program = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    running = eventually(lambda: children(program.pid) if len(children(program.pid)) == 2 else [])
+    eventually(lambda: all(started(worker) for worker in running))
     (os.killpg if number == signal.SIGINT else os.kill)(program.pid, number)
     assert program.wait() == (130 if number == signal.SIGINT else -number)
-    eventually(lambda: not any(alive(worker) for worker in workers))
+    eventually(lambda: not any(alive(worker) for worker in running))
+    assert program.stderr is not None
+    assert "Traceback" not in program.stderr.read()
 
 
 def eventually(happened: Callable[[], T]) -> T:
@@ -178,7 +206,7 @@ def test_a_long_run_gets_its_workers_and_the_same_ledger(
     ready: Checkpoint, images: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2))
-    monkeypatch.setattr(Smoothed, "seconds_per_copy", lambda _: 1.0)
+    monkeypatch.setattr(Smoothed, "seconds_per_sample", lambda _: 1.0)
     notes: list[str] = []
     certify_run(ready, images, CONFIG, tmp_path / "one", workers=1)
     certify_run(ready, images, CONFIG, tmp_path / "auto", workers=None, on_note=notes.append)

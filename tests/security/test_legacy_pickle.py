@@ -13,9 +13,8 @@ import torch
 from torch import nn
 
 from smoothheads.checkpoint.legacy import load_legacy, read_legacy
-from smoothheads.config import ModelConfig
 from smoothheads.errors import CheckpointError
-from smoothheads.models.registry import build
+from smoothheads.models import ModelConfig, build
 
 
 class Runs:

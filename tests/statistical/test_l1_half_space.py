@@ -6,7 +6,6 @@ often as alpha allows; in any other direction they must stay below it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,16 +13,17 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from smoothheads.certify.anytime import Anytime
-from smoothheads.certify.budget import Budget, Fixed, Pair, Randomized
-from smoothheads.certify.pilot import Radius
-from smoothheads.certify.table import Table
-from smoothheads.certify.theorem import THEOREMS, theorem_of
-from smoothheads.noise import Noise, make_noise
+from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.budgets import AnytimeBudget, Budget, FixedBudget, RadiusBudget, TableBudget
+from smoothheads.noise import NOISES, Noise, NoiseLaw, make_noise
 from smoothheads.types import Certificate, Counts, Grid, Phase, Pixels
 
 SIGMA, ALPHA, FALSE_ALARM = 0.25, 0.05, 1e-6
-L1 = [name for name, theorem in THEOREMS.items() if theorem.norm == "l1"]
+L1 = [name for name, law in NOISES.items() if law.norm == "l1"]
+
+
+def law_of(name: str) -> NoiseLaw:
+    return NOISES.get(name)()
 
 
 def credible(errors: int, runs: int) -> bool:
@@ -51,12 +51,9 @@ class HalfSpace:
 def certificates(name: str, normal: NDArray[np.float64], distance: float, runs: int) -> list[Certificate]:
     image = np.random.default_rng(1).integers(0, 256, (1, 4, 4), dtype=np.uint8)
     level = float(image.ravel() / 255 @ normal) - distance * float(np.abs(normal).max())
-    noise, theorem = make_noise(name, SIGMA, Grid(255), 3, 100), theorem_of(name)
-    budget = Fixed(n0=100, n=200, alpha=ALPHA)
-    return [
-        budget.certify(HalfSpace(noise, image, index, normal, level), sigma=SIGMA, theorem=theorem)
-        for index in range(runs)
-    ]
+    noise = make_noise(name, SIGMA, Grid(255), 3, 100)
+    budget, terms = FixedBudget(n=200), Terms(sigma=SIGMA, alpha=ALPHA, law=noise.law)
+    return [budget.certify(HalfSpace(noise, image, index, normal, level), terms) for index in range(runs)]
 
 
 @pytest.mark.parametrize("name", L1)
@@ -67,14 +64,14 @@ def test_along_an_axis_the_bound_is_tight(name: str, distance: float) -> None:
     assert credible(sum(each.radius > distance for each in found), runs)
     assert {each.prediction for each in found} <= {1, -1}
     assert np.mean([each.radius for each in found]) > 0.6 * distance
-    hits, p = sum(each.k for each in found), theorem_of(name).probability(distance, SIGMA)
+    hits, p = sum(each.k for each in found), law_of(name).probability(distance, SIGMA)
     assert stats.binomtest(hits, runs * 200, p).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize(("name", "distance"), [("uniform", 0.42), ("laplace", 0.2)])
 def test_the_gaussian_formula_would_claim_too_much(name: str, distance: float) -> None:
-    p = theorem_of(name).probability(distance, SIGMA)
-    assert theorem_of("gaussian").radius(p, SIGMA) > 1.05 * distance
+    p = law_of(name).probability(distance, SIGMA)
+    assert law_of("gaussian").radius(p, SIGMA) > 1.05 * distance
 
 
 @pytest.mark.parametrize("name", L1)
@@ -87,13 +84,13 @@ def test_in_any_direction_it_holds(name: str) -> None:
         assert any(not each.abstained for each in found)
 
 
-BUDGETS: dict[str, Callable[[np.random.Generator], Budget]] = {
-    "fixed": lambda _: Fixed(n0=20, n=200, alpha=ALPHA),
-    "randomized": lambda rng: Randomized(n0=20, n=200, alpha=ALPHA, w=1.0 - rng.random()),
-    "pair": lambda _: Pair(n0=20, n=200, alpha=ALPHA),
-    "table": lambda _: Table(radii=(0.0, 0.1, 0.2, 0.3), n0=20, n_max=2000, alpha=ALPHA, first=20),
-    "radius": lambda _: Radius(n_max=2000, alpha=ALPHA, tolerance=0.1),
-    "anytime": lambda _: Anytime(n0=20, n_max=600, alpha=ALPHA, step=100),
+BUDGETS: dict[str, Budget] = {
+    "fixed": FixedBudget(n0=20, n=200),
+    "randomized": FixedBudget(n0=20, n=200, bound="randomized"),
+    "pair": FixedBudget(n0=20, n=200, bound="pair"),
+    "table": TableBudget(radii=(0.0, 0.1, 0.2, 0.3), n0=20, n=2000),
+    "radius": RadiusBudget(n=2000, tolerance=0.1),
+    "anytime": AnytimeBudget(n0=20, n=600),
 }
 
 
@@ -101,14 +98,18 @@ BUDGETS: dict[str, Callable[[np.random.Generator], Budget]] = {
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_every_budget_keeps_its_promise(kind: str, name: str) -> None:
     """Votes as for a half-space that is just nearer than 0.2, the hardest for a table with that radius."""
-    rng, theorem, distance = np.random.default_rng(3), theorem_of(name), 0.2
-    p = theorem.probability(distance, SIGMA) - 1e-9
+    rng, law, distance = np.random.default_rng(3), law_of(name), 0.2
+    p = law.probability(distance, SIGMA) - 1e-9
     runs = 400
 
     def sample(phase: Phase, count: int) -> Counts:
         return rng.multinomial(count, (p, 1 - p))
 
-    found = [BUDGETS[kind](rng).certify(sample, sigma=SIGMA, theorem=theorem) for _ in range(runs)]
+    def certificate() -> Certificate:
+        w, block = 1.0 - rng.random() if kind == "randomized" else 1.0, 20 if kind == "table" else 100
+        return BUDGETS[kind].certify(sample, Terms(sigma=SIGMA, alpha=ALPHA, law=law, block=block, w=w))
+
+    found = [certificate() for _ in range(runs)]
     wrong = [
         each for each in found if not each.abstained and (each.prediction == 1 or each.radius >= distance)
     ]

@@ -1,20 +1,22 @@
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from smoothheads import seeding
-from smoothheads.config import DiversityConfig, Gaussian, ObjectiveConfig, TeachingConfig, TrainConfig
 from smoothheads.data import Loader, Splits
-from smoothheads.errors import TrainingError
+from smoothheads.errors import ConfigError, TrainingError
 from smoothheads.models import MultiHead
+from smoothheads.objectives import DiversityConfig, Gaussian, ObjectiveConfig, TeachingConfig
 from smoothheads.objectives.diversity import cosine_penalty
-from smoothheads.training import EpochDone, StepDone, Trainer, train
+from smoothheads.training import EpochDone, StepDone, TrainConfig, Trainer, train
 from smoothheads.training.schedule import learning_rate
 
 Network = Callable[..., MultiHead]
@@ -109,7 +111,7 @@ def test_accumulation_changes_only_rounding_without_batch_statistics(small_digit
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-@pytest.mark.parametrize(("unit", "images"), [("copies", 16), ("images", 32)])
+@pytest.mark.parametrize(("unit", "images"), [("draws", 16), ("images", 32)])
 def test_batch_unit_counts_copies_or_images(
     tiny_network: Network, small_digits: Splits, unit: str, images: int
 ) -> None:
@@ -160,8 +162,33 @@ def test_metrics_tell_what_the_paper_watches(tiny_network: Network, small_digits
 
 
 def test_training_lowers_the_loss(tiny_network: Network, small_digits: Splits) -> None:
-    history = train(tiny_network(heads=2), small_digits.train, objective=SOME, **(SETTINGS | {"epochs": 6}))
+    settings = SETTINGS | {"epochs": 6}
+    history = train(tiny_network(heads=2), small_digits.train, objective=SOME, **settings).history
     assert history[-1]["loss"] < 0.8 * history[0]["loss"]
+
+
+def test_a_plain_network_and_plain_arrays_are_trained_in_place(capsys: pytest.CaptureFixture[str]) -> None:
+    generator = np.random.default_rng(0)
+    images, labels = generator.integers(0, 256, (64, 8, 8), np.uint8), generator.integers(0, 3, 64)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    before = copy.deepcopy(net.state_dict())
+    trained = train(net, (images, labels), sigma=0.25, epochs=2, validation=(images[:8], labels[:8]))
+    assert not torch.equal(net.state_dict()["1.weight"], before["1.weight"])
+    assert trained.model.heads[0] is net
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["epoch 1/2", "epoch 2/2"]
+    assert "accuracy" in lines[0]
+    train(net, (images, labels), sigma=0.25, epochs=1, on_event=None)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_misspelt_setting_names_the_nearest(tiny_network: Network, small_digits: Splits) -> None:
+    with pytest.raises(ConfigError, match="got 'epoch'; did you mean 'epochs'"):
+        train(tiny_network(), small_digits.train, sigma=0.25, epoch=3)
+    with pytest.raises(TypeError, match="sigma"):
+        train(tiny_network(), small_digits.train)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match="did you mean 'gaussian'"):
+        train(tiny_network(), small_digits.train, sigma=0.25, method="gausian")
 
 
 def test_step_schedule_drops_on_time() -> None:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import torch
 
-from smoothheads.config import Gaussian, ObjectiveConfig, TrainConfig
 from smoothheads.data import Splits
 from smoothheads.models import MultiHead
-from smoothheads.training import Trainer, make_plan
+from smoothheads.objectives import Gaussian, ObjectiveConfig
+from smoothheads.training import TrainConfig, Trainer, make_plan
 
 
 def test_planning_disturbs_nothing(tiny_network: Callable[..., MultiHead], small_digits: Splits) -> None:

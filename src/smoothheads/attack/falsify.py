@@ -19,12 +19,12 @@ from smoothheads.attack.grid import move, squared_distance
 from smoothheads.attack.outcome import Attacked, Claim, Outcome
 from smoothheads.attack.settings import AttackSettings
 from smoothheads.attack.smoothed import ascend
-from smoothheads.certify.engines import Artefacts
+from smoothheads.certify.budgets import FixedBudget
+from smoothheads.certify.certifier import Certifier
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import Artefacts, Network, Store
 from smoothheads.certify.radius import squared_grid_budget
-from smoothheads.certify.smoothed import Smoothed
-from smoothheads.certify.theorem import theorem_of
-from smoothheads.config import CertifyConfig
-from smoothheads.data import Dataset
+from smoothheads.data import DataInfo, Dataset
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.attack import frozen
@@ -55,15 +55,15 @@ def falsify(
     known = {each.claim: each for each in done}
     images = _images(dataset, [claim for claim in claims if claim not in known])
     attacked = []
-    with frozen(model), devices.threads(certified.threads):
-        judge = Smoothed(model, dataset.info, judging(certified, settings), artefacts=artefacts)
+    with frozen(model), devices.threads(certified.engine.threads):
+        judge = _judge(model, dataset.info, judging(certified, settings), Store(given=artefacts or ()))
         for claim in claims:
             if claim not in known:
-                known[claim] = _Target(judge, settings, images(claim), claim).attacked()
+                known[claim] = _Target(model, judge, settings, images(claim), claim).attacked()
                 if on_image:
                     on_image(known[claim])
             attacked.append(known[claim])
-    return outcome(attacked, dataset.info.grid.q, certified, settings)
+    return outcome(attacked, dataset.info.grid.max_value, certified, settings)
 
 
 def outcome(
@@ -77,16 +77,17 @@ def judging(certified: CertifyConfig, settings: AttackSettings) -> CertifyConfig
     """The same smoothed classifier, sampled n times under noise of its own."""
     return replace(
         certified,
-        n=settings.n,
         alpha=settings.alpha,
         seed=derive(settings.seed, "attack", "judge"),
-        budget="fixed",
-        bound="clopper-pearson",
-        radii=None,
-        price=None,
-        target=None,
-        label_aware=False,
+        budget=FixedBudget(n=settings.n),
     )
+
+
+def _judge(model: MultiHead, info: DataInfo, config: CertifyConfig, store: Store) -> Certifier:
+    assert config.seed is not None
+    noise = config.noise.keyed(config.sigma, info.grid, config.seed, config.block)
+    network = Network(model, info, noise, config.rule, store)
+    return Certifier(config.engine.build(network), info, config, repeatable=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,8 @@ def _least(others: Sequence[_Other | None]) -> _Other | None:
 class _Target:
     """One image under attack."""
 
-    judge: Smoothed
+    model: MultiHead
+    judge: Certifier
     settings: AttackSettings
     image: Pixels
     claim: Claim
@@ -168,7 +170,7 @@ class _Target:
     def _directions(self, radius: float) -> Iterator[NDArray[np.float64]]:
         for loss in self.settings.losses:
             yield ascend(
-                self.judge.model,
+                self.model,
                 self.image,
                 self.claim.prediction,
                 grid=self.judge.info.grid,
@@ -199,15 +201,15 @@ class _Target:
         return move(self.image, direction, budget, self.judge.info.grid)
 
     def _budget(self, radius: float) -> int:
-        return squared_grid_budget(radius, self.judge.info.grid.q)
+        return squared_grid_budget(radius, self.judge.info.grid.max_value)
 
 
 def _require_l2(certified: CertifyConfig) -> None:
-    norm = theorem_of(certified.noise).norm
+    norm = certified.noise.norm
     if norm != "l2":
         raise ConfigError(
             "certificates in the l2 norm",
-            f"{norm} certificates of {certified.noise} noise",
+            f"{norm} certificates of {certified.noise.name} noise",
             "attack a ledger of Gaussian noise (grid or gaussian)",
         )
 

@@ -36,7 +36,7 @@ def move(image: Pixels, direction: Real, budget: int, grid: Grid) -> Pixels:
         return image.copy()
     weight = np.abs(direction.astype(np.float64)) / longest
     here = image.astype(np.int64)
-    room = np.where(direction > 0, grid.q - here, np.where(direction < 0, here, 0))
+    room = np.where(direction > 0, grid.max_value - here, np.where(direction < 0, here, 0))
     steps = _fill(_scale(weight, room, budget), weight, room, budget)
     return (here + np.where(direction > 0, steps, -steps)).astype(np.uint8)
 

@@ -61,7 +61,7 @@ class Outcome:
     image, not for those that got one."""
 
     attacked: tuple[Attacked, ...]
-    q: int
+    max_value: int
     level: float
     """The most that a sound certification lets the chance of a violation be, per image: its alpha and that
     of every judgement inside."""
@@ -92,7 +92,7 @@ class Outcome:
 
         An abstention is not right; radii beyond those attacked keep the last value.
         """
-        budgets = [squared_grid_budget(r, self.q) for r in radii]
+        budgets = [squared_grid_budget(r, self.max_value) for r in radii]
         right = [each for each in self.attacked if each.claim.correct]
         standing = [sum(each.broken is None or each.broken > budget for each in right) for budget in budgets]
         return np.array(standing, dtype=np.float64) / max(len(self.attacked), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,9 +12,10 @@ from typing import Any
 from smoothheads.attack.outcome import Attacked, Claim, Outcome
 from smoothheads.config import load_json
 from smoothheads.errors import ConfigError, LedgerError
-from smoothheads.files import storage, write_atomic, write_json
+from smoothheads.files import claim_file, storage, write_own
 
 FORMAT = "smoothheads-attack/1"
+_KIND = '"smoothheads-attack/'
 COLUMNS = ("idx", "label", "predict", "radius", "budget", "inside", "broken", "answer", "distance")
 _NONE = "-"
 
@@ -27,9 +29,16 @@ def files(path: Path) -> tuple[Path, Path]:
 def save(path: Path, outcome: Outcome, facts: dict[str, Any], radii: Sequence[float]) -> None:
     """Both files are whole at any moment. `facts` is everything needed to repeat the attack."""
     table, about = files(path)
-    write_json(about, summary(outcome, facts, radii))
-    lines = ["\t".join(COLUMNS), *(_line(each, outcome.q) for each in outcome.attacked)]
-    write_atomic(table, "\n".join(lines) + "\n")
+    about_text = json.dumps(summary(outcome, facts, radii), indent=2, sort_keys=True)
+    write_own(about, f"{about_text}\n", _KIND)
+    lines = ["\t".join(COLUMNS), *(_line(each, outcome.max_value) for each in outcome.attacked)]
+    write_own(table, "\n".join(lines) + "\n", lines[0])
+
+
+def claim(path: Path) -> None:
+    """Raises StorageError unless results may be written there."""
+    for file, stamp in zip(files(path), ("\t".join(COLUMNS), _KIND), strict=True):
+        claim_file(file, stamp)
 
 
 def load(path: Path) -> tuple[dict[str, Any], list[Attacked]]:
@@ -38,8 +47,9 @@ def load(path: Path) -> tuple[dict[str, Any], list[Attacked]]:
     if not about.exists():
         return {}, []
     with storage(table):
-        text = table.read_text(encoding="utf-8") if table.exists() else ""
+        data = table.read_bytes() if table.exists() else b""
     try:
+        text = data.decode()
         facts = dict(load_json(about)["facts"])
         return facts, [_parse(line) for line in text.splitlines()[1:]]
     except (ConfigError, KeyError, TypeError, ValueError) as error:

@@ -18,9 +18,9 @@ class AttackSettings:
     steps: int = 20
     """Gradient steps of one attack."""
     draws: int = 32
-    """Noisy copies behind each step."""
+    """Draws of noise behind each step."""
     n: int = 1000
-    """Fresh noisy copies that judge an attacked image (PREDICT)."""
+    """Fresh noisy samples that judge an attacked image (PREDICT)."""
     alpha: float = 0.001
     """Probability that a judgement is wrong, per attacked image."""
     losses: tuple[Loss, ...] = ("smoothed", "expected-ce")

@@ -21,7 +21,7 @@ from smoothheads.config.check import at_least, positive
 from smoothheads.errors import SoundnessError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.attack import FixedNoise, attack_loss, frozen, input_gradient, lengths, project
-from smoothheads.objectives.base import cross_entropy, draw_noise
+from smoothheads.objectives.losses import cross_entropy, draw_noise
 from smoothheads.types import ENSEMBLE, Grid, Pixels
 
 
@@ -54,7 +54,7 @@ def pgd(
         loss=loss,
         rule=rule,
     )
-    return move(image, direction, squared_grid_budget(radius, grid.q), grid)
+    return move(image, direction, squared_grid_budget(radius, grid.max_value), grid)
 
 
 def ascend(
@@ -80,7 +80,7 @@ def ascend(
         positive(name, value)
     for name, value in (("draws", draws), ("steps", steps)):
         at_least(name, value, 1)
-    clean = torch.from_numpy(image).to(generator.device, torch.float32)[None] / grid.q
+    clean = torch.from_numpy(image).to(generator.device, torch.float32)[None] / grid.max_value
     delta = torch.zeros_like(clean)
     answer = partial(decisive, rule=rule, weights_L=model.ensemble_weights)
     with frozen(model), torch.enable_grad():

@@ -15,15 +15,15 @@ from smoothheads.bench import art, plain
 from smoothheads.bench.networks import Bench, separate
 from smoothheads.bench.plain import Ensemble, MeanOfHeads
 from smoothheads.bench.timing import Job
-from smoothheads.certify.engines import Engine
-from smoothheads.certify.engines.blocks import BlockEngine
-from smoothheads.certify.smoothed import Smoothed
-from smoothheads.config import CertifyConfig
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import Engine, Store
+from smoothheads.certify.engines.base import BlockEngine
 from smoothheads.errors import ConfigError, one_of
+from smoothheads.smoothed import Smoothed
 from smoothheads.types import Phase
 
 PLAIN: Final = "plain loop"
-BATCH: Final = 128  # copies per pass of the plain loops
+BATCH: Final = 128  # samples per pass of the plain loops
 ART_N0: Final = 100
 
 ENGINES: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -55,14 +55,14 @@ class Field:
         except ConfigError as error:
             self.left_out.append(f"{name} left out: {error}")
 
-    def add_plain(self, bench: Bench, config: CertifyConfig, copies: int) -> tuple[str, ...]:
-        """The loop over noisy copies with the network as it is and, if there are several heads, with as many
+    def add_plain(self, bench: Bench, config: CertifyConfig, samples: int) -> tuple[str, ...]:
+        """The loop over noisy samples with the network as it is and, if there are several heads, with as many
         whole networks; their names."""
         networks: dict[str, nn.Module] = {PLAIN: MeanOfHeads(bench.model)}
         if len(bench.model.heads) > 1:
             networks[f"{len(bench.model.heads)} networks"] = Ensemble(separate(bench.model))
         self.jobs |= {
-            name: plain_job(network.eval(), bench, config, copies) for name, network in networks.items()
+            name: plain_job(network.eval(), bench, config, samples) for name, network in networks.items()
         }
         return tuple(networks)
 
@@ -70,29 +70,29 @@ class Field:
     def engines(self) -> dict[str, BlockEngine]:
         return {name: cast(BlockEngine, smoothed.engine) for name, smoothed in self.smoothed.items()}
 
-    def add_engine(self, name: str, bench: Bench, config: CertifyConfig, folder: Path, copies: int) -> None:
+    def add_engine(self, name: str, bench: Bench, config: CertifyConfig, folder: Path, samples: int) -> None:
         def job() -> Job:
             self.smoothed[name] = make(bench, config, folder)
-            return engine_job(self.smoothed[name].engine, bench, copies)
+            return engine_job(self.smoothed[name].engine, bench, samples)
 
         self.add(name, job)
 
 
-def plain_job(network: nn.Module, bench: Bench, config: CertifyConfig, copies: int) -> Job:
-    x_CHW = torch.from_numpy(bench.image()).float() / bench.info.grid.q
+def plain_job(network: nn.Module, bench: Bench, config: CertifyConfig, samples: int) -> Job:
+    x_CHW = torch.from_numpy(bench.image()).float() / bench.info.grid.max_value
 
     def votes(_: int) -> int:
-        with devices.threads(config.threads):
+        with devices.threads(config.engine.threads):
             counts = plain.sample_noise(
-                network, x_CHW, copies, sigma=config.sigma, batch=BATCH, classes=bench.info.classes
+                network, x_CHW, samples, sigma=config.sigma, batch=BATCH, classes=bench.info.classes
             )
         return int(counts.sum())
 
     return votes
 
 
-def art_job(network: nn.Module, bench: Bench, config: CertifyConfig, copies: int) -> Job:
-    n0 = min(ART_N0, copies // 2)
+def art_job(network: nn.Module, bench: Bench, config: CertifyConfig, samples: int) -> Job:
+    n0 = min(ART_N0, samples // 2)
     smoothed = art.smoothing(
         network,
         bench.info.shape,
@@ -101,22 +101,22 @@ def art_job(network: nn.Module, bench: Bench, config: CertifyConfig, copies: int
         n0=n0,
         alpha=config.alpha,
     )
-    image = bench.image() / bench.info.grid.q
+    image = bench.image() / bench.info.grid.max_value
 
     def votes(_: int) -> int:
-        with devices.threads(config.threads):
-            art.certify(smoothed, image, copies - n0, BATCH)
-        return copies
+        with devices.threads(config.engine.threads):
+            art.certify(smoothed, image, samples - n0, BATCH)
+        return samples
 
     return votes
 
 
-def engine_job(engine: Engine, bench: Bench, copies: int) -> Job:
+def engine_job(engine: Engine, bench: Bench, samples: int) -> Job:
     image, size = bench.image(), engine.noise.block_size
-    blocks = -(-copies // size)
+    blocks = -(-samples // size)
 
     def votes(turn: int) -> int:
-        return engine.votes(image, 0, Phase.ESTIMATION, turn * blocks, copies).n
+        return engine.votes(image, 0, Phase.ESTIMATION, turn * blocks, samples).n
 
     return votes
 
@@ -129,6 +129,7 @@ def settings_of(name: str) -> Mapping[str, Any]:
 
 def make(bench: Bench, config: CertifyConfig, folder: Path) -> Smoothed:
     """Converted networks are kept in `folder`. Refuses what would only be emulated here."""
-    if config.precision == "bfloat16" and not devices.computes_bfloat16(devices.parse(config.device)):
+    precision = getattr(config.engine, "precision", "float32")
+    if precision == "bfloat16" and not devices.computes_bfloat16(devices.parse(config.device)):
         raise ConfigError("a processor that computes bfloat16 natively", "another one", "use float32 or int8")
-    return Smoothed(bench.model, bench.info, config, artefacts=folder, training=bench.training)
+    return Smoothed(bench.model, bench.info, config, store=Store(folder, bench.training))

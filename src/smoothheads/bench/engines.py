@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +15,11 @@ from smoothheads.bench.networks import Bench
 from smoothheads.bench.outcome import Outcome
 from smoothheads.bench.quality import summary
 from smoothheads.bench.timing import OnRound, interleaved
-from smoothheads.certify.engines import Engine, LazyConsensusEngine, work_of
-from smoothheads.certify.smoothed import Smoothed
-from smoothheads.config import CertifyConfig
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import Engine, work_of
+from smoothheads.certify.engines.lazy import Lazy
 from smoothheads.report.table import Cell
+from smoothheads.smoothed import Smoothed
 from smoothheads.types import Phase
 
 REFERENCE: Final = "torch"
@@ -32,8 +33,8 @@ class EnginesSettings:
     n: int = 1000
     alpha: float = 0.001
     block: int = 100
-    copies: int = 400
-    """Noisy copies of each engine in each timed round."""
+    samples: int = 400
+    """Noisy samples of each engine in each timed round."""
     rounds: int = 9
     threads: int = 1
     engines: tuple[str, ...] = contenders.QUICK
@@ -44,8 +45,8 @@ def run(
     settings: EnginesSettings, bench: Bench, name: str, folder: Path, on_round: OnRound | None = None
 ) -> Outcome:
     """Converted networks are kept in `folder`; `name` is the network's, for people."""
-    config = CertifyConfig(
-        sigma=settings.sigma,
+    config = CertifyConfig.of(
+        settings.sigma,
         n=settings.n,
         alpha=settings.alpha,
         block=settings.block,
@@ -54,9 +55,9 @@ def run(
     before = machine.describe(settings.threads)
     kinds = _kinds(settings, len(bench.model.heads))
     field = Field()
-    baselines = field.add_plain(bench, config, settings.copies)
+    baselines = field.add_plain(bench, config, settings.samples)
     for kind, changes in kinds.items():
-        field.add_engine(kind, bench, replace(config, **changes), folder, settings.copies)
+        field.add_engine(kind, bench, config.changed(**changes), folder, settings.samples)
     rates = interleaved(field.jobs, settings.rounds, on_round=on_round)
     top = _scores(field.engines[REFERENCE], bench, settings.block)
     facts = {
@@ -74,7 +75,7 @@ def run(
         settings=asdict(settings),
         facts=facts,
         notes=(
-            "agrees: copies on which the engine's class is that of torch in float32; consensus: copies on "
+            "agrees: samples on which the engine's class is that of torch in float32; consensus: samples on "
             "which the first K heads agree, so that the others need not be asked.",
             *field.left_out,
         ),
@@ -91,28 +92,28 @@ def _kinds(settings: EnginesSettings, heads: int) -> dict[str, dict[str, Any]]:
     return kinds
 
 
-def _scores(engine: Engine, bench: Bench, copies: int) -> NDArray[np.int64]:
-    """The ensemble's class of every copy of every image."""
+def _scores(engine: Engine, bench: Bench, samples: int) -> NDArray[np.int64]:
+    """The ensemble's class of every sample of every image."""
     tops = [
-        engine.scores(bench.images.image(i), int(index), Phase.SCORES, 0, copies).argmax(1)
+        engine.scores(bench.images.image(i), int(index), Phase.SCORES, 0, samples).argmax(1)
         for i, index in enumerate(bench.images.indices)
     ]
     return np.concatenate(tops)
 
 
-def _agreement(engine: Engine, top: NDArray[np.int64], bench: Bench, copies: int) -> dict[str, Cell]:
-    if isinstance(engine, LazyConsensusEngine):
+def _agreement(engine: Engine, top: NDArray[np.int64], bench: Bench, samples: int) -> dict[str, Cell]:
+    if isinstance(engine, Lazy):
         return {}
-    share = float((_scores(engine, bench, copies) == top).mean())
+    share = float((_scores(engine, bench, samples) == top).mean())
     return {"agrees": Cell(f"{share:.2%}", share)}
 
 
 def _certified(smoothed: Smoothed, bench: Bench) -> dict[str, Cell]:
     before = work_of(smoothed.engine)  # in the timed rounds, on one image
-    found = [each.certificate for each in smoothed.certify(bench.images)]
-    shown = summary(found, bench.images.labels, smoothed.ceiling)
+    found = [each.certificate for each in smoothed.records(bench.images)]
+    shown = summary(found, bench.images.labels, smoothed.max_radius)
     work = work_of(smoothed.engine) - before
-    if work.copies:
+    if work.samples:
         shown["consensus"] = Cell(f"{work.agreement:.1%}", work.agreement)
         shown["passes saved"] = Cell(f"{work.saved:.1%}", work.saved)
     return shown

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 from torch import nn
 
 from smoothheads.bench.plain import MeanOfHeads
-from smoothheads.certify.engines.convert import Training
-from smoothheads.config import ModelConfig
-from smoothheads.data import DataInfo, Dataset
-from smoothheads.data.arrays import from_arrays
+from smoothheads.certify.engines.artefact import Training
+from smoothheads.data import DataInfo, Dataset, SubsetConfig, from_arrays, load, load_test
 from smoothheads.errors import one_of
-from smoothheads.models import DEFAULT_CUTS, MultiHead, build
+from smoothheads.models import ARCHITECTURES, ModelConfig, MultiHead, build
+from smoothheads.runs.certify import certification_images
+from smoothheads.runs.layout import open_checkpoint
 from smoothheads.types import Pixels
 
 CLASSES: Final = 10
@@ -51,6 +52,15 @@ class Bench:
         return self.images.image(0)
 
 
+def trained(folder: Path, images: int, root: str | None = None) -> Bench:
+    """The network of a checkpoint or run, and so many of its test images, spread evenly."""
+    ready = open_checkpoint(folder)
+    data = replace(ready.config.data, root=root or ready.config.data.root)
+    subset = SubsetConfig(every=max(1, len(load_test(data)) // images), first=images)
+    dataset = certification_images(ready, data, subset)
+    return Bench(ready.model, dataset, lambda: load(data).train)
+
+
 def named(name: str) -> Size:
     if name not in NETWORKS:
         raise one_of("network", name, NETWORKS)
@@ -61,7 +71,7 @@ def make(size: Size, heads: int, *, images: int = 300, seed: int = 0) -> Bench:
     """In eval mode, and random images to calibrate and to train with."""
     pixels = np.random.default_rng(seed).integers(0, 256, (images, *size.shape), dtype=np.uint8)
     data = from_arrays(pixels, np.arange(images) % CLASSES, classes=CLASSES, name="random")
-    config = ModelConfig(arch=size.arch, heads=heads, cut=DEFAULT_CUTS[size.arch])
+    config = ModelConfig(arch=size.arch, heads=heads, cut=ARCHITECTURES.get(size.arch).cut)
     return Bench(_build(config, data.info, seed), data, lambda: data)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,9 +12,11 @@ from matplotlib.figure import Figure
 
 from smoothheads.bench.machine import line
 from smoothheads.bench.timing import Floats, Interval, interval_of_median, ratio
-from smoothheads.files import write_atomic, write_json
+from smoothheads.files import STAMP, claim, stamped, write_own
 from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table, to_markdown
+
+FORMAT = "smoothheads-bench/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +103,16 @@ def times_faster(found: Interval) -> Cell:
     )
 
 
+def claim_folder(folder: Path) -> None:
+    """Raises StorageError unless results may be written there; worth asking before a long run."""
+    claim(folder, lambda there: any(stamped(path, FORMAT) for path in there.glob("*.json")))
+
+
 def write(folder: Path, name: str, table: Table, values: dict[str, Any], figure: Figure) -> list[Path]:
     """`name`.json with every round, `name`.md with the table, `name`.svg; each replaced as a whole."""
-    folder.mkdir(parents=True, exist_ok=True)
+    claim_folder(folder)
     data, text, picture = (folder / f"{name}.{kind}" for kind in ("json", "md", "svg"))
-    write_json(data, values)
-    write_atomic(text, f"{to_markdown(table)}\n".encode())
+    write_own(data, json.dumps(values | {"format": FORMAT}, indent=2, sort_keys=True) + "\n", FORMAT)
+    write_own(text, f"{to_markdown(table)}\n\n<!-- {STAMP} -->\n")
     plots.save(figure, picture)
     return [data, text, picture]

@@ -49,9 +49,9 @@ def sample_noise(
     while n > 0:
         size = min(batch, n)
         n -= size
-        copies_NCHW = x_CHW.repeat(size, 1, 1, 1)
-        noise_NCHW = torch.randn_like(copies_NCHW) * sigma
-        counts += _count(network(copies_NCHW + noise_NCHW).argmax(1).numpy(), classes)
+        samples_NCHW = x_CHW.repeat(size, 1, 1, 1)
+        noise_NCHW = torch.randn_like(samples_NCHW) * sigma
+        counts += _count(network(samples_NCHW + noise_NCHW).argmax(1).numpy(), classes)
     return counts
 
 
@@ -63,7 +63,7 @@ def _count(predictions: NDArray[np.int64], classes: int) -> Counts:
 
 
 class SomeStep:
-    """A step of SOME with Gaussian noise in plain float32: all copies through trunk and heads, smoothed
+    """A step of SOME with Gaussian noise in plain float32: all draws through trunk and heads, smoothed
     losses, self-paced weights that train the next head, the cosine constraint, SGD."""
 
     def __init__(self, model: nn.Module, *, sigma: float, draws: int, lam: float, lr: float = 0.1) -> None:
@@ -72,11 +72,11 @@ class SomeStep:
         self.optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, weight_decay=1e-4)
 
     def __call__(self, images_NCHW: Tensor, labels_N: Tensor) -> float:
-        copies = torch.cat(
+        draws = torch.cat(
             [images_NCHW + torch.randn_like(images_NCHW) * self.sigma for _ in range(self.draws)]
         )
         losses = []
-        for logits_MC in self.model(copies):
+        for logits_MC in self.model(draws):
             each = F.cross_entropy(logits_MC, labels_N.repeat(self.draws), reduction="none")
             losses.append(torch.stack(each.chunk(self.draws)).mean(0))
         loss = torch.zeros(())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +16,8 @@ from torch.profiler import ProfilerActivity, profile
 from smoothheads import device as devices
 from smoothheads.bench import contenders, networks
 from smoothheads.bench.networks import Bench
-from smoothheads.certify.engines.blocks import BlockEngine
-from smoothheads.config import CertifyConfig
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines.base import BlockEngine
 from smoothheads.models.aggregate import decide
 from smoothheads.models.cost import cost
 from smoothheads.types import Phase
@@ -30,7 +30,7 @@ BLOCKS: Final = 4  # of the whole path, so that noise is drawn ahead
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Seconds per noisy copy of the three parts of a vote, each alone, and of the whole path."""
+    """Seconds per noisy sample of the three parts of a vote, each alone, and of the whole path."""
 
     noise: float
     network: float
@@ -43,11 +43,11 @@ def peaks(threads: int, engines: Sequence[str] = contenders.QUICK) -> dict[str, 
     found = _matrix_peaks(threads)
     bench = networks.ideal()
     operations = cost(bench.model, bench.info.shape).flops
-    config = CertifyConfig(sigma=0.5, n=10_000, block=IDEAL_COPIES, threads=threads)
+    config = CertifyConfig.of(0.5, n=10_000, block=IDEAL_COPIES, threads=threads)
     with tempfile.TemporaryDirectory() as folder:
         field = contenders.Field()
         for name in engines:
-            each = replace(config, **contenders.settings_of(name))
+            each = config.changed(**contenders.settings_of(name))
             field.add_engine(name, bench, each, Path(folder), IDEAL_COPIES)
         for name, job in field.jobs.items():
             job(0)
@@ -72,11 +72,11 @@ def shares(engine: BlockEngine, bench: Bench) -> Shares:
     """Of one block; in the whole path the noise is drawn beside the network, so parts may exceed the sum."""
     image, size = bench.image(), engine.noise.block_size
     with devices.threads(engine.threads), torch.inference_mode():
-        copies = engine._prepared(engine.noise.noisy(image, 0, Phase.PILOT, 0))
-        logits_LNC = engine._logits(copies)
+        samples = engine._prepared(engine.noise.noisy(image, 0, Phase.PILOT, 0))
+        logits_LNC = engine._logits(samples)
         parts = (
             lambda: engine._prepared(engine.noise.noisy(image, 0, Phase.PILOT, 0)),
-            lambda: engine._logits(copies),
+            lambda: engine._logits(samples),
             lambda: engine._counted(decide(logits_LNC, engine.weights_L)),
         )
         noise, network, counting = (best_seconds(part) / size for part in parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from smoothheads.bench import contenders, machine, networks
 from smoothheads.bench.networks import Bench, Size
 from smoothheads.bench.timing import Floats, Interval, Job, OnRound, interleaved, interval_of_median
-from smoothheads.config import CertifyConfig
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.data.subset import take
 from smoothheads.models.cost import cost
 from smoothheads.report import plots
@@ -37,7 +37,7 @@ class ScalingSettings:
     blocks: tuple[int, ...] = (1, 2, 4, 8, 16)
     """Noise blocks per forward pass, of several images, at the smallest side."""
     workers: tuple[int, ...] = (1, 2, 3, 4)
-    copies: int = 500
+    samples: int = 500
     """Copies per image against everything but n."""
     images: int = 8
     """Images per measurement against blocks per pass, and against workers for each of them."""
@@ -84,12 +84,12 @@ class _Study:
     def __init__(self, settings: ScalingSettings, folder: Path, on_round: OnRound | None) -> None:
         self.settings, self.folder, self.on_round = settings, folder, on_round
         engine = contenders.settings_of(settings.engine)
-        self.config = CertifyConfig(sigma=settings.sigma, n=settings.copies, **engine)
+        self.config = CertifyConfig.of(settings.sigma, n=settings.samples, **engine)
 
     def against_n(self) -> Axis:
         bench = self._network()
-        jobs = {n: self._certifier(bench, replace(self.config, n=n)) for n in self.settings.n}
-        return self._measured("n", "copies/s", jobs)
+        jobs = {n: self._certifier(bench, self.config.changed(n=n)) for n in self.settings.n}
+        return self._measured("n", "samples/s", jobs)
 
     def against_heads(self) -> Axis:
         return self._against_arithmetic("heads", {k: self._network(heads=k) for k in self.settings.heads})
@@ -102,11 +102,11 @@ class _Study:
         images = take(bench.images, np.arange(self.settings.images))
 
         def job(blocks: int) -> Job:
-            smoothed = contenders.make(bench, replace(self.config, blocks_per_pass=blocks), self.folder)
-            return lambda _: sum(found.copies for found in smoothed.certify(images))
+            smoothed = contenders.make(bench, self.config.changed(blocks_per_pass=blocks), self.folder)
+            return lambda _: sum(found.samples for found in smoothed.records(images))
 
         jobs = {blocks: job(blocks) for blocks in self.settings.blocks}
-        return self._measured("blocks per pass", "copies/s", jobs)
+        return self._measured("blocks per pass", "samples/s", jobs)
 
     def against_workers(self) -> Axis:
         """Images per second and worker, once all of them have started."""
@@ -134,12 +134,12 @@ class _Study:
         return networks.make(Size(self.settings.arch, (3, side, side)), heads, images=images)
 
     def _certifier(self, bench: Bench, config: CertifyConfig, work: int = 1) -> Job:
-        """A certificate a turn; `work` is what a copy counts."""
+        """A certificate a turn; `work` is what a sample counts."""
         smoothed = contenders.make(bench, config, self.folder)
 
         def certify(turn: int) -> int:
             smoothed.certify_image(bench.image(), turn)
-            return work * (config.n0 + config.n)
+            return work * config.budget.typical_samples
 
         return certify
 

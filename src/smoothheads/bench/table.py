@@ -1,98 +1,275 @@
-"""smoothheads bench table CHECKPOINT: the certified-accuracy table, by the sequential budget in a fast engine
-and by n copies of every image in the plain loop."""
+"""smoothheads bench table CHECKPOINT: the certified-accuracy table, by sequential budgets in a fast engine
+and by n samples of every image in the plain loop.
+
+Image by image the plain loop and every budget take turns in one process, and several such processes run side
+by side, one on each core. Finished images are on the disk at once; the same command again goes on.
+"""
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
-from smoothheads.bench import contenders, machine
-from smoothheads.bench.networks import Bench
-from smoothheads.bench.outcome import Outcome
-from smoothheads.bench.plain import MeanOfHeads
+from smoothheads import device as devices
+from smoothheads.bench import contenders, machine, networks
+from smoothheads.bench.outcome import FORMAT, claim_folder, times_faster
+from smoothheads.bench.plain import MeanOfHeads, sample_noise
 from smoothheads.bench.quality import summary
-from smoothheads.bench.timing import Job, OnRound, interleaved
-from smoothheads.config import CertifyConfig
-from smoothheads.report.table import Cell
+from smoothheads.bench.timing import Interval
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.errors import ConfigError, one_of
+from smoothheads.files import write_own
+from smoothheads.report import plots
+from smoothheads.report.table import Cell, Table
+from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certificate, Phase
 
+Floats = NDArray[np.float64]
+Row = dict[str, Any]
+OnImages = Callable[[int], None]
+
 PLAIN: Final = "plain loop, fixed"
-PHASES: Final = (Phase.SELECTION, Phase.PILOT, Phase.ESTIMATION)
+BUDGETS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "table": {"budget": "table"},
+    "table, label-aware": {"budget": "table", "label_aware": True},
+    "radius 1 %": {"budget": "radius", "tolerance": 0.01},
+    "radius 5 %": {"budget": "radius", "tolerance": 0.05},
+}
+RESAMPLES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSettings:
     sigma: float
-    images: int = 10
+    images: int = 100
     """Test images, spread evenly."""
     n: int = 100_000
     alpha: float = 0.001
-    engines: tuple[str, ...] = ("torch", "openvino int8")
-    """Which engines certify with the table budget."""
-    label_aware: bool = False
-    """Test the true label instead of a chosen class."""
-    plain_copies: int = 1000
-    """Copies per round from which the plain loop's time for n0 + n is scaled up: its passes are all alike."""
-    rounds: int = 5
-    threads: int = 1
+    engine: str = "openvino int8"
+    """As `bench votes` names them."""
+    budgets: tuple[str, ...] = ("table", "table, label-aware", "radius 1 %")
+    """Also known: radius 5 %."""
+    plain_samples: int = 500
+    """Samples from which the plain loop's time for n0 + n is scaled up: its passes are all alike."""
+    workers: int = 2
+    """Processes side by side, of one thread each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All images so far."""
+
+    settings: TableSettings
+    name: str
+    rows: Sequence[Row]
+    machine: Mapping[str, Any]
+    max_radius: float
+
+    @property
+    def samples(self) -> int:
+        """Of every image in the plain loop."""
+        return CertifyConfig.of(self.settings.sigma, n=self.settings.n).budget.typical_samples
+
+    def times(self, budget: str, clock: str = "seconds") -> Interval:
+        """How many times faster than the plain loop for all images together, and a 95 % bootstrap interval
+        over images."""
+        plain = self.samples * np.array([row["plain"][clock] for row in self.rows])
+        ours = np.array([row[budget][clock] for row in self.rows])
+        generator = np.random.default_rng(0)
+        drawn = generator.integers(len(ours), size=(RESAMPLES, len(ours)))
+        low, high = np.quantile(plain[drawn].sum(1) / ours[drawn].sum(1), [0.025, 0.975])
+        return Interval(float(plain.sum() / ours.sum()), float(low), float(high))
+
+    def table(self) -> Table:
+        columns = ["", "s an image", "x plain loop", f"x on {self.settings.workers} cores", "x CPU time"]
+        rows = [self._row(budget) for budget in self.settings.budgets]
+        known = list(dict.fromkeys(column for _, facts in rows for column in facts))
+        plain = self.samples * float(np.mean([row["plain"]["seconds"] for row in self.rows]))
+        first = (Cell(PLAIN), Cell(f"{plain:,.1f}", plain), *(Cell("1") for _ in range(3)))
+        facts = {"samples per image": Cell(f"{self.samples:,}", self.samples)}
+        return Table(
+            f"{self.name}: certified-accuracy table of {len(self.rows)} images, n = {self.settings.n}, "
+            f"alpha = {self.settings.alpha:g}, sigma = {self.settings.sigma:g}, {self.settings.engine}",
+            (*columns, *known),
+            tuple(
+                (*cells, *(facts.get(column, Cell("")) for column in known))
+                for cells, facts in [(first, facts), *rows]
+            ),
+            (
+                f"The plain loop has one core and was timed on {self.settings.plain_samples} samples of each "
+                "image, in turns with the budgets; [] is a 95 % bootstrap interval over images.",
+                machine.line(dict(self.machine)),
+            ),
+        )
+
+    def _row(self, budget: str) -> tuple[tuple[Cell, ...], dict[str, Cell]]:
+        times, workers = self.times(budget), self.settings.workers
+        together = Interval(times.median * workers, times.low * workers, times.high * workers)
+        certificates = [Certificate(**row[budget]["certificate"]) for row in self.rows]
+        labels = np.array([row["label"] for row in self.rows])
+        samples = [row[budget]["samples"] for row in self.rows]
+        mean, error = float(np.mean(samples)), float(np.std(samples) / np.sqrt(len(samples)))
+        seconds = float(np.mean([row[budget]["seconds"] for row in self.rows]))
+        cells = (
+            Cell(f"{self.settings.engine}, {budget}"),
+            Cell(f"{seconds:,.2f}", seconds),
+            times_faster(times),
+            times_faster(together),
+            times_faster(self.times(budget, "cpu")),
+        )
+        shown = summary(certificates, labels, self.max_radius)
+        return cells, {"samples per image": Cell(f"{mean:,.0f} ± {error:,.0f}", mean)} | shown
+
+    def to_json(self) -> dict[str, Any]:
+        found = {budget: asdict(self.times(budget)) for budget in self.settings.budgets} if self.rows else {}
+        return {
+            "bench": f"table-{self.name}",
+            "settings": json.loads(json.dumps(asdict(self.settings))),
+            "machine": dict(self.machine),
+            "times": found,
+            "images": list(self.rows),
+        }
+
+    def plot(self) -> Figure:
+        figure, axes = plots.new_axes(f"times faster than: {PLAIN}", "")
+        found = {budget: self.times(budget) for budget in self.settings.budgets[::-1]}
+        spread = [
+            [each.median - each.low for each in found.values()],
+            [each.high - each.median for each in found.values()],
+        ]
+        middle = [each.median for each in found.values()]
+        axes.barh(list(found), middle, xerr=spread, color=plots.COLOURS[0], height=0.6, capsize=3)
+        return figure
 
 
 def run(
-    settings: TableSettings, bench: Bench, name: str, folder: Path, on_round: OnRound | None = None
-) -> Outcome:
-    config = CertifyConfig(sigma=settings.sigma, n=settings.n, alpha=settings.alpha, threads=settings.threads)
-    before = machine.describe(settings.threads)
-    loop = contenders.plain_job(MeanOfHeads(bench.model).eval(), bench, config, settings.plain_copies)
-    tables = {kind: _Table(settings, bench, config, kind, folder) for kind in settings.engines}
-    jobs: dict[str, Job] = {PLAIN: loop} | {f"{kind}, table": table for kind, table in tables.items()}
-    rates = interleaved(jobs, settings.rounds, on_round=on_round)
-    rates[PLAIN] = rates[PLAIN] / (config.n0 + config.n)  # from copies to images per second
-    facts = {f"{kind}, table": table.facts() for kind, table in tables.items()}
-    return Outcome(
-        name=f"table-{name}",
-        title=f"{name}: certified-accuracy table of {len(bench.images)} images, n = {settings.n}, "
-        f"alpha = {settings.alpha:g}, sigma = {settings.sigma:g}",
-        unit="images/s",
-        baselines=(PLAIN,),
-        rates=rates,
-        machine=before,
-        settings=asdict(settings),
-        facts=facts | {PLAIN: {"copies per image": Cell(f"{config.n0 + config.n:,}", config.n0 + config.n)}},
-        notes=(
-            f"The plain loop was timed on {settings.plain_copies} copies a round and scaled to "
-            f"{config.n0 + config.n:,} per image; the tables are whole runs, every round with other noise.",
-        ),
-    )
+    settings: TableSettings,
+    network: Path,
+    store: Path,
+    out: Path,
+    *,
+    root: str | None = None,
+    on_images: OnImages | None = None,
+) -> Measured:
+    """Measures the images that are not in `out` yet. Converted networks are kept in `store`."""
+    for budget in settings.budgets:
+        if budget not in BUDGETS:
+            raise one_of("budget", budget, BUDGETS)
+    claim_folder(out)
+    bench = networks.trained(network, settings.images, root)
+    ceiling = _smoothed(settings, bench, settings.budgets[0], store).max_radius  # converts, too
+    measured = Measured(settings, network.name, [], machine.describe(1), ceiling)
+    head = out / f"table-{network.name}.json"
+    _require_same(head, measured)
+    files = [out / f"table-{network.name}-{worker}.jsonl" for worker in range(settings.workers)]
+    left = [i for i in range(len(bench.images)) if i not in {row["position"] for row in _rows(files)}]
+    with ProcessPoolExecutor(settings.workers, get_context("spawn")) as pool:
+        waiting = {
+            pool.submit(_Shard(settings, network, store, root, file).measure, left[place :: settings.workers])
+            for place, file in enumerate(files)
+            if left[place :: settings.workers]
+        }
+        while waiting:
+            done, waiting = wait(waiting, timeout=2)
+            for future in done:
+                future.result()
+            if on_images:
+                on_images(len(_rows(files)))
+    return replace(measured, rows=sorted(_rows(files), key=lambda row: int(row["position"])))
 
 
-class _Table:
-    """A whole table in every turn, with noise of its own."""
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """One process: the plain loop and every budget take turns, and turn their order, image by image."""
 
-    def __init__(
-        self, settings: TableSettings, bench: Bench, config: CertifyConfig, engine: str, folder: Path
-    ) -> None:
-        self.bench = bench
-        changes = {"budget": "table", "label_aware": settings.label_aware, **contenders.settings_of(engine)}
-        self.smoothed = contenders.make(bench, replace(config, **changes), folder)
-        self.copies: list[int] = []
-        self.certificates: list[Certificate] = []
+    settings: TableSettings
+    network: Path
+    store: Path
+    root: str | None
+    file: Path
 
-    def __call__(self, turn: int) -> int:
-        self.copies, self.certificates = [], []
-        for position, label in enumerate(self.bench.images.labels.tolist()):
-            key = turn * len(self.bench.images) + position
-            certificate, sampler = self.smoothed.certify_image(
-                self.bench.images.image(position), key, label=label
+    def measure(self, positions: Sequence[int]) -> None:
+        settings = self.settings
+        bench = networks.trained(self.network, settings.images, self.root)
+        smoothed = {budget: _smoothed(settings, bench, budget, self.store) for budget in settings.budgets}
+        plain = MeanOfHeads(bench.model).eval()
+        first = bench.images.image(positions[0])
+        _timed_plain(settings, bench, plain, positions[0])  # warms up
+        for each in smoothed.values():
+            each.engine.votes(first, 0, Phase.PILOT, 0, 2 * each.config.block)
+        for position in positions:
+            row: Row = {"position": position, "index": int(bench.images.indices[position])}
+            row["label"] = int(bench.images.labels[position])
+            names = ["plain", *smoothed]
+            turn = position % len(names)
+            for name in names[turn:] + names[:turn]:
+                if name == "plain":
+                    row[name] = _timed_plain(settings, bench, plain, position)
+                else:
+                    row[name] = _timed(smoothed[name], bench, position)
+            with self.file.open("a", encoding="utf-8") as lines:
+                # On a line of its own, whatever became of the last one.
+                lines.write("\n" + json.dumps(row))
+
+
+def _timed(smoothed: Smoothed, bench: networks.Bench, position: int) -> Row:
+    wall, cpu = time.perf_counter(), time.process_time()
+    index, label = int(bench.images.indices[position]), int(bench.images.labels[position])
+    certified = smoothed.certify_image(bench.images.image(position), index, label=label)
+    taken = {"seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+    return taken | {"samples": certified.samples, "certificate": asdict(certified.certificate)}
+
+
+def _timed_plain(
+    settings: TableSettings, bench: networks.Bench, plain: torch.nn.Module, position: int
+) -> Row:
+    """Seconds of one sample."""
+    image = torch.from_numpy(bench.images.image(position)).float() / bench.info.grid.max_value
+    n, classes = settings.plain_samples, bench.info.classes
+    with devices.threads(1):
+        wall, cpu = time.perf_counter(), time.process_time()
+        sample_noise(plain, image, n, sigma=settings.sigma, batch=contenders.BATCH, classes=classes)
+        return {"seconds": (time.perf_counter() - wall) / n, "cpu": (time.process_time() - cpu) / n}
+
+
+def _smoothed(settings: TableSettings, bench: networks.Bench, budget: str, store: Path) -> Smoothed:
+    config = CertifyConfig.of(settings.sigma, n=settings.n, alpha=settings.alpha)
+    config = config.changed(**contenders.settings_of(settings.engine), **BUDGETS[budget])
+    return contenders.make(bench, config, store)
+
+
+def _require_same(head: Path, measured: Measured) -> None:
+    """What is in the folder was measured with the same settings, or there is nothing yet."""
+    now = measured.to_json()
+    if head.is_file():
+        stored = json.loads(head.read_text(encoding="utf-8"))
+        if stored.get("settings") != now["settings"]:
+            raise ConfigError(
+                f"the settings of {head}", "others", "use another --out, or repeat the command as it was"
             )
-            self.certificates.append(certificate)
-            self.copies.append(sum(sampler.table(phase).n for phase in PHASES))
-        return len(self.certificates)
+        return
+    head.parent.mkdir(parents=True, exist_ok=True)
+    write_own(head, json.dumps(now | {"format": FORMAT}, indent=2) + "\n", FORMAT)
 
-    def facts(self) -> dict[str, Cell]:
-        """Of the last round."""
-        copies = float(np.mean(self.copies))
-        certified = summary(self.certificates, self.bench.images.labels, self.smoothed.ceiling)
-        return {"copies per image": Cell(f"{copies:,.0f}", copies)} | certified
+
+def _rows(files: Sequence[Path]) -> list[Row]:
+    """What can be read; a line that was torn when a process was killed cannot."""
+    rows: dict[int, Row] = {}
+    for file in files:
+        for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+            with suppress(ValueError):
+                row: Row = json.loads(line)
+                rows[int(row["position"])] = row
+    return list(rows.values())

@@ -17,11 +17,11 @@ from smoothheads.bench.outcome import Outcome
 from smoothheads.bench.plain import SomeStep
 from smoothheads.bench.roofline import best_seconds, operators
 from smoothheads.bench.timing import Job, OnRound, interleaved
-from smoothheads.config import Gaussian, ObjectiveConfig, TeachingConfig, TrainConfig
 from smoothheads.data import plain_batches
 from smoothheads.models.cost import cost
+from smoothheads.objectives import Gaussian, ObjectiveConfig, TeachingConfig
 from smoothheads.report.table import Cell
-from smoothheads.training import Trainer
+from smoothheads.training import TrainConfig, Trainer
 from smoothheads.training.loop import StepDone
 
 PLAIN: Final = "plain step"
@@ -36,7 +36,7 @@ class TrainSettings:
     """resnet110 and resnet20 (32x32), resnet8 (16x16), lenet (28x28), digits (resnet8 at 8x8)."""
     heads: int = 5
     draws: int = 2
-    """Noisy copies of each image (m)."""
+    """Draws of each image (m)."""
     images: int = 128
     """Images per step."""
     sigma: float = 0.5

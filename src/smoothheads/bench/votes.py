@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from smoothheads.bench.networks import Bench
 from smoothheads.bench.outcome import Outcome
 from smoothheads.bench.plain import MeanOfHeads
 from smoothheads.bench.timing import OnRound, interleaved
-from smoothheads.config import CertifyConfig
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.models.cost import cost
 from smoothheads.report.table import Cell
 
@@ -27,8 +27,8 @@ class VotesSettings:
     heads: int = 5
     sigma: float = 0.5
     block: int = 100
-    copies: int = 400
-    """Noisy copies of each contender in each round."""
+    samples: int = 400
+    """Noisy samples of each contender in each round."""
     rounds: int = 9
     threads: int = 1
     art: bool = True
@@ -64,14 +64,14 @@ def run(settings: VotesSettings, on_round: OnRound | None = None) -> Outcome:
 
 
 def _fill(field: Field, settings: VotesSettings, bench: Bench, folder: Path) -> tuple[str, ...]:
-    config = CertifyConfig(sigma=settings.sigma, block=settings.block, threads=settings.threads)
-    copies = settings.copies
-    baselines = field.add_plain(bench, config, copies)
+    config = CertifyConfig.of(settings.sigma, block=settings.block, threads=settings.threads)
+    samples = settings.samples
+    baselines = field.add_plain(bench, config, samples)
     if settings.art:
         together = MeanOfHeads(bench.model).eval()
-        field.add("ART", lambda: contenders.art_job(together, bench, config, copies))
+        field.add("ART", lambda: contenders.art_job(together, bench, config, samples))
     for name in settings.engines:
-        field.add_engine(name, bench, replace(config, **contenders.settings_of(name)), folder, copies)
+        field.add_engine(name, bench, config.changed(**contenders.settings_of(name)), folder, samples)
     return baselines
 
 

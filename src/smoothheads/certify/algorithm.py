@@ -1,29 +1,87 @@
 """CERTIFY and PREDICT of Cohen, Rosenfeld and Kolter (2019), Algorithm 1, on votes.
 
-Here is only statistics: noise, network, batching and storage are behind `sample`.
+Here is only statistics. Both are generators that ask for the votes of fresh samples of one image,
+`votes = yield Samples(phase, count)`; whoever drives them knows noise, network, batching and storage.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import special
 
-from smoothheads.certify.bounds import clopper_pearson_lower
+from smoothheads.certify.bounds import class_bounds, clopper_pearson_lower
 from smoothheads.certify.radius import minimum_n
-from smoothheads.certify.theorem import GAUSSIAN, Theorem
 from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.noise import GridGaussian, NoiseLaw
 from smoothheads.types import ABSTAIN, Certificate, Counts, Phase
 
+T = TypeVar("T")
+Bound = Literal["clopper-pearson", "randomized", "pair"]
+Sampler = Callable[[Phase, int], Counts]
+"""Votes per class of so many fresh samples of a phase; none is ever used in two calls."""
+LEAST_ALPHA: Final = 1e-15  # the tests' arithmetic is good for less, nobody's trust in a generator is
+DAMAGED: Final = "the record is damaged; certify this image again"
 
-class Sampler(Protocol):
-    """Votes per class of one base classifier on `count` fresh noisy copies of one image.
 
-    Copies are independent, and none is ever used in two calls.
-    """
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What a run asks for: the votes of `count` fresh samples of one image."""
 
-    def __call__(self, phase: Phase, count: int) -> Counts: ...
+    phase: Phase
+    count: int
+    so_far: Certificate | None = None
+    """What holds already, if whoever is asked prefers to stop here; None where nothing does."""
+
+
+Run = Generator[Samples, Counts, T]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the certificate of one image is about; the budget decides the rest."""
+
+    sigma: float
+    alpha: float = 0.001
+    law: NoiseLaw = field(default_factory=GridGaussian)
+    correction: float = 0.0
+    """What the sampler's noise says must be taken off p_lower."""
+    block: int = 100
+    """Samples per block of noise: sizes that are multiples of it waste none."""
+    label: int | None = None
+    """The true label, for a budget that tests it instead of a chosen class."""
+    w: float = 1.0
+    """Of the randomised bound: uniform on (0, 1], drawn before sampling."""
+
+    def chosen(self, selection: Counts) -> int:
+        return top_class(selection) if self.label is None else self.label
+
+    def certificate(
+        self, candidate: int, k: int, n: int, n0: int, *, p_lower: float, p_upper: float | None = None
+    ) -> Certificate:
+        """The one place where a bound becomes a certificate: p_lower bounds the sampled probability of the
+        candidate, p_upper that of every other class if it is given."""
+        p_lower = max(0.0, p_lower - self.correction)
+        if p_upper is None:
+            radius = self.law.radius(p_lower, self.sigma)
+        else:
+            p_upper = min(p_upper + self.correction, 1.0 - p_lower)
+            radius = self.law.pair_radius(p_lower, p_upper, self.sigma)
+        prediction, aware = candidate if radius > 0 else ABSTAIN, self.label is not None
+        return Certificate(prediction, radius, p_lower, k, n, n0, label_aware=aware)
+
+
+def certify(terms: Terms, *, n0: int, n: int, bound: Bound = "clopper-pearson") -> Run[Certificate]:
+    """With probability at least 1 - alpha: it abstains, or the smoothed classifier answers `prediction` at
+    every point closer than `radius`."""
+    require_samples(n0, n, terms.alpha / 2 if bound == "pair" else terms.alpha, terms.correction)
+    candidate = top_class((yield Samples(Phase.SELECTION, n0)))
+    votes = yield Samples(Phase.ESTIMATION, n)
+    p_lower, p_upper = class_bounds(bound, votes, candidate, terms.alpha, terms.w)
+    return terms.certificate(candidate, int(votes[candidate]), n, n0, p_lower=p_lower, p_upper=p_upper)
 
 
 class Prediction(NamedTuple):
@@ -31,38 +89,17 @@ class Prediction(NamedTuple):
     votes: Counts
 
 
-def certify(
-    sample: Sampler,
-    *,
-    sigma: float,
-    n0: int,
-    n: int,
-    alpha: float,
-    correction: float = 0.0,
-    theorem: Theorem = GAUSSIAN,
-) -> Certificate:
-    """With probability at least 1 - alpha: it abstains, or the smoothed classifier answers `prediction` at
-    every point closer than `radius`. `correction` is what the noise says must be taken off p_lower, and
-    `theorem` what it proves."""
-    require_samples(n0, n, alpha, correction)
-    candidate = top_class(draw(sample, Phase.SELECTION, n0))
-    k = int(draw(sample, Phase.ESTIMATION, n)[candidate])
-    p_lower = max(0.0, clopper_pearson_lower(k, n, alpha) - correction)
-    radius = theorem.radius(p_lower, sigma)
-    return Certificate(candidate if radius > 0 else ABSTAIN, radius, p_lower, k, n, n0)
-
-
-def predict(sample: Sampler, *, n: int, alpha: float, correction: float = 0.0) -> Prediction:
+def predict(*, n: int, alpha: float, correction: float = 0.0) -> Run[Prediction]:
     """With probability at least 1 - alpha: it abstains, or returns the smoothed classifier's answer."""
     check_correction(correction)
-    level = alpha - n * correction  # n copies together differ by at most this from exact noise
-    if not 0 < alpha < 0.5 or two_sided_p_value(n, 0) > level:
+    level = alpha - n * correction  # n samples together differ by at most this from exact noise
+    if not LEAST_ALPHA <= alpha < 0.5 or two_sided_p_value(n, 0) > level:
         raise ConfigError(
             "n large enough that n equal votes decide (2^(1-n) <= alpha < 0.5)",
             f"n = {n}, alpha = {alpha:g}",
             "raise n: with so few samples every answer would be an abstention",
         )
-    votes = draw(sample, Phase.ESTIMATION, n)
+    votes = yield Samples(Phase.ESTIMATION, n)
     first = top_class(votes)
     n_a, n_b = int(votes[first]), int(np.delete(votes, first).max(initial=0))
     return Prediction(first if two_sided_p_value(n_a, n_b) <= level else ABSTAIN, votes)
@@ -79,15 +116,25 @@ def top_class(votes: Counts) -> int:
     return int(np.argmax(votes))
 
 
-def draw(sample: Sampler, phase: Phase, count: int) -> Counts:
-    """Votes of exactly `count` copies; anything else is no basis for a bound."""
-    votes = sample(phase, count)
+def answered(run: Run[T], sample: Sampler) -> T:
+    """Drives a run with a function that gives votes, stored ones for instance."""
+    try:
+        wanted = next(run)
+        while True:
+            wanted = run.send(checked(sample(wanted.phase, wanted.count), wanted.count))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def checked(votes: Counts, count: int) -> Counts:
+    """Votes of exactly `count` samples; anything else is no basis for a bound."""
     whole = votes.ndim == 1 and votes.size > 0 and np.issubdtype(votes.dtype, np.integer)
     if not whole or votes.min() < 0 or int(votes.sum()) != count:
         raise SoundnessError(
-            f"one vote per class of each of {count} noisy copies",
+            f"one vote per class of each of {count} samples",
             f"{votes!r}",
-            "every copy must vote exactly once; a copy without a finite answer must stop the run",
+            "every sample must vote exactly once; a sample without a finite answer must stop the run",
         )
     return votes
 
@@ -95,8 +142,8 @@ def draw(sample: Sampler, phase: Phase, count: int) -> Counts:
 def require_samples(n0: int, n: int, alpha: float, correction: float = 0.0) -> None:
     """Refuses, before the first sample, settings under which every answer would be an abstention."""
     check_correction(correction)
-    if not 0 < alpha < 0.5:
-        raise ConfigError("0 < alpha < 0.5", f"{alpha:g}", "0.001 is usual")
+    if not LEAST_ALPHA <= alpha < 0.5:
+        raise ConfigError(f"{LEAST_ALPHA:g} <= alpha < 0.5", f"{alpha:g}", "0.001 is usual")
     if n0 < 1:
         raise ConfigError("n0 >= 1", str(n0), "100 is usual")
     if n < 1 or clopper_pearson_lower(n, n, alpha) - correction <= 0.5:
@@ -109,9 +156,3 @@ def check_correction(correction: float) -> None:
         raise SoundnessError(
             "0 <= correction < 0.5", f"{correction:g}", "take it from the noise that is sampled"
         )
-
-
-def check_label(label: int | None) -> None:
-    """A negative label would count the votes of a class from the end, and name ABSTAIN as certified."""
-    if label is not None and label < 0:
-        raise ConfigError("label >= 0", str(label), "pass the data set's label, or none to be label-blind")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from scipy import special
 
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, one_of
+from smoothheads.types import Counts
 
 _SLACK = 4e-15  # above the relative error of betaincinv; every result is verified as well
 
@@ -36,6 +38,28 @@ def randomized_lower(k: int, n: int, alpha: float, w: float) -> float:
     if k == 0 and w >= alpha:  # at p = 0 the left side is already w
         return 0.0
     return _verified(_solve(k, n, alpha, w), k, n, alpha, w)
+
+
+def class_bounds(
+    bound: str, votes: Counts, candidate: int, alpha: float, w: float = 1.0
+) -> tuple[float, float | None]:
+    """From below for the candidate's probability and, with `pair`, from above for every other class; both
+    hold at once with probability at least 1 - alpha.
+
+    randomized: capped at the Clopper-Pearson bound of all hits, so that radii can be averaged. pair: half of
+    alpha each; the true runner-up has at most as many votes as the most voted other class, so an upper bound
+    from that count covers it and no correction for the number of classes is needed.
+    """
+    k, n = int(votes[candidate]), int(votes.sum())
+    match bound:
+        case "clopper-pearson":
+            return clopper_pearson_lower(k, n, alpha), None
+        case "randomized":
+            return min(randomized_lower(k, n, alpha, w), clopper_pearson_lower(n, n, alpha)), None
+        case "pair":
+            runner_up = int(np.delete(votes, candidate).max(initial=0))
+            return clopper_pearson_lower(k, n, alpha / 2), clopper_pearson_upper(runner_up, n, alpha / 2)
+    raise one_of("bound", bound, ("clopper-pearson", "randomized", "pair"))
 
 
 def _solve(k: int, n: int, alpha: float, w: float) -> float:

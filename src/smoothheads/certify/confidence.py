@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from smoothheads.certify.l1 import DOWN, UP
-from smoothheads.certify.radius import check_radius, check_sigma, quantile_below
-from smoothheads.config.check import between
+from smoothheads.config.check import between, check_radius, check_sigma
 from smoothheads.errors import SoundnessError
+from smoothheads.noise.l2 import DOWN, UP, quantile_below
 
 Floats = NDArray[np.float64]
 ConfidenceMethod = Literal["distribution", "mean"]

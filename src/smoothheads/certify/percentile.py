@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 from scipy import special, stats
 from torch import Tensor
 
-from smoothheads.certify.l1 import DOWN, UP
-from smoothheads.certify.radius import check_radius, check_sigma, quantile_above, quantile_below
 from smoothheads.certify.soundness import require_function
-from smoothheads.certify.theorem import theorem_of
-from smoothheads.config.check import at_least, between
+from smoothheads.config.check import at_least, between, check_radius, check_sigma
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.noise import Noise
+from smoothheads.noise.l2 import DOWN, UP, quantile_above, quantile_below
 from smoothheads.types import Phase, Pixels
 
 Floats = NDArray[np.float64]
@@ -60,8 +58,8 @@ def percentile_interval(
 
     Raises SoundnessError where an output is not finite, or depends on anything but its own copy.
     """
-    if theorem_of(noise.name).norm != "l2":
-        raise ConfigError("Gaussian noise (grid or gaussian)", noise.name, "percentiles need it")
+    if noise.law.norm != "l2":
+        raise ConfigError("Gaussian noise (grid or gaussian)", noise.law.name, "percentiles need it")
     _check(quantile, radius, noise.sigma, n, alpha)
     outputs = _sample(function, image, noise, index, n)
     low, high = percentile_ranks(
@@ -128,7 +126,7 @@ def _sample(function: Outputs, image: Pixels, noise: Noise, index: int, n: int) 
     for block in range(-(-n // noise.block_size)):
         copies = torch.from_numpy(noise.noisy(image, index, Phase.SCORES, block))
         if not found:
-            require_function(lambda batch: _rows(function, batch), copies, _TOLERANCE)
+            require_function(lambda batch: _rows(function, batch), copies, _TOLERANCE, logits=False)
         outputs = function(copies)[: n - block * noise.block_size]
         if not bool(torch.isfinite(outputs).all()):
             raise SoundnessError(

@@ -17,8 +17,8 @@ from scipy import stats
 from smoothheads.certify.radius import minimum_n
 from smoothheads.errors import ConfigError
 
-_LOST = 1e-18  # mass cut off each end of a step; 1e-9 of alpha is kept back for it and for rounding
-_KEPT_BACK = 1e-9
+_LOST, _LOST_SHARE = 1e-18, 1e-13  # mass cut off each end of a step, and at most this share of what is spent
+_KEPT_BACK = 1e-9  # of alpha, for what is cut off and for rounding
 _GIVE_UP_LEVEL, _GIVE_UP_POWER = 0.01, 0.05
 
 
@@ -65,10 +65,11 @@ def spend_boundaries(p0: float, looks: Sequence[int], spend: Sequence[float]) ->
     not use is carried to the next.
     """
     alive, offset, unspent, drawn = np.ones(1), 0, 0.0, 0
+    lost = min(_LOST, _LOST_SHARE * sum(spend))
     counts: list[int] = []
     for look, share in zip(looks, spend, strict=True):
         step = look - drawn
-        low, high = int(stats.binom.ppf(_LOST, step, p0)), step - int(stats.binom.ppf(_LOST, step, 1 - p0))
+        low, high = int(stats.binom.ppf(lost, step, p0)), step - int(stats.binom.ppf(lost, step, 1 - p0))
         alive = np.convolve(alive, stats.binom.pmf(np.arange(low, high + 1), step, p0))
         offset, drawn, unspent = offset + low, look, unspent + share
         tail = np.append(np.cumsum(alive[::-1])[::-1], 0.0)

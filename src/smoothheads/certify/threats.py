@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 from scipy import special
 
-from smoothheads.certify.l1 import DOWN, UP, check_bound
-from smoothheads.certify.radius import check_radius, quantile_above, quantile_below
-from smoothheads.config.check import at_least
+from smoothheads.config.check import at_least, check_radius
 from smoothheads.errors import ConfigError
 from smoothheads.noise.l1 import half_width
+from smoothheads.noise.l2 import DOWN, UP, check_bound, quantile_above, quantile_below
 
 
 def linf_radius(l2_radius: float, dimension: int) -> float:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from smoothheads.checkpoint.weights import Checkpoint
-from smoothheads.config import ModelConfig, RunConfig
 from smoothheads.data import DataInfo
 from smoothheads.errors import CheckpointError
-from smoothheads.models import MultiHead, build
+from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.training import RunConfig
 
 State = dict[str, Tensor]
 
@@ -41,7 +41,7 @@ def differing(one: DataInfo, other: DataInfo) -> tuple[str, str, str] | None:
     """The first fact about the images that a network cannot overlook: what, the one's, the other's."""
     for what, a, b in (
         ("shape", one.shape, other.shape),
-        ("grid", one.grid.q, other.grid.q),
+        ("grid", one.grid.max_value, other.grid.max_value),
         ("classes", one.classes, other.classes),
         ("class names", one.class_names, other.class_names),
     ):

@@ -69,6 +69,12 @@ def _load(path: Path) -> Any:
     except FileNotFoundError:
         raise CheckpointError(f"a file {path}", "none", "check the path") from None
     except pickle.UnpicklingError as error:
+        if re.search("Unsupported operand (14[0-9]|15[01])", str(error)):  # opcodes of protocols 4 and 5
+            raise CheckpointError(
+                f"pickle protocol 2 in {path}, torch.save's own",
+                "a later one, which the reader that executes nothing does not know",
+                "where the file was made, save it again without pickle_protocol",
+            ) from None
         raise CheckpointError(
             f"nothing but tensors and plain values in {path}",
             _refused(path, error),
@@ -90,13 +96,19 @@ def _check_archive(path: Path) -> None:
 def _refused(path: Path, error: pickle.UnpicklingError) -> str:
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except (ValueError, RuntimeError):  # the format of old versions
+    except Exception:  # the format of old versions, or a damaged file
         names = re.findall(r"GLOBAL ([\w.]+)", str(error))
     return f"calls of {', '.join(names[:NAMED])}" if names else "another pickle"
 
 
 def _is_entry(name: object, value: object) -> bool:
-    return isinstance(name, str) and isinstance(value, Tensor) and value.layout == torch.strided
+    """Not a meta tensor either, which has a shape and no values."""
+    return (
+        isinstance(name, str)
+        and isinstance(value, Tensor)
+        and value.layout == torch.strided
+        and not value.is_meta
+    )
 
 
 def _unwrap(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -9,7 +9,8 @@ from typing import Any
 import safetensors.torch
 from safetensors import SafetensorError, safe_open
 
-from smoothheads.errors import CheckpointError
+from smoothheads.config import parse_json
+from smoothheads.errors import CheckpointError, ConfigError
 from smoothheads.files import write_atomic
 from smoothheads.training import TrainState
 
@@ -25,8 +26,9 @@ def load_state(path: Path) -> tuple[TrainState, dict[str, Any]]:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return TrainState(tensors, json.loads(header["meta"])), json.loads(header["facts"])
-    except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
+        meta, facts = (parse_json(header[key], f"{key} of {path}") for key in ("meta", "facts"))
+        return TrainState(tensors, meta), facts
+    except (SafetensorError, OSError, KeyError, ValueError, ConfigError) as error:
         raise CheckpointError(
             f"a training state in {path}", str(error), "train again without --resume"
         ) from None

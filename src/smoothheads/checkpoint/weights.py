@@ -8,19 +8,20 @@ from typing import Any
 
 import safetensors.torch
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
-from smoothheads.config import ModelConfig, RunConfig, from_dict, load_json, to_dict
+from smoothheads.config import from_dict, load_json, to_dict
 from smoothheads.data import DataInfo
 from smoothheads.errors import CheckpointError, ConfigError
-from smoothheads.files import new_folder, sha256, write_json
-from smoothheads.models import build
-from smoothheads.models.multihead import MultiHead
+from smoothheads.files import new_folder, sha256, write_atomic, write_json
+from smoothheads.models import ModelConfig, build
+from smoothheads.models.config import OWN
+from smoothheads.models.multihead import MultiHead, as_multihead
 from smoothheads.provenance import versions
+from smoothheads.training import RunConfig, Trained
 
 FORMAT = "smoothheads-checkpoint/1"
 WEIGHTS, CONFIG, MANIFEST = "model.safetensors", "config.json", "manifest.json"
-OWN = "own"  # arch of a network that the registry does not know
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,30 @@ class Checkpoint:
     manifest: dict[str, Any]
 
 
-def save(folder: Path, model: MultiHead, config: RunConfig, info: DataInfo, **facts: Any) -> None:
-    """Writes the whole folder or nothing; `facts` (such as the last metrics) go into the manifest."""
+def save(
+    folder: str | Path,
+    model: MultiHead | Trained,
+    config: RunConfig | None = None,
+    info: DataInfo | None = None,
+    **facts: Any,
+) -> None:
+    """Writes the whole folder or nothing; `facts` (such as the last metrics) go into the manifest.
+
+    What `train` returned knows its configuration and data; a network alone has to be told them, and the
+    configuration has to be that of the network.
+    """
+    if isinstance(model, Trained):
+        facts = {"metrics": model.history[-1] if model.history else {}} | facts
+        config, info, model = config or model.config, info or model.info, model.model
+    if config is None or info is None:
+        raise CheckpointError(
+            "what the network was trained with", "none", "save what `train` returned, or pass config and info"
+        )
+    _require_own_description(model, config.model)
+    folder = Path(folder)
     tensors: dict[str, Tensor] = {name: value.contiguous() for name, value in model.state_dict().items()}
     with new_folder(folder) as partial:
-        safetensors.torch.save_file(tensors, partial / WEIGHTS)
+        write_atomic(partial / WEIGHTS, safetensors.torch.save(tensors))
         write_json(partial / CONFIG, {"run": to_dict(config), "data": to_dict(info)})
         manifest = {
             "format": FORMAT,
@@ -49,11 +69,27 @@ def save(folder: Path, model: MultiHead, config: RunConfig, info: DataInfo, **fa
         write_json(partial / MANIFEST, manifest | facts)
 
 
-def load(folder: Path, model: MultiHead | None = None) -> Checkpoint:
+def _require_own_description(model: MultiHead, config: ModelConfig) -> None:
+    """A checkpoint must not say that it holds another network than it does."""
+    if config.arch == OWN or model.config == config:
+        return
+    if model.config is None:
+        raise CheckpointError(
+            f"arch {OWN!r} for a network of one's own",
+            repr(config.arch),
+            "save what `train` returned, or describe it as ModelConfig(arch='own', heads=..., cut='own')",
+        )
+    raise CheckpointError(
+        f"the network's own description ({model.config})", str(config), "pass the one it was built by"
+    )
+
+
+def load(folder: str | Path, model: nn.Module | None = None) -> Checkpoint:
     """Rebuilds the network and fills it; hashes are checked before anything is parsed.
 
     `model` gives the structure of a network that the registry does not know.
     """
+    folder = Path(folder)
     manifest = verified_manifest(folder)
     data = load_json(folder / CONFIG)
     try:
@@ -62,7 +98,7 @@ def load(folder: Path, model: MultiHead | None = None) -> Checkpoint:
         raise CheckpointError(
             f"a readable {CONFIG} in {folder}", str(error), "use the version that wrote it"
         ) from None
-    network = model if model is not None else _build(config.model, info, folder)
+    network = as_multihead(model) if model is not None else _build(config.model, info, folder)
     _fill(network, folder)
     return Checkpoint(network.eval(), config, info, manifest["sha256"][WEIGHTS], manifest)
 

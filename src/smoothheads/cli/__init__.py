@@ -16,6 +16,8 @@ COMMANDS = {
     "certify": "certify a checkpoint's predictions on test images",
     "export": "put a certified classifier into one folder to ship, with the evidence",
     "predict": "classify image files with a guarantee, or abstain",
+    "push": "upload a classifier with its evidence to the Hugging Face Hub",
+    "serve": "a page in the browser with live certificates and runs, and an API",
     "report": "tables, plots and a page from one or more ledgers or logs",
     "compare": "paired differences between logs on the same images",
     "audit": "check anybody's certification logs",
@@ -27,6 +29,8 @@ COMMANDS = {
     "attack": "try to prove a ledger wrong, and bound its certificates from above",
     "info": "recipes, architectures and their cost, checkpoints",
     "diversity": "how different a network's heads are under noise",
+    "study": "train and certify many arms alike, and show them as one table",
+    "paper": "the SOME paper's tables and figures: published, imported, or run here",
     "bench": "how fast: votes, training, whole tables, engines, scaling",
 }
 MODULES = {"import": "import_"}  # where the command's name is a word of the language
@@ -62,6 +66,11 @@ def _dispatch(arguments: list[str]) -> int:
     if name == "--version":
         print(f"smoothheads {metadata.version('smoothheads')}")
         return 0
+    if name == "--print-completion":
+        from smoothheads.cli.completion import script
+
+        print(script(rest[0] if rest else "", COMMANDS, MODULES), end="")
+        return 0
     if name not in COMMANDS:
         raise SmoothheadsError("a command", repr(name), suggest(name, COMMANDS))
     module = importlib.import_module(f"smoothheads.cli.{MODULES.get(name, name)}")
@@ -76,6 +85,8 @@ def _usage() -> str:
         "usage: smoothheads COMMAND ... (smoothheads COMMAND --help tells more)",
         "",
         *(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()),
+        "",
+        'Tab in your shell: eval "$(smoothheads --print-completion bash)" (or zsh, fish)',
         "",
         "first steps:",
         "  smoothheads demo                                     a minute or two, writes demo/report.html",

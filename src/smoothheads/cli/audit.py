@@ -17,7 +17,7 @@ Exit code 0 if there is no error, 1 if there is one; warnings do not count."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit:
+class AuditArguments:
     logs: tyro.conf.Positional[tuple[Path, ...]]
     """Ledger folders or log files."""
     sigma: float | None = None
@@ -34,7 +34,11 @@ class Audit:
 
 def main(arguments: list[str]) -> int:
     args = parse(
-        Audit, arguments or ["--help"], default=Audit(logs=()), prog="audit", description=DESCRIPTION
+        AuditArguments,
+        arguments or ["--help"],
+        default=AuditArguments(logs=()),
+        prog="audit",
+        description=DESCRIPTION,
     )
 
     from smoothheads.report import findings

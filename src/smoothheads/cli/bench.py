@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KINDS = {
     "votes": "votes per second against the plain loop, separate networks and ART",
     "train": "a training step of SOME against the plain step",
-    "table": "CHECKPOINT: a whole certified-accuracy table against n copies of every image",
+    "table": "CHECKPOINT: a whole certified-accuracy table against n samples of every image; resumes",
     "engines": "CHECKPOINT: every engine's speed, agreement with float32, and certificates",
     "scaling": "cost against n, heads, image size, blocks per pass and workers",
 }
@@ -98,13 +98,17 @@ def _scaling(arguments: list[str]) -> None:
 
 def _table(arguments: list[str]) -> None:
     from smoothheads.bench import table
+    from smoothheads.runs.layout import engines_folder
 
     name, rest = _checkpoint(arguments)
     default = table.TableSettings(sigma=_sigma(name))
     args = _parse(f"table {name or 'CHECKPOINT'}", Arguments[table.TableSettings], default, rest)
-    with _rounds(args.bench.rounds + 1) as on_round:
-        outcome = table.run(args.bench, *_trained(name, args.bench.images, args.root), on_round)
-    _finish(outcome, args.out)
+    folder = Path(name or "")
+    with Progress("images", args.bench.images) as progress:
+        measured = table.run(
+            args.bench, folder, engines_folder(folder), args.out, root=args.root, on_images=progress.update
+        )
+    _write(args.out, f"table-{folder.name}", measured.table(), measured.to_json(), measured.plot())
 
 
 def _engines(arguments: list[str]) -> None:
@@ -119,14 +123,18 @@ def _engines(arguments: list[str]) -> None:
 
 
 def _parse(prog: str, kind: type[Arguments[T]], default: T, arguments: list[str]) -> Arguments[T]:
+    from smoothheads.bench.outcome import claim_folder
+
     what = KINDS[prog.partition(" ")[0]]
-    return parse(
+    args = parse(
         kind,
         arguments,
         default=Arguments(bench=default),
         prog=f"bench {prog}",
         description=f"{what[0].upper()}{what[1:]}. {HOW}",
     )
+    claim_folder(args.out)
+    return args
 
 
 def _checkpoint(arguments: list[str]) -> tuple[str | None, list[str]]:
@@ -139,18 +147,11 @@ def _sigma(name: str | None) -> float:
 
 def _trained(name: str | None, images: int, root: str | None) -> tuple[Bench, str, Path]:
     """The network, its name, and where its converted forms are kept."""
-    from smoothheads.bench.networks import Bench
-    from smoothheads.config import SubsetConfig
-    from smoothheads.data import load, load_test
-    from smoothheads.runs.certify import certification_images
-    from smoothheads.runs.layout import engines_folder, open_checkpoint
+    from smoothheads.bench.networks import trained
+    from smoothheads.runs.layout import engines_folder
 
     folder = Path(name or "")
-    ready = open_checkpoint(folder)
-    data = replace(ready.config.data, root=root or ready.config.data.root)
-    subset = SubsetConfig(every=max(1, len(load_test(data)) // images), first=images)
-    dataset = certification_images(ready, data, subset)
-    return Bench(ready.model, dataset, lambda: load(data).train), folder.name, engines_folder(folder)
+    return trained(folder, images, root), folder.name, engines_folder(folder)
 
 
 @contextmanager

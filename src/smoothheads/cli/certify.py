@@ -8,22 +8,47 @@ from typing import Annotated
 
 import tyro
 
-from smoothheads.cli.common import first_argument, parse, say
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.cli.common import first_argument, parse, say, short_help, take_components
 from smoothheads.cli.progress import Progress
-from smoothheads.config import CertifyConfig, DataConfig, RunConfig, SubsetConfig, from_dict, load_json
+from smoothheads.config import from_dict, load_json
+from smoothheads.data import DataConfig, SubsetConfig
 from smoothheads.errors import CheckpointError, ConfigError
+from smoothheads.training import RunConfig
+from smoothheads.types import Certified
 
 DESCRIPTION = """Certify test images: for each one a class and a radius R, so that with probability at least
 1 - alpha no perturbation of norm below R changes the answer of the smoothed classifier. The noise decides the
 norm: l2 if it is Gaussian (grid, gaussian), l1 if it is uniform or Laplace.
 
 CHECKPOINT comes first: a checkpoint folder or the folder of a training run. Finished images are in
-OUT/ledger.tsv at once; run the same command again after an interruption and it goes on."""
+OUT/ledger.tsv at once; run the same command again after an interruption and it goes on.
+
+--budget (fixed, table, radius, anytime), --noise (grid, gaussian, uniform, laplace) and --engine (torch,
+openvino, auto) choose what the options below are about."""
+
+COMMON = {
+    "--sigma FLOAT": "deviation of the noise (default: that of the training)",
+    "--n INT": "samples that bound the probability of the class (default: 100,000)",
+    "--n0 INT": "samples that choose the class (default: 100)",
+    "--alpha FLOAT": "probability that a certificate is wrong, per image (default: 0.001)",
+    "--budget NAME": "fixed: n samples of every image, as published tables have it (default);",
+    "  table": "which of --radii are certified, with a tenth of the samples;",
+    "  radius": "within --tolerance of the fixed radius;",
+    "  anytime": "until --target is certified, or for --seconds per image",
+    "--engine NAME": "torch (default), openvino, or auto: the fastest here, by a trial",
+    "--rule NAME": "the base classifier: ensemble (default), head-K, consensus-K, ...",
+    "--seed INT": "noise of an earlier run; without it one is drawn, and recorded",
+    "--subset.first INT": "which test images; also --subset.every, --subset.offset, --subset.indices",
+    "--out DIR": "the ledger (default: ledger beside the checkpoint)",
+    "--workers INT": "processes (default: one per core, if the run is long enough)",
+    "--json": "print the summary as JSON",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Certify:
-    certify: Annotated[CertifyConfig, tyro.conf.arg(name="")]
+    certify: Annotated[CertifyConfig, tyro.conf.arg(name=""), tyro.conf.OmitArgPrefixes]
     subset: SubsetConfig = field(default_factory=SubsetConfig)
     out: Path | None = None
     """Folder of the ledger (default: ledger beside the checkpoint)."""
@@ -41,32 +66,42 @@ class Certify:
 
 
 def main(arguments: list[str]) -> None:
-    name, rest = first_argument(arguments, "a checkpoint", "give the folder that `smoothheads train` wrote")
-    default = Certify(certify=CertifyConfig(sigma=trained_config(Path(name)).train.sigma if name else 0.25))
+    arguments = short_help(arguments, "certify CHECKPOINT", DESCRIPTION, COMMON)
+    name, rest = first_argument(
+        arguments, "a checkpoint", "give the folder that `smoothheads train` wrote", writes=True
+    )
+    sigma = trained_config(Path(name)).train.sigma if name else 0.25
+    # The ledger records which engine was taken.
+    config, rest = take_components(rest, CertifyConfig.of(sigma, engine="auto"))
     args = parse(
-        Certify, rest, default=default, prog=f"certify {name or 'CHECKPOINT'}", description=DESCRIPTION
+        Certify,
+        rest,
+        default=Certify(certify=config),
+        prog=f"certify {name or 'CHECKPOINT'}",
+        description=DESCRIPTION,
     )
     folder = Path(name or "")
 
     from smoothheads.data import load
-    from smoothheads.results.row import Row
     from smoothheads.runs.certify import certification_images, certify_run
     from smoothheads.runs.layout import engines_folder, open_checkpoint
 
     ready = open_checkpoint(folder)
     data: DataConfig = replace(ready.config.data, root=args.root or ready.config.data.root)
-    dataset = certification_images(ready, data, args.subset)
+    dataset = certification_images(ready, data, args.subset, say)
     if args.certify.sigma != ready.config.train.sigma:
         say(f"note: trained with sigma {ready.config.train.sigma:g}, certifying with {args.certify.sigma:g}")
     shard = None if args.shard is None else parse_shard(args.shard)
+    if shard is not None and args.certify.seed is None:
+        raise ConfigError("a seed that all shards share", "none", "give every shard the same --seed")
     out = args.out or folder / ("ledger" if shard is None else f"ledger-{shard[0]}-of-{shard[1]}")
     images = len(dataset) if shard is None else len(range(shard[0], len(dataset), shard[1]))
-    # With a fixed budget progress is counted in noisy copies, otherwise their number is not known beforehand.
-    fixed = args.certify.budget == "fixed"
-    per_image = args.certify.n0 + args.certify.n if fixed else 1
+    # With a fixed budget progress is counted in samples, otherwise their number is not known beforehand.
+    fixed = args.certify.budget.name == "fixed"
+    per_image = args.certify.budget.typical_samples if fixed else 1
     with Progress("certify", images * per_image) as progress:
 
-        def on_row(row: Row, done: int, total: int) -> None:  # noqa: ARG001
+        def on_row(_: Certified, done: int, total: int) -> None:
             progress.update(done * per_image, f"{done} of {total} images")
 
         def on_start(done: int) -> None:

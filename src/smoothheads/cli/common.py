@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import tyro
 
+from smoothheads.certify.config import CertifyConfig, misplaced
 from smoothheads.errors import ConfigError
+from smoothheads.hub import is_address, local
 
 T = TypeVar("T")
 
@@ -25,10 +28,30 @@ def parse(kind: type[T], arguments: list[str], *, default: T, prog: str, descrip
     )
 
 
-def first_argument(arguments: list[str], what: str, remedy: str) -> tuple[str | None, list[str]]:
-    """The leading positional, which decides the defaults of the rest; none when only help is asked."""
+def short_help(arguments: list[str], usage: str, description: str, options: Mapping[str, str]) -> list[str]:
+    """Answers --help with the options that most people need; else the arguments, --help-all as --help."""
+    if not {"-h", "--help"} & set(arguments):
+        return ["--help" if argument == "--help-all" else argument for argument in arguments]
+    width = max(map(len, options))
+    lines = [f"  {name:<{width}}  {meaning}".rstrip() for name, meaning in options.items()]
+    text = [f"usage: smoothheads {usage} [options]", "", description, "", "options:", *lines]
+    print("\n".join([*text, f"  {'--help-all':<{width}}  every option"]))
+    raise SystemExit(0)
+
+
+def first_argument(
+    arguments: list[str], what: str, remedy: str, *, writes: bool = False
+) -> tuple[str | None, list[str]]:
+    """The leading positional, which decides the defaults of the rest; none when only help is asked.
+
+    `hf://user/name[@revision]` becomes the folder of its copy; a command that `writes` beside what it is
+    given must then be told where else.
+    """
     if arguments and not arguments[0].startswith("-"):
-        return arguments[0], arguments[1:]
+        name, *rest = arguments
+        if writes and is_address(name) and not any(word.partition("=")[0] == "--out" for word in rest):
+            raise ConfigError(f"--out with {name}", "none", "say where the results go")
+        return str(local(name)) if is_address(name) else name, rest
     if any(flag in arguments for flag in ("-h", "--help")):
         return None, arguments
     got = f"the option {arguments[0]!r}" if arguments else "nothing"
@@ -43,6 +66,19 @@ def take_option(arguments: list[str], option: str) -> tuple[str | None, list[str
         if argument.startswith(f"{option}="):
             return argument.partition("=")[2], arguments[:position] + arguments[position + 1 :]
     return None, arguments
+
+
+def take_components(arguments: list[str], config: CertifyConfig) -> tuple[CertifyConfig, list[str]]:
+    """`config` with the budget, noise and engine that are named; what else can be said depends on them."""
+    for kind in ("budget", "noise", "engine"):
+        name, arguments = take_option(arguments, f"--{kind}")
+        if name is not None:
+            config = config.changed(**{kind: name})
+    for argument in arguments:
+        key = argument.partition("=")[0].removeprefix("--no-").removeprefix("--").replace("-", "_")
+        if argument.startswith("--") and (error := misplaced(key, config.components)) is not None:
+            raise error
+    return config, arguments
 
 
 def say(text: str) -> None:

@@ -2,53 +2,68 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from smoothheads import recipes
+import tyro
+
+from smoothheads import cookbook
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.cli.common import parse, say
 from smoothheads.cli.progress import Progress
-from smoothheads.cli.report import show, write
-from smoothheads.config import CertifyConfig, SubsetConfig
+from smoothheads.cli.report import show
+from smoothheads.data import SubsetConfig, named
+from smoothheads.files import claim
 
 if TYPE_CHECKING:
     from smoothheads.report.html import Gallery
-    from smoothheads.results.log import Log
+    from smoothheads.results.results import Results
 
 DESCRIPTION = """Train a 5-head SOME network and its single-network control on the embedded digits, certify
 both on the same test images, and compare them. Run it again and it uses what is there."""
 
-CAPTION = "clean; noisy, as the network sees it; changed by exactly the radius"
+CAPTION = (
+    "From the left: the image; a noisy copy, as the network sees it; a random change of 99.9 % of the "
+    "radius, which cannot alter the answer."
+)
+NAMES = ("digits-single", "digits-some")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demo:
-    out: Path = Path("demo")
+class DemoArguments:
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("demo")
     """Where networks, ledgers and the report go."""
     images: int = 100
     """Test images to certify."""
     n: int = 2_000
-    """Noisy copies per image."""
+    """Samples per image."""
+    epochs: int | None = None
+    """Epochs of training, for a quicker and worse demo (default: those of the recipes)."""
 
 
 def main(arguments: list[str]) -> None:
-    args = parse(Demo, arguments, default=Demo(), prog="demo", description=DESCRIPTION)
+    args = parse(DemoArguments, arguments, default=DemoArguments(), prog="demo", description=DESCRIPTION)
+    claim(args.out, lambda there: (there / NAMES[0]).is_dir())
     say("A certificate: for this image, no change of l2 norm below the radius alters the answer.\n")
-    ledgers = [_train_and_certify(name, args) for name in ("digits-single", "digits-some")]
+    ledgers = [_train_and_certify(name, args) for name in NAMES]
     comparison = show(ledgers)
     gallery = _gallery(comparison.logs[-1])
+    from smoothheads.report.make import write
+
     page, *plots = write(comparison, args.out, "SOME against a single network, on digits", gallery)
     print(f"\nOpen {page} for the whole story; the curves are in {plots[0]}.")
 
 
-def _train_and_certify(name: str, args: Demo) -> Path:
+def _train_and_certify(name: str, args: DemoArguments) -> Path:
     from smoothheads.runs.certify import certification_images, certify_run
     from smoothheads.runs.layout import open_checkpoint
     from smoothheads.runs.train import train_run
     from smoothheads.training import EpochDone, StepDone
 
-    config = recipes.get(name).config
+    config = cookbook.get(name).config
+    if args.epochs is not None:
+        config = replace(config, train=replace(config.train, epochs=args.epochs))
     with Progress(f"train {name}") as bar:
 
         def on_event(event: StepDone | EpochDone) -> None:
@@ -64,27 +79,26 @@ def _train_and_certify(name: str, args: Demo) -> Path:
         )
     ready = open_checkpoint(folder)
     dataset = certification_images(ready, config.data, SubsetConfig(first=args.images))
-    settings = CertifyConfig(sigma=config.train.sigma, n=args.n)
+    settings = CertifyConfig.of(config.train.sigma, n=args.n)
     out = args.out / f"{name.removeprefix('digits-')}"
-    with Progress(f"certify {name}", len(dataset) * (settings.n0 + settings.n)) as bar:
+    with Progress(f"certify {name}", len(dataset) * settings.budget.typical_samples) as bar:
         certify_run(
             ready,
             dataset,
             settings,
             out,
-            on_start=lambda done: bar.start_at(done * (settings.n0 + settings.n)),
+            on_start=lambda done: bar.start_at(done * settings.budget.typical_samples),
             on_votes=bar.add,
         )
     return out
 
 
-def _gallery(log: Log) -> Gallery:
+def _gallery(log: Results) -> Gallery:
     """The test images at the quartiles of the certified radii."""
-    from smoothheads.config import DataConfig
     from smoothheads.data import load_test
     from smoothheads.report.gallery import triptych
 
-    test = load_test(DataConfig(name="digits"))
+    test = load_test(named("digits"))
     order = sorted((row for row in log.rows if row.correct), key=lambda row: row.radius)
     chosen = [order[round(share * (len(order) - 1))] for share in (0, 0.25, 0.5, 0.75, 1)] if order else []
     return [
@@ -93,10 +107,11 @@ def _gallery(log: Log) -> Gallery:
                 test.image(row.index),
                 test.info.grid,
                 sigma=log.sigma or 0.0,
-                radius=row.radius,
+                radius=0.999 * row.radius,
                 seed=row.index,
             ),
-            f"digit {row.prediction}, radius {row.radius:.3f}: {CAPTION}",
+            f"Test image {row.index}, a {row.label}: {log.name} answers {row.prediction}, certified to l2 "
+            f"radius {row.radius:.3f}. {CAPTION}",
         )
         for row in chosen
     ]

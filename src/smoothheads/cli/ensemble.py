@@ -24,11 +24,13 @@ class Ensemble:
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
     """Folder of the joined checkpoint."""
     learn_weights: bool = False
-    """Learn a weight per head, for the rule `weighted`."""
+    """Learn a weight per head on validation images, for the rule `weighted`."""
+    on_training: bool = False
+    """Learn on training images instead, which the networks know."""
     root: str | None = None
     """Where the data set lies, if not where it lay in training; only learning needs it."""
     draws: int = 10
-    """Noisy copies of an image that the weights are learned on."""
+    """Noise draws per image that the weights are learned on."""
     device: str = "cpu"
     threads: int = 1
     json: bool = False
@@ -50,6 +52,7 @@ def main(arguments: list[str]) -> None:
             learn_weights=args.learn_weights,
             root=args.root,
             draws=args.draws,
+            on_training=args.on_training,
             device=device.parse(args.device),
         )
     joined = load(out)
@@ -58,5 +61,6 @@ def main(arguments: list[str]) -> None:
     if args.json:
         print_json({"checkpoint": str(out), "heads": len(joined.model.heads), "weights": weights})
         return
-    say(f"{len(joined.model.heads)} heads" + (f", weights {weights}" if weights else ""))
+    learned_on = f", weights {weights} from {joined.manifest['weights_learned_on']} images" if weights else ""
+    say(f"{len(joined.model.heads)} heads{learned_on}")
     print(out)

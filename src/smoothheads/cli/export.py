@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from smoothheads.cli.common import first_argument, parse, print_json, say
 
@@ -18,7 +19,10 @@ it. A checkpoint or a converted network that is not the certified one any more i
 @dataclass(frozen=True, kw_only=True)
 class Export:
     out: Path | None = None
-    """The new folder (default: export beside the ledger)."""
+    """The new folder (default: export beside the ledger), or the new file."""
+    format: Literal["folder", "onnx"] = "folder"
+    """onnx: the network alone, as one file for other runtimes: pixels in [0, 1] in, logits of all heads out.
+    Its certificates are those of a ledger that was certified with --engine onnxruntime."""
     checkpoint: Path | None = None
     """The network that the ledger is about, if it does not lie above the ledger."""
     json: bool = False
@@ -30,10 +34,13 @@ def main(arguments: list[str]) -> None:
     args = parse(Export, rest, default=Export(), prog=f"export {name or 'LEDGER'}", description=DESCRIPTION)
 
     from smoothheads.config import load_json
-    from smoothheads.runs.export import export_run
+    from smoothheads.runs.export import export_onnx, export_run
     from smoothheads.runs.exported import FACTS
     from smoothheads.runs.layout import ledger_folder
 
+    if args.format == "onnx":
+        print(export_onnx(Path(name or ""), args.out or Path("model.onnx"), checkpoint=args.checkpoint))
+        return
     ledger = ledger_folder(Path(name or ""))
     out = export_run(ledger, args.out or ledger.with_name("export"), checkpoint=args.checkpoint)
     if args.json:

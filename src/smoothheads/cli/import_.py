@@ -9,7 +9,10 @@ from typing import Annotated, Literal
 import tyro
 
 from smoothheads.cli.common import parse, print_json, say
-from smoothheads.config import DataConfig, ModelConfig, RunConfig, TrainConfig
+from smoothheads.data import named
+from smoothheads.errors import ConfigError
+from smoothheads.models import ModelConfig
+from smoothheads.training import RunConfig, TrainConfig
 
 DESCRIPTION = """Turn other people's weights into a checkpoint that certify, predict and ensemble read.
 
@@ -24,7 +27,7 @@ class Import:
     """Weights: the file of one network, or those of several separate networks."""
     arch: str
     """Architecture of the network, e.g. resnet110."""
-    data: Literal["digits", "cifar10", "cifar100", "mnist", "fashion-mnist", "folder", "npz"]
+    data: str
     """What it was trained on; only folder and npz have to be there."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
     """Folder of the checkpoint."""
@@ -32,14 +35,21 @@ class Import:
     """Where the data lies; certify can be told later."""
     downscale: int = 1
     """Groups of pixels that were averaged, a side."""
+    size: int | None = None
+    """Side of the images of a folder, e.g. 224 for ImageNet (default: the pictures as they are)."""
     heads: int | None = None
     """Heads in the file (default: one, or one per file)."""
     cut: str | None = None
     """Where the trunk ends (default: stage2, layer3 or convs, by the architecture)."""
     sigma: float = 0.25
     """Noise that the network was trained with."""
-    normalize: Literal["standard", "centre", "none"] = "standard"
-    """standard: the network subtracts the mean and divides by the deviation; centre: it only subtracts."""
+    normalize: Literal["standard", "centre", "none"] | None = None
+    """standard: the network subtracts the mean and divides by the deviation; centre: it only subtracts; none:
+    it takes pixels as they are, as the field's LeNets do. Has to be said except for CIFAR-10 and folders."""
+    mean: tuple[float, ...] = ()
+    """Mean per channel that the network subtracts, if not ours for the data set."""
+    std: tuple[float, ...] = ()
+    """Deviation per channel by which it divides, likewise."""
     json: bool = False
     """Print the answer as JSON."""
 
@@ -49,24 +59,39 @@ def main(arguments: list[str]) -> None:
     default = Import(files=(), arch=required, data=required, out=required)
     args = parse(Import, arguments or ["--help"], default=default, prog="import", description=DESCRIPTION)
 
-    from smoothheads.models import DEFAULT_CUTS
+    from smoothheads.models import ARCHITECTURES
     from smoothheads.runs.imported import import_run
 
+    normalize = args.normalize or _usual(args.data)
     several = len(args.files) > 1
     model = ModelConfig(
         arch=args.arch,
         heads=max(1, len(args.files)) if args.heads is None else args.heads,
-        cut=args.cut or ("input" if several else DEFAULT_CUTS.get(args.arch, "")),
-        normalize=args.normalize != "none",
+        cut=args.cut or ("input" if several else ARCHITECTURES.get(args.arch).cut),
+        normalize=normalize != "none",
     )
+    size = {} if args.size is None else {"size": args.size}
     config = RunConfig(
-        data=DataConfig(name=args.data, root=args.root, downscale=args.downscale),
+        data=named(args.data, root=args.root, downscale=args.downscale, **size),
         model=model,
         train=TrainConfig(sigma=args.sigma),
     )
-    out = import_run(args.files, config, args.out, centre_only=args.normalize == "centre")
+    out = import_run(
+        args.files, config, args.out, centre_only=normalize == "centre", mean=args.mean, std=args.std
+    )
     if args.json:
         print_json({"checkpoint": str(out)})
         return
     say(f"{model.arch}, {model.heads} head(s), trained on {args.data} with sigma {args.sigma:g}, as you say")
     print(out)
+
+
+def _usual(data: str) -> str:
+    """How the field's networks normalise, where all of them do it alike."""
+    if data not in ("cifar10", "folder"):
+        raise ConfigError(
+            f"--normalize for networks of {data}, whose authors differ",
+            "none",
+            "standard, centre or none; the logits of an image that you know tell which",
+        )
+    return "standard"

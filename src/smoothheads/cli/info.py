@@ -4,102 +4,143 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from smoothheads import recipes
-from smoothheads.cli.common import parse, print_json
-from smoothheads.config import ModelConfig, to_dict
+from smoothheads import cookbook
+from smoothheads.cli.common import parse, print_json, say
+from smoothheads.config import load_json, to_dict
 from smoothheads.errors import ConfigError, one_of
+from smoothheads.hub import is_address, local
+from smoothheads.models.architectures import ARCHITECTURES
+from smoothheads.models.config import ModelConfig
+from smoothheads.objectives.method import METHODS
 
-DESCRIPTION = """Facts about recipes, networks and checkpoints.
+if TYPE_CHECKING:
+    from smoothheads.models import MultiHead
 
-  smoothheads info recipes                                    all recipes
+DESCRIPTION = """Facts about recipes, methods, networks, checkpoints and ledgers.
+
+  smoothheads info recipes                                    the named recipes
   smoothheads info recipes cifar10 some                       those with these words in their names
   smoothheads info digits-some                                one recipe, every field
+  smoothheads info methods                                    base methods, those of plugins too
+  smoothheads info architectures                              networks that can be built by name
   smoothheads info runs/some                                  a checkpoint: settings, hashes, versions
+  smoothheads info runs/some/ledger                           a ledger: what was certified, and how
   smoothheads info --arch resnet110 --heads 5 --cut stage2    parameters and operations of a network"""
 
-_INPUT = {
-    "lenet": (1, 28, 28),
-    "resnet18": (3, 224, 224),
-    "resnet34": (3, 224, 224),
-    "resnet50": (3, 224, 224),
-}
+LISTS = ("recipes", "methods", "architectures")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Info:
     what: tyro.conf.Positional[str] = ""
-    """`recipes`, the name of a recipe, or a checkpoint folder."""
+    """`recipes`, `methods`, `architectures`, a recipe, or the folder of a run, a checkpoint or a ledger."""
     words: tyro.conf.Positional[tuple[str, ...]] = ()
     """After `recipes`: what their names must contain."""
     arch: str | None = None
     """Architecture to count, e.g. resnet110."""
     heads: int = 1
     cut: str | None = None
-    """Where the trunk ends (default: stage2, layer3 or convs, by the architecture)."""
+    """Where the trunk ends (default: before the last stage)."""
     classes: int | None = None
-    """Default: 1000 for the ImageNet networks, otherwise 10."""
+    """Default: what the architecture was made for."""
     json: bool = False
     """Print JSON."""
 
 
 def main(arguments: list[str]) -> None:
     args = parse(Info, arguments or ["--help"], default=Info(), prog="info", description=DESCRIPTION)
-    listing = args.arch is None and args.what in ("", "recipes")
-    if args.words and not listing:
+    what = args.what or "recipes"
+    if args.words and (what != "recipes" or args.arch):
         raise ConfigError("one recipe or folder", f"also {args.words[0]!r}", "ask for one at a time")
     if args.arch is not None:
         facts = network(args)
-    elif listing:
-        facts = matching(args.words)
-    elif Path(args.what).is_dir():
-        facts = checkpoint(Path(args.what))
-    elif args.what in recipes.all_recipes():
-        recipe = recipes.get(args.what)
-        facts = {"summary": recipe.summary, "source": recipe.source} | to_dict(recipe.config)
+    elif what == "recipes":
+        _show_recipes(args.words, as_json=args.json)
+        return
+    elif what == "methods":
+        facts = {name: (method.__doc__ or "").partition("\n")[0] for name, method in METHODS.items()}
+        _say_failures(METHODS.failures)
+    elif what == "architectures":
+        facts = {
+            name: f"cut {arch.cut}, made for {_size(arch.image)}" for name, arch in ARCHITECTURES.items()
+        }
+        _say_failures(ARCHITECTURES.failures)
     else:
-        raise one_of("recipe or checkpoint folder", args.what, [*recipes.all_recipes(), "recipes"])
+        facts = about(what)
     if args.json:
         print_json(facts)
         return
-    for line in _lines(_families(facts) if listing else facts):
+    for line in _lines(facts):
         print(line)
 
 
-def matching(words: tuple[str, ...]) -> dict[str, str]:
-    """Recipes whose names contain all words, with their summaries."""
-    found = {name: r.summary for name, r in recipes.all_recipes().items() if all(w in name for w in words)}
+def about(what: str) -> dict[str, Any]:
+    """A recipe by its name, or what lies in a folder."""
+    folder = local(what) if is_address(what) else Path(what)
+    if (folder / "ledger.tsv").is_file():
+        return ledger(folder)
+    if folder.is_dir():
+        return checkpoint(folder)
+    if cookbook.is_recipe(what):
+        recipe = cookbook.get(what)
+        members = {"members": recipe.members} if recipe.members > 1 else {}
+        return {"summary": recipe.summary, "source": recipe.source} | members | to_dict(recipe.config)
+    if what in METHODS.names():
+        method = METHODS.get(what)()
+        return {"summary": method.__doc__} | to_dict(method)
+    raise one_of("recipe, or folder of a run, a checkpoint or a ledger", what, [*cookbook.names(), *LISTS])
+
+
+def _show_recipes(words: tuple[str, ...], *, as_json: bool) -> None:
+    found = [name for name in cookbook.names() if all(word in name for word in words)]
     if not found:
         raise ConfigError(
             f"recipes with {' and '.join(map(repr, words))} in their names",
             "none",
             "see `smoothheads info recipes`",
         )
-    return found
+    if as_json:
+        print_json(found)
+        return
+    for line in _lines(_families(found)):
+        print(line)
+    say("others: BENCHMARK[-STRUCTURE][-METHOD][-SIGMA], or train's --structure, --method and --sigma")
 
 
-def _families(summaries: dict[str, str]) -> dict[str, str]:
-    """One line for recipes that differ in sigma alone: `NAME-0.25 0.50 1.00`."""
-    sigmas: dict[tuple[str, str], list[str]] = {}
-    for name, summary in summaries.items():
+def _families(names: list[str]) -> dict[str, str]:
+    """One line for recipes that differ in sigma alone: `NAME-0.25 0.50 1.00`, with what the first one is."""
+    sigmas: dict[str, list[str]] = {}
+    for name in names:
         stem, _, sigma = name.rpartition("-")
-        sigmas.setdefault((stem, summary), []).append(sigma)
-    return {f"{stem}-{' '.join(found)}": summary for (stem, summary), found in sigmas.items()}
+        sigmas.setdefault(stem, []).append(sigma)
+    return {
+        f"{stem}-{' '.join(found)}": cookbook.get(f"{stem}-{found[0]}").summary
+        for stem, found in sigmas.items()
+    }
+
+
+def _say_failures(failures: dict[str, str]) -> None:
+    for name, reason in failures.items():
+        say(f"the plugin {name} could not be loaded: {reason}")
+
+
+def _size(image: tuple[int, int, int]) -> str:
+    channels, height, width = image
+    return f"{height}x{width} pixels, {channels} channel{'s' if channels > 1 else ''}"
 
 
 def network(args: Info) -> dict[str, Any]:
     """Cost of one forward pass of one image; gmacs_paper counts as the paper does."""
-    from smoothheads.models import DEFAULT_CUTS, build, cost
+    from smoothheads.models import build
+    from smoothheads.models.cost import cost
 
-    arch = args.arch or ""
-    imagenet = _INPUT.get(arch, (0, 0, 0))[1] == 224
-    config = ModelConfig(arch=arch, heads=args.heads, cut=args.cut or DEFAULT_CUTS.get(arch, ""))
-    shape = _INPUT.get(arch, (3, 32, 32))
-    classes = args.classes or (1000 if imagenet else 10)
-    channels = shape[0]
+    arch = ARCHITECTURES.get(args.arch or "")
+    config = ModelConfig(arch=arch.name, heads=args.heads, cut=args.cut or arch.cut)
+    shape, classes, channels = arch.image, args.classes or arch.classes, arch.image[0]
     model = build(config, shape=shape, classes=classes, mean=(0.5,) * channels, std=(0.5,) * channels, seed=0)
     found = cost(model, shape)
     return to_dict(config) | {
@@ -109,14 +150,47 @@ def network(args: Info) -> dict[str, Any]:
         "gmacs": round(found.macs / 1e9, 4),
         "gmacs_paper": round(found.macs_paper / 1e9, 4),
         "flops": found.flops,
+        "parts": parts(model),
+    }
+
+
+def parts(model: MultiHead) -> dict[str, Any]:
+    """What of a network is trunk and what is one head; a layer is a convolution or linear layer, shortcuts
+    apart."""
+    from torch import nn
+
+    def layers(part: nn.Module) -> int:
+        counted = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
+        return sum(isinstance(m, counted) and "downsample" not in name for name, m in part.named_modules())
+
+    trunk, head = (sum(p.numel() for p in part.parameters()) for part in (model.trunk, model.heads[0]))
+    trunk_layers, head_layers = layers(model.trunk), layers(model.heads[0])
+    return {
+        "trunk_params": trunk,
+        "head_params": head,
+        "head_share_of_params": round(head / (trunk + head), 4),
+        "trunk_layers": trunk_layers,
+        "head_layers": head_layers,
+        "head_share_of_layers": round(head_layers / (trunk_layers + head_layers), 4),
     }
 
 
 def checkpoint(folder: Path) -> dict[str, Any]:
-    from smoothheads.runs.layout import open_checkpoint
+    from smoothheads.runs.layout import CHECKPOINT, CONFIG, open_checkpoint
 
+    if (folder / CONFIG).is_file() and not ((folder / CHECKPOINT).is_dir() or _is_checkpoint(folder)):
+        return {"unfinished run": load_json(folder / CONFIG)}
     ready = open_checkpoint(folder)
     return {"data": to_dict(ready.info), "run": to_dict(ready.config), "manifest": ready.manifest}
+
+
+def _is_checkpoint(folder: Path) -> bool:
+    return (folder / "model.safetensors").exists()
+
+
+def ledger(folder: Path) -> dict[str, Any]:
+    rows = len((folder / "ledger.tsv").read_bytes().splitlines()) - 1
+    return {"rows": rows, "manifest": load_json(folder / "manifest.json")}
 
 
 def _lines(facts: dict[str, Any], indent: str = "") -> list[str]:

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
-from smoothheads.cli.common import parse
+from smoothheads.cli.common import parse, print_json
 
 DESCRIPTION = """Join the ledgers of `certify --shard i/n` into the ledger that one process would have
 written. Missing images, images that two shards hold and shards of different runs are refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merge:
+class MergeArguments:
     shards: tyro.conf.Positional[tuple[Path, ...]]
     """Ledger folders of all shards."""
-    out: Path = Path("ledger")
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("ledger")
     """Folder of the whole ledger."""
+    json: bool = False
+    """Print the answer as JSON."""
 
 
 def main(arguments: list[str]) -> None:
     args = parse(
-        Merge, arguments or ["--help"], default=Merge(shards=()), prog="merge", description=DESCRIPTION
+        MergeArguments,
+        arguments or ["--help"],
+        default=MergeArguments(shards=()),
+        prog="merge",
+        description=DESCRIPTION,
     )
 
     from smoothheads.results.merge import merge
 
-    print(merge(args.shards, args.out))
+    out = merge(args.shards, args.out)
+    print_json({"ledger": str(out)}) if args.json else print(out)

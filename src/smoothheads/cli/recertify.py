@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from smoothheads.cli.common import first_argument, parse, say
 from smoothheads.cli.report import show
@@ -17,12 +20,12 @@ must divide alpha by their number."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recertify:
+class RecertifyArguments:
     alpha: float | None = None
     """New failure probability per image."""
     rule: str | None = None
     """Another base classifier whose votes were counted in the same pass."""
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder of the new ledger (default: beside the old one)."""
     json: bool = False
     """Print the tables as JSON."""
@@ -31,14 +34,19 @@ class Recertify:
 def main(arguments: list[str]) -> None:
     name, rest = first_argument(arguments, "a ledger", "give the folder that `smoothheads certify` wrote")
     args = parse(
-        Recertify, rest, default=Recertify(), prog=f"recertify {name or 'LEDGER'}", description=DESCRIPTION
+        RecertifyArguments,
+        rest,
+        default=RecertifyArguments(),
+        prog=f"recertify {name or 'LEDGER'}",
+        description=DESCRIPTION,
     )
     if args.alpha is None and args.rule is None:
         raise ConfigError("another alpha or another rule", "neither", "add --alpha or --rule")
 
+    from smoothheads.results.read import ledger_folder
     from smoothheads.results.recertify import recertify
 
-    folder = Path(name or "")
+    folder = ledger_folder(Path(name or ""))
     changes = [f"alpha-{args.alpha:g}"] if args.alpha is not None else []
     changes += [args.rule] if args.rule is not None else []
     out = args.out or folder.with_name("-".join([folder.name, *changes]))

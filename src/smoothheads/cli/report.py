@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from smoothheads.cli.common import parse, print_json, say
+from smoothheads.errors import ConfigError
 
 if TYPE_CHECKING:
-    from smoothheads.report.html import Gallery
     from smoothheads.results.compare import Comparison
 
 DESCRIPTION = """Average certified radius, certified accuracy at radii, abstentions and cost, each with its
@@ -22,15 +23,17 @@ Reads our ledgers and anybody's log in the field's format (idx label predict rad
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class ReportArguments:
     logs: tyro.conf.Positional[tuple[Path, ...]]
-    """Ledger folders or log files; the first is the baseline of the differences."""
+    """Ledger folders, folders of runs or log files; the first is the baseline of the differences."""
+    name: tuple[str, ...] = ()
+    """LOG=LABEL: how a log is called in tables and plots."""
     radii: tuple[float, ...] | None = None
     """Radii of the table (default: steps of a quarter)."""
     align: bool = False
     """Compare logs with different images or settings on the images they share."""
     format: Literal["text", "markdown", "latex"] = "text"
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder for report.html and the plots as PNG."""
     title: str = "Certified robustness"
     json: bool = False
@@ -41,48 +44,59 @@ def main(arguments: list[str]) -> None:
     run(read_arguments(arguments, "report", DESCRIPTION))
 
 
-def read_arguments(arguments: list[str], prog: str, description: str) -> Report:
-    return parse(Report, arguments or ["--help"], default=Report(logs=()), prog=prog, description=description)
+def read_arguments(arguments: list[str], prog: str, description: str) -> ReportArguments:
+    default = ReportArguments(logs=())
+    return parse(
+        ReportArguments, arguments or ["--help"], default=default, prog=prog, description=description
+    )
 
 
-def run(args: Report) -> None:
-    comparison = show(args.logs, args.radii, align=args.align, form=args.format, as_json=args.json)
+def run(args: ReportArguments) -> None:
+    from smoothheads.report import make
+
     if args.out is not None:
-        for path in write(comparison, args.out, args.title):
+        make.claim_folder(args.out)
+    names = labels(args.name, args.logs)
+    comparison = show(
+        args.logs, args.radii, names=names, align=args.align, form=args.format, as_json=args.json
+    )
+    if args.out is not None:
+        for path in make.write(comparison, args.out, args.title):
             say(f"wrote {path}")
+
+
+def labels(given: Sequence[str], logs: Sequence[Path]) -> dict[str, str]:
+    """LOG=LABEL by the log's path; raises ConfigError where no such log was named."""
+    found = {}
+    for text in given:
+        log, _, label = text.rpartition("=")
+        if not label or Path(log) not in logs:
+            raise ConfigError("LOG=LABEL for one of the logs", repr(text), "for example runs/a/ledger=SOME")
+        found[str(Path(log))] = label
+    return found
 
 
 def show(
     paths: Sequence[Path],
     radii: Sequence[float] | None = None,
     *,
+    names: Mapping[str, str] | None = None,
     align: bool = False,
     form: Literal["text", "markdown", "latex"] = "text",
     as_json: bool = False,
 ) -> Comparison:
-    """Prints the tables of the logs and gives back what they were made from."""
-    from smoothheads.report import table, tables
-    from smoothheads.results.cohen import read_logs
+    """Prints the verdict and the tables of the logs, and gives back what they were made from."""
+    from smoothheads.report import table, tables, verdict
     from smoothheads.results.compare import compare
+    from smoothheads.results.read import read_logs
 
-    comparison = compare(read_logs(paths), radii, align=align)
+    comparison = compare(read_logs(paths, names), radii, align=align)
     found = tables.all_tables(comparison)
     if as_json:
         print_json([table.to_json(each) for each in found])
     else:
         render = {"text": table.to_text, "markdown": table.to_markdown, "latex": table.to_latex}[form]
-        print("\n\n".join(render(each) for each in found))
+        words = [table.printable(sentence) for sentence in verdict.sentences(comparison)]
+        said = ["\n".join(textwrap.fill(sentence, 100) for sentence in words)] if form == "text" else []
+        print("\n\n".join([*said, *(render(each) for each in found)]))
     return comparison
-
-
-def write(comparison: Comparison, folder: Path, title: str, gallery: Gallery = ()) -> list[Path]:
-    """The page and the plots; what they are is said by their names."""
-    from smoothheads.report import plots
-    from smoothheads.report.html import write_page
-
-    page, curves = folder / "report.html", folder / "certified-accuracy.png"
-    probabilities = folder / "label-probability.png"
-    write_page(page, comparison, title=title, gallery=gallery)
-    plots.save(plots.certified_accuracy(comparison.logs), curves)
-    plots.save(plots.label_probability(comparison.logs), probabilities)
-    return [page, curves, probabilities]

@@ -17,7 +17,7 @@ bounds of all classes share alpha."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Threats:
+class ThreatsArguments:
     linf: bool = False
     """l-infinity radii."""
     top_k: tuple[int, ...] = ()
@@ -35,13 +35,17 @@ class Threats:
 def main(arguments: list[str]) -> None:
     name, rest = first_argument(arguments, "a ledger", "give the folder that `smoothheads certify` wrote")
     args = parse(
-        Threats, rest, default=Threats(), prog=f"threats {name or 'LEDGER'}", description=DESCRIPTION
+        ThreatsArguments,
+        rest,
+        default=ThreatsArguments(),
+        prog=f"threats {name or 'LEDGER'}",
+        description=DESCRIPTION,
     )
     if not args.linf and not args.top_k:
         raise ConfigError("a threat", "none", "add --linf, --top-k K, or both")
 
     from smoothheads.report import table, threats
-    from smoothheads.results.cohen import read_log
+    from smoothheads.results.read import read_log
 
     log = read_log(Path(name or ""))
     found = [threats.linf(log, args.levels, args.dimension)] if args.linf else []

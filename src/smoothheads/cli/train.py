@@ -4,28 +4,68 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from smoothheads import recipes
-from smoothheads.cli.common import duration, first_argument, parse, print_json, say, take_option
+from smoothheads import cookbook
+from smoothheads.cli.common import (
+    duration,
+    first_argument,
+    parse,
+    print_json,
+    say,
+    short_help,
+    take_option,
+)
 from smoothheads.cli.progress import Progress
-from smoothheads.config import METHODS, RunConfig, from_dict, load_json
-from smoothheads.errors import one_of
+from smoothheads.config import from_dict, load_json
+from smoothheads.errors import ConfigError
+from smoothheads.objectives.method import METHODS
+from smoothheads.training.config import RunConfig
+
+if TYPE_CHECKING:
+    from smoothheads.training import EpochDone, Plan, StepDone
 
 DESCRIPTION = """Train a classifier on noisy images and write a checkpoint.
 
-RECIPE comes first: a name from `smoothheads info recipes`, or the config.json of an earlier run. Every field
-of it can be overridden by an option below; --method NAME puts another base method (gaussian, stability,
-consistency, smoothmix, smoothadv, macer, cat-rs, acr-targeted, drt) in its place first. Progress goes to the
-screen, metrics to OUT/metrics.jsonl, the finished network to OUT/checkpoint."""
+RECIPE comes first: a name from `smoothheads info recipes`, a benchmark (digits, cifar10-16px-resnet8,
+mnist-lenet, cifar10-resnet110, imagenet-resnet50), or the config.json of an earlier run. --structure,
+--method and --sigma put others in place of the recipe's, with the values published for the combination; then
+every field can be overridden. Progress goes to the screen, metrics to OUT/metrics.jsonl, the finished network
+to OUT/checkpoint."""
+
+COMMON = {
+    "--structure NAME": "single, some (heads with teaching), 5heads (without), dnn5 (trained apart), ...",
+    "--method NAME": "gaussian, consistency, smoothmix, smoothadv, macer, ... (`smoothheads info methods`)",
+    "--sigma FLOAT": "standard deviation of the noise, for pixels in [0, 1]",
+    "--data.name NAME": "another data set: cifar100, fashion-mnist, folder, npz, parquet, ...",
+    "--data.root PATH": "where the data set lies (digits are built in)",
+    "--model.arch NAME": "another network (`smoothheads info architectures`)",
+    "--train.epochs INT": "",
+    "--train.batch INT": "noise draws per step",
+    "--train.seed INT": "",
+    "--train.device NAME": "cpu or cuda",
+    "--train.threads INT": "",
+    "--init PATH": "checkpoint to start from",
+    "--out PATH": "folder of this run (default: runs/RECIPE)",
+    "--resume": "go on with the run in OUT",
+    "--json": "print the result as JSON",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
     run: Annotated[RunConfig, tyro.conf.arg(name="")]
-    out: Path | None = None
+    structure: str = "the recipe's"
+    """single, m2, some, some-5dnns, 5heads, 5heads-lr5, dnn5, 5dnns, 5dnns-m2, or with other numbers."""
+    method: str = "the recipe's"
+    """Base method, with the values published for the benchmark, else its defaults."""
+    sigma: float = 0.0
+    """Noise of training; 0: the recipe's."""
+    members: int = 1
+    """Train so many networks apart, from as many seeds, and join them."""
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder of this run (default: runs/RECIPE)."""
     resume: bool = False
     """Go on with the run in OUT; on one CPU thread the result is that of a run never stopped, bit for bit."""
@@ -40,65 +80,110 @@ class Train:
 
 
 def main(arguments: list[str]) -> None:
+    arguments = short_help(arguments, "train RECIPE", DESCRIPTION, COMMON)
     name, rest = first_argument(arguments, "a recipe", "see `smoothheads info recipes`")
-    method, rest = take_option(rest, "--method")
-    config = load_recipe(name or "digits-some")
-    config = config if method is None else with_method(config, method)
+    chosen, rest = _composed(name or "digits-some", rest)
     args = parse(
-        Train, rest, default=Train(run=config), prog=f"train {name or 'RECIPE'}", description=DESCRIPTION
+        Train,
+        rest,
+        default=Train(run=chosen.config, members=chosen.members),
+        prog=f"train {name or 'RECIPE'}",
+        description=DESCRIPTION,
     )
-    out = args.out or Path("runs") / Path(name or "").stem
+    out = args.out or Path("runs") / chosen.name
 
+    from smoothheads.runs.members import train_members
     from smoothheads.runs.train import train_run
-    from smoothheads.training import EpochDone, Plan, StepDone
 
     with Progress("train") as progress:
-
-        def on_plan(plan: Plan) -> None:
-            cost = plan.model
-            say(
-                f"{cost.params:,} parameters, {cost.macs / 1e9:.4g} GMAC a copy "
-                f"({cost.macs_paper / 1e9:.4g} in the paper's convention)\n"
-                f"{plan.steps:,} steps of {plan.images_per_step} images, {plan.steps_per_epoch} an epoch; "
-                f"about {duration(plan.seconds)} on this machine"
+        show = _Show(progress)
+        settings: dict[str, Any] = {
+            "resume": args.resume,
+            "on_plan": show.plan,
+            "on_event": show.event,
+            "on_prepare": show.preparation,
+            "save_seconds": args.save_seconds,
+            "tensorboard": args.tensorboard,
+            "workers": args.workers,
+        }
+        if args.members > 1:
+            count = args.members
+            checkpoint = train_members(
+                args.run, out, count, on_member=lambda k: say(f"network {k} of {count}"), **settings
             )
-            progress.set_total(plan.steps)
-
-        def on_event(event: StepDone | EpochDone) -> None:
-            if isinstance(event, StepDone):
-                progress.update(event.step, f"epoch {event.epoch}, loss {event.loss:.3f}")
-
-        checkpoint = train_run(
-            args.run,
-            out,
-            resume=args.resume,
-            on_plan=on_plan,
-            on_event=on_event,
-            save_seconds=args.save_seconds,
-            tensorboard=args.tensorboard,
-            workers=args.workers,
-        )
-    answer = {
-        "checkpoint": str(checkpoint),
-        "metrics": load_json(checkpoint / "manifest.json").get("metrics", {}),
-    }
+        else:
+            checkpoint = train_run(args.run, out, **settings)
+    metrics = load_json(checkpoint / "manifest.json").get("metrics", {})
     if args.json:
-        print_json(answer)
+        print_json({"checkpoint": str(checkpoint), "metrics": metrics})
+        return
+    if accuracy := metrics.get("validation", {}).get("accuracy"):
+        say(f"{accuracy:.1%} of the held-out images are right under noise, one draw each")
+    say(f"next: smoothheads certify {out}")
+    print(checkpoint)
+
+
+def _composed(name: str, arguments: list[str]) -> tuple[cookbook.Recipe, list[str]]:
+    """The recipe, or an earlier run's config.json, with structure, method and sigma from the arguments."""
+    structure, rest = take_option(arguments, "--structure")
+    method, rest = take_option(rest, "--method")
+    sigma, rest = take_option(rest, "--sigma")
+    data_name, rest = take_option(rest, "--data.name")
+    number = None if sigma is None else _number("--sigma", sigma)
+    if Path(name).suffix != ".json":
+        chosen = cookbook.compose(name, structure=structure, method=method, sigma=number)
     else:
-        print(checkpoint)
+        chosen = _earlier(Path(name), structure, method, number)
+    if data_name is None:
+        return chosen, rest
+    data = chosen.config.data.another(data_name)
+    return replace(chosen, config=replace(chosen.config, data=data)), rest
 
 
-def with_method(config: RunConfig, name: str) -> RunConfig:
-    """The same run with another base method, at that method's own defaults."""
-    if name not in METHODS:
-        raise one_of("method", name, METHODS)
-    return replace(config, objective=replace(config.objective, method=METHODS[name]()))
-
-
-def load_recipe(name: str) -> RunConfig:
-    """By name, or from the config.json of a run or a checkpoint."""
-    path = Path(name)
-    if path.suffix != ".json":
-        return recipes.get(name).config
+def _earlier(path: Path, structure: str | None, method: str | None, sigma: float | None) -> cookbook.Recipe:
+    if structure is not None:
+        raise ConfigError("a recipe's name with --structure", str(path), "change the fields of model instead")
     data = load_json(path)
-    return from_dict(RunConfig, data.get("run", data))
+    config = from_dict(RunConfig, data.get("run", data))
+    if method is not None:
+        config = replace(config, objective=replace(config.objective, method=METHODS.get(method)()))
+    if sigma is not None:
+        config = replace(config, train=replace(config.train, sigma=sigma))
+    return cookbook.Recipe(name=path.stem, summary="", source=str(path), config=config)
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"a number after {option}", repr(text), f"for example {option} 0.5") from None
+
+
+class _Show:
+    """Plan, steps and epochs as lines and a bar."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.accuracy = progress, ""
+
+    def preparation(self, done: int, total: int) -> None:
+        if self.progress.total != total:
+            self.progress.set_total(total)
+        self.progress.update(done, "images of the training set, before training")
+
+    def plan(self, plan: Plan) -> None:
+        cost = plan.model
+        say(
+            f"{cost.params:,} parameters, {cost.macs / 1e9:.4g} GMAC a draw "
+            f"({cost.macs_paper / 1e9:.4g} in the paper's convention)\n"
+            f"{plan.steps:,} steps of {plan.images_per_step} images, {plan.steps_per_epoch} an epoch; "
+            f"about {duration(plan.seconds)} on this machine"
+        )
+        self.progress.set_total(plan.steps)
+
+    def event(self, event: StepDone | EpochDone) -> None:
+        from smoothheads.training import StepDone
+
+        if isinstance(event, StepDone):
+            self.progress.update(event.step, f"epoch {event.epoch}, loss {event.loss:.3f}{self.accuracy}")
+        elif "validation" in event.metrics:
+            self.accuracy = f", accuracy {event.metrics['validation']['accuracy']:.1%}"

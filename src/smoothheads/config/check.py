@@ -6,6 +6,8 @@ import math
 
 from smoothheads.errors import ConfigError
 
+LEAST_SIGMA, MOST_SIGMA = 1e-6, 1e6  # far below a step of any grid, far above any image
+
 
 def at_least(name: str, value: float, least: float) -> None:
     if not (math.isfinite(value) and value >= least):
@@ -21,3 +23,15 @@ def between(name: str, value: float, low: float, high: float) -> None:
     """Strictly between."""
     if not low < value < high:
         raise ConfigError(f"{low:g} < {name} < {high:g}", f"{value:g}", f"choose {name} inside that range")
+
+
+def check_sigma(sigma: float) -> None:
+    if not LEAST_SIGMA <= sigma <= MOST_SIGMA:
+        raise ConfigError(
+            f"{LEAST_SIGMA:g} <= sigma <= {MOST_SIGMA:g}", f"{sigma:g}", "0.25, 0.5 and 1 are usual"
+        )
+
+
+def check_radius(radius: float) -> None:
+    if not (math.isfinite(radius) and radius >= 0):
+        raise ConfigError("radius >= 0", f"{radius:g}", "give a finite radius in pixel units")

@@ -1,4 +1,9 @@
-"""Configurations to and from JSON: unknown or mistyped keys are errors; equal settings have equal hashes."""
+"""Configurations to and from JSON: unknown or mistyped keys are errors; equal settings have equal hashes.
+
+A field annotated with a component's base class is parsed by the class that the base's `registry` has for the
+`name` in the data. A class that can read what earlier versions wrote says how in a classmethod
+`upgrade(data) -> data`, which sees the JSON object before anything is checked.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,13 @@ import hashlib
 import json
 import types
 import typing
-from pathlib import Path
 from typing import Any, TypeVar
 
+from smoothheads.config.reader import Json
 from smoothheads.errors import ConfigError, suggest
+from smoothheads.registry import Registry
 
 T = TypeVar("T")
-Json = dict[str, Any]
 
 
 def to_dict(config: Any) -> Json:
@@ -30,9 +35,13 @@ def to_dict(config: Any) -> Json:
 def from_dict(kind: type[T], data: Any, where: str = "config") -> T:
     """The configuration of type `kind` in `data`; raises ConfigError naming the offending key."""
     if not isinstance(data, dict):
-        raise ConfigError(
-            f"an object at {where}", type(data).__name__, "see `smoothheads info --recipe NAME`"
-        )
+        raise ConfigError(f"an object at {where}", type(data).__name__, "see `smoothheads info RECIPE`")
+    if upgrade := getattr(kind, "upgrade", None):
+        try:
+            data = upgrade(dict(data))
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            got = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"readable values at {where}", got, "correct the value") from None
     hints = typing.get_type_hints(kind)
     known = {f.name: hints[f.name] for f in dataclasses.fields(typing.cast(Any, kind))}
     values = {key: value for key, value in data.items() if not (key == "name" and _tag(kind))}
@@ -50,19 +59,6 @@ def from_dict(kind: type[T], data: Any, where: str = "config") -> T:
 def digest(config: Any) -> str:
     """sha256 of the canonical JSON; two runs with the same digest were told the same."""
     return hashlib.sha256(json.dumps(_plain(config), sort_keys=True).encode()).hexdigest()
-
-
-def load_json(path: Path) -> Json:
-    """The JSON object in a file; a missing or damaged file is a ConfigError."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"a file {path}", "none", "check the path") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ConfigError(f"JSON in {path}", str(error), "repair or recreate the file") from None
-    if not isinstance(data, dict):
-        raise ConfigError(f"a JSON object in {path}", type(data).__name__, "repair or recreate the file")
-    return data
 
 
 def _tag(config: Any) -> str | None:
@@ -93,10 +89,16 @@ def _parse(hint: Any, value: Any, where: str) -> Any:
             known = [str(a) for a in args]
             raise ConfigError(f"a known value of {where}", repr(value), suggest(str(value), known))
         return value
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise ConfigError(f"an object at {where}", repr(value), "write it as {...}")
+        return value
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise ConfigError(f"a list at {where}", repr(value), "write it as [a, b, ...]")
         return tuple(_parse(args[0], v, where) for v in value)
+    if (registry := vars(hint).get("registry") if isinstance(hint, type) else None) is not None:
+        return _parse_component(registry, value, where)
     if dataclasses.is_dataclass(hint):
         return from_dict(typing.cast(Any, hint), value, where)
     if hint is float and type(value) is int:
@@ -104,6 +106,16 @@ def _parse(hint: Any, value: Any, where: str) -> Any:
     if type(value) is not hint:
         raise ConfigError(f"{getattr(hint, '__name__', hint)} at {where}", repr(value), "correct the value")
     return value
+
+
+def _parse_component(registry: Registry[Any], value: Any, where: str) -> Any:
+    """The name alone stands for the component with its defaults."""
+    data = {"name": value} if isinstance(value, str) else value
+    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
+        raise ConfigError(
+            f"an object with a `name` at {where}", repr(value), f"a {registry.kind} has a name and its fields"
+        )
+    return from_dict(registry.get(data["name"]), data, where)
 
 
 def _parse_union(args: tuple[Any, ...], value: Any, where: str) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from smoothheads.types import Grid, Pixels
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Split = Literal["train", "test"]  # what a data set comes in; validation is cut from train
 
@@ -53,6 +54,14 @@ class Dataset(Protocol):
     def image(self, position: int) -> Pixels: ...
 
     def __len__(self) -> int: ...
+
+
+class Source(Dataset, Protocol):
+    """A whole split as it was read."""
+
+    def downscaled(self, factor: int) -> Dataset:
+        """Square groups of pixels averaged on the grid; the factor must divide both sides."""
+        ...
 
 
 class Splits(NamedTuple):

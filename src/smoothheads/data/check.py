@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothheads import hub
 from smoothheads.errors import DataError
 
 MISTAKEN_PATH = "check the path, or download the data set again"
@@ -17,8 +18,12 @@ def existing(root: str | Path | None, name: str) -> Path:
     """The data set's root, which must exist."""
     if root is None:
         raise DataError(
-            f"a root for the data set {name!r}", "none", "say where it lies, e.g. --data.root FOLDER"
+            f"a root for the data set {name!r}",
+            "none",
+            "say where it lies: --root FOLDER (train: --data.root)",
         )
+    if hub.is_address(root):
+        return hub.local(root, "dataset", ("*.parquet",))
     path = Path(root).expanduser()
     if not path.exists():
         raise DataError(f"the data set {name!r} at {path}", "no such file or folder", MISTAKEN_PATH)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,15 @@ from smoothheads.data.archive import read_files
 from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import DataInfo, Split
 from smoothheads.data.check import MISTAKEN_PATH, damaged, existing, only_place
-from smoothheads.data.parquet import holds_parquet, read_parquet
+from smoothheads.data.config import DataConfig
+from smoothheads.data.parquet import find_parquet, published
 from smoothheads.data.unpickle import unpickle
 from smoothheads.errors import DataError
 from smoothheads.types import Grid
 
 SHAPE = (3, 32, 32)
 PIXELS = 3 * 32 * 32
+SIZES: dict[Split, int] = {"train": 50_000, "test": 10_000}
 
 CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
 CIFAR100_CLASSES = """
@@ -91,28 +93,42 @@ CIFAR100 = Layout(
 )
 
 
-def cifar10(root: str | Path | None, split: Split) -> ArrayDataset:
-    return _cifar(CIFAR10, root, split)
+@dataclass(frozen=True, kw_only=True)
+class Cifar10(DataConfig):
+    """CIFAR-10; `root` holds the hub's parquet files, or one of the authors' archives, unpacked or not."""
+
+    name: ClassVar[str] = "cifar10"
+    known: ClassVar[DataInfo | None] = CIFAR10.info
+    augmented: ClassVar[bool] = True
+
+    def read(self, split: Split) -> ArrayDataset:
+        return _read(CIFAR10, self.root, split)
 
 
-def cifar100(root: str | Path | None, split: Split) -> ArrayDataset:
-    return _cifar(CIFAR100, root, split)
+@dataclass(frozen=True, kw_only=True)
+class Cifar100(DataConfig):
+    """CIFAR-100 with its fine labels; `root` as for CIFAR-10."""
+
+    name: ClassVar[str] = "cifar100"
+    known: ClassVar[DataInfo | None] = CIFAR100.info
+    augmented: ClassVar[bool] = True
+
+    def read(self, split: Split) -> ArrayDataset:
+        return _read(CIFAR100, self.root, split)
 
 
-def _cifar(layout: Layout, root: str | Path | None, split: Split) -> ArrayDataset:
-    name = layout.info.name
-    path = existing(root, name)
-    if folder := only_place(path, name, partial(holds_parquet, split=split)):
-        images, labels = read_parquet(folder, split, layout.label_column, SHAPE)
-    else:
-        source, kind = _find(layout, path, split)
-        names = layout.batches(split, kind)
-        parse = _parse_binary if kind == "binary" else _parse_python
-        parts = [
-            parse(layout, data, source / batch)
-            for batch, data in zip(names, read_files(source, names), strict=True)
-        ]
-        images, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
+def _read(layout: Layout, root: str | None, split: Split) -> ArrayDataset:
+    path = existing(root, layout.info.name)
+    if files := find_parquet(path, layout.info.name, split):
+        return published(files, layout.info, layout.label_column, split, SIZES[split])
+    source, kind = _find(layout, path, split)
+    names = layout.batches(split, kind)
+    parse = _parse_binary if kind == "binary" else _parse_python
+    parts = [
+        parse(layout, data, source / batch)
+        for batch, data in zip(names, read_files(source, names), strict=True)
+    ]
+    images, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
     return ArrayDataset(images, labels, layout.info)
 
 

@@ -1,4 +1,4 @@
-"""ImageNet-style folders: `train/` and `val/`, one folder of image files per class. Images are streamed."""
+"""Folders of pictures: `train/` and `val/` or `test/`, with a folder per class. Images are streamed."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from smoothheads.data.augment import random_resized_box
+from smoothheads.config.check import at_least
 from smoothheads.data.base import DataInfo, Split
 from smoothheads.data.check import existing
+from smoothheads.data.config import DataConfig
 from smoothheads.data.downscale import average, downscaled_info
-from smoothheads.data.images import decode, pixels
+from smoothheads.data.images import decode, pixels, size_of
 from smoothheads.errors import DataError
 from smoothheads.types import Grid, Pixels
 
-SHORTER_SIDE = 256
-SIDE = 224
+if TYPE_CHECKING:
+    import torch
+
+IMAGENET_SIZE = 224
 SUFFIXES = (".jpeg", ".jpg", ".png", ".bmp", ".ppm", ".webp")
-FOLDERS: dict[Split, str] = {"train": "train", "test": "val"}
+FOLDERS: dict[Split, tuple[str, ...]] = {"train": ("train",), "test": ("val", "test", "validation")}
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 
 
@@ -37,6 +40,8 @@ class FolderDataset:
     """Relative to the root: class folders in their order, files sorted within."""
     labels: NDArray[np.int64]
     info: DataInfo
+    size: int | None = None
+    """Side of the square that is cut out; none: the pictures are used as they are."""
     factor: int = 1
     """Side of the square groups of pixels that are averaged."""
 
@@ -51,21 +56,28 @@ class FolderDataset:
         Contents are not read, which would take an hour on ImageNet: a file replaced by another of the same
         length under the same name goes unnoticed.
         """
-        head = f"folder {SHORTER_SIDE} {SIDE} bilinear factor={self.factor} {self.info.class_names}\n"
+        size = "as they are" if self.size is None else f"{shorter_side(self.size)} {self.size} bilinear"
+        head = f"folder {size} factor={self.factor} {self.info.class_names}\n"
         digest = hashlib.sha256(head.encode())
         for path in self.paths:
             digest.update(f"{path}\0{self._size(path)}\n".encode())
         return digest.hexdigest()
 
     def image(self, position: int) -> Pixels:
-        """Shorter side resized to 256, then the central 224x224."""
-        return self._finish(centre_crop(self._decode(position)))
+        return self._finish(framed(self._decode(position), self.size))
 
     def augmented(self, position: int, generator: torch.Generator) -> Pixels:
-        """A random part of the image resized to 224x224, mirrored half of the time."""
+        """A random part of the picture resized to the size, or shifted by up to an eighth of its side where
+        pictures are used as they are; mirrored half of the time."""
+        import torch
+
+        from smoothheads.data.augment import crop_flip, random_resized_box
+
         picture = self._decode(position)
+        if self.size is None:
+            return self._averaged(crop_flip(pixels(picture)[None], generator)[0])
         box = random_resized_box(picture.width, picture.height, generator)
-        part = picture.crop(box).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+        part = picture.crop(box).resize((self.size, self.size), Image.Resampling.BILINEAR)
         if torch.rand((), generator=generator) < 0.5:
             part = part.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return self._finish(part)
@@ -82,6 +94,13 @@ class FolderDataset:
 
     def _finish(self, picture: Image.Image) -> Pixels:
         image = pixels(picture)
+        wanted = tuple(side * self.factor for side in self.info.shape[1:])
+        if image.shape[1:] != wanted:
+            got = f"{image.shape[2]}x{image.shape[1]} among them"
+            raise DataError(f"images of {wanted[1]}x{wanted[0]} in {self.root}", got, "set --data.size")
+        return self._averaged(image)
+
+    def _averaged(self, image: Pixels) -> Pixels:
         return image if self.factor == 1 else average(image, self.factor)
 
     def _size(self, path: str) -> int:
@@ -91,37 +110,94 @@ class FolderDataset:
             raise DataError(f"the image {self.root / path}", str(error), "restore the file") from error
 
 
-def image_folder(root: str | Path | None, split: Split) -> FolderDataset:
-    """`val/` is the test split. It may stand alone; training then has nothing to train on."""
-    path = existing(root, "folder")
-    folder = path / FOLDERS[split]
-    if not folder.is_dir():
-        remedy = "a folder per class belongs there" + (
-            "; a val-only folder can be certified, not trained on" if split == "train" else ""
+@dataclass(frozen=True, kw_only=True)
+class Folder(DataConfig):
+    """Pictures in folders: ROOT/train/CLASS/*.png and ROOT/val/CLASS/*.png; test or validation instead of val
+    will do. The test split may stand alone; training then has nothing to train on."""
+
+    name: ClassVar[str] = "folder"
+    augmented: ClassVar[bool] = True
+
+    size: int | None = None
+    """Side of the images that the network takes: the shorter side of a picture is resized to 8/7 of it, then
+    the central square is cut out (224 for ImageNet). Default: the pictures as they are, all of one size."""
+
+    @classmethod
+    def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Version 1, which wrote every field that it knew, had ImageNet's size only."""
+        wrote_all = {"root", "downscale", "augment", "validation", "subset"} <= data.keys()
+        return {"size": IMAGENET_SIZE} | data if wrote_all and "size" not in data else data
+
+    def __post_init__(self) -> None:
+        DataConfig.__post_init__(self)
+        if self.size is not None:
+            at_least("size", self.size, 8)
+
+    def read(self, split: Split) -> FolderDataset:
+        root = existing(self.root, self.name)
+        folder = _split_folder(root, split)
+        if folder is None:
+            raise _no_split(root, split)
+        classes = _classes(folder)
+        _same_classes(root, split, classes)
+        files = [_files(folder, name) for name in classes]
+        labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(names) for names in files])
+        paths = tuple(name for names in files for name in names)
+        height, width = (self.size, self.size) if self.size else _common_size(folder, paths)
+        info = DataInfo(
+            name=root.resolve().name,
+            grid=Grid(255),
+            shape=(3, height, width),
+            class_names=classes,
+            mean=MEAN,
+            std=STD,
         )
-        raise DataError(f"the folder {folder}", "none", remedy)
-    classes = _classes(folder)
-    _same_classes(path, split, classes)
-    files = [_files(folder, name) for name in classes]
-    labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(names) for names in files])
-    info = DataInfo(
-        name=path.resolve().name,
-        grid=Grid(255),
-        shape=(3, SIDE, SIDE),
-        class_names=classes,
-        mean=MEAN,
-        std=STD,
-    )
-    return FolderDataset(folder, tuple(name for names in files for name in names), labels, info)
+        return FolderDataset(folder, paths, labels, info, self.size)
+
+    def framed(self, picture: Image.Image) -> Image.Image:
+        return framed(picture, self.size)
 
 
-def centre_crop(picture: Image.Image) -> Image.Image:
+def framed(picture: Image.Image, size: int | None) -> Image.Image:
+    """The shorter side resized, then the central square of `size`; as it is without one."""
+    if size is None:
+        return picture
     shorter = min(picture.size)
-    width, height = (int(SHORTER_SIDE * side / shorter) for side in picture.size)
+    width, height = (int(shorter_side(size) * side / shorter) for side in picture.size)
     if (width, height) != picture.size:
         picture = picture.resize((width, height), Image.Resampling.BILINEAR)
-    left, top = round((width - SIDE) / 2), round((height - SIDE) / 2)
-    return picture.crop((left, top, left + SIDE, top + SIDE))
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    return picture.crop((left, top, left + size, top + size))
+
+
+def shorter_side(size: int) -> int:
+    """256 for 224, as everybody has it for ImageNet."""
+    return round(size * 8 / 7)
+
+
+def _split_folder(root: Path, split: Split) -> Path | None:
+    return next((root / name for name in FOLDERS[split] if (root / name).is_dir()), None)
+
+
+def _no_split(root: Path, split: Split) -> DataError:
+    there = sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    got = f"the folders {', '.join(there[:5])}" if there else "none"
+    remedy = "a folder per class belongs there" + (
+        "; a test split alone can be certified, not trained on" if split == "train" else ""
+    )
+    return DataError(f"the folder {' or '.join(FOLDERS[split])} in {root}", got, remedy)
+
+
+def _common_size(folder: Path, paths: tuple[str, ...]) -> tuple[int, int]:
+    """Height and width that all pictures have; only their headers are read."""
+    width, height = size_of(folder / paths[0])
+    for path in paths[1:]:
+        other = size_of(folder / path)
+        if other != (width, height):
+            got = f"{width}x{height} ({paths[0]}) and {other[0]}x{other[1]} ({path})"
+            remedy = "say what size the network takes, e.g. --data.size 224"
+            raise DataError(f"pictures of one size in {folder}", got, remedy)
+    return height, width
 
 
 def _classes(folder: Path) -> tuple[str, ...]:
@@ -133,14 +209,16 @@ def _classes(folder: Path) -> tuple[str, ...]:
 
 def _same_classes(root: Path, split: Split, classes: tuple[str, ...]) -> None:
     """A class number means the same in both splits only if both have the same folders."""
-    other = root / FOLDERS["test" if split == "train" else "train"]
-    if not other.is_dir():
+    own, other = _split_folder(root, split), _split_folder(root, "test" if split == "train" else "train")
+    if own is None or other is None:
         return
     if differing := sorted(set(classes) ^ set(_classes(other))):
-        only = FOLDERS[split] if differing[0] in classes else other.name
+        only = own.name if differing[0] in classes else other.name
         got = f"{differing[0]!r} only in {only} ({len(differing)} differ)"
         raise DataError(
-            f"the same class folders in train and val of {root}", got, "add or remove class folders"
+            f"the same class folders in {own.name} and {other.name} of {root}",
+            got,
+            "add or remove class folders",
         )
 
 

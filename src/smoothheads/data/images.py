@@ -1,4 +1,4 @@
-"""Decoding of single image files: 8-bit pixels or a clear error."""
+"""Single pictures: 8-bit pixels or a clear error, at a bounded cost."""
 
 from __future__ import annotations
 
@@ -7,30 +7,91 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import ExifTags, Image
 
 from smoothheads.data.check import damaged
 from smoothheads.errors import DataError
 
 FORMATS = ("JPEG", "PNG", "BMP", "PPM", "WEBP")  # Pillow knows others, some of which start other programs
-EIGHT_BIT = ("L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
+EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
+GREY = ("1", "L")
+MAX_PIXELS = 64_000_000  # about 200 MB when decoded; a small file may claim any size
 
 
-def decode(data: bytes | Path, source: str) -> Image.Image:
-    """The whole picture as 8-bit RGB; truncated, foreign or deeper than 8 bits is an error."""
+def decode(data: bytes | Path, source: str, *, strict: bool = False) -> Image.Image:
+    """The whole picture as 8-bit RGB; truncated, foreign, huge, animated or deeper than 8 bits is an error.
+
+    `strict` also refuses what viewers show otherwise than their pixels say: print colours, transparency, a
+    rotation in the EXIF data. Data sets take the plain pixels of those, as everybody's loaders do.
+    """
     try:
-        rgb: Image.Image
         with Image.open(io.BytesIO(data) if isinstance(data, bytes) else data, formats=FORMATS) as picture:
-            mode = picture.mode
+            _check(picture, source)
             picture.load()
-            rgb = picture if mode == "RGB" else picture.convert("RGB")
+            if strict:
+                _check_plain(picture, source)
+            return picture if picture.mode == "RGB" else picture.convert("RGB")
+    except DataError:
+        raise
+    except Image.DecompressionBombError:
+        raise _too_large(source, "far more") from None
     except Exception as error:  # Pillow's decoders raise whatever they stumble over
         raise damaged(source, "image", error) from error
-    if mode not in EIGHT_BIT:
-        raise DataError(f"8-bit pixels in {source}", f"mode {mode}", "convert the image to 8-bit RGB")
-    return rgb
+
+
+def size_of(path: Path) -> tuple[int, int]:
+    """Width and height that the header of an image file says."""
+    try:
+        with Image.open(path, formats=FORMATS) as picture:
+            return picture.size
+    except Exception as error:
+        raise damaged(path, "image", error) from error
 
 
 def pixels(picture: Image.Image) -> NDArray[np.uint8]:
     """[3, H, W], contiguous."""
     return np.ascontiguousarray(np.asarray(picture, dtype=np.uint8).transpose(2, 0, 1))
+
+
+def picture_array(picture: Image.Image) -> NDArray[np.uint8]:
+    """[H, W] of a grey picture in memory, [H, W, 3] of any other."""
+    _check(picture, "the picture")
+    _check_plain(picture, "the picture")
+    return np.asarray(picture.convert("L" if picture.mode in GREY else "RGB"), dtype=np.uint8)
+
+
+def with_channels(image: NDArray[np.uint8], channels: int, source: str) -> NDArray[np.uint8]:
+    """[3, H, W] as [channels, H, W]; a network for grey pictures gets no coloured one."""
+    if channels != 1:
+        return image
+    if not (image == image[:1]).all():
+        raise DataError(f"a grey image in {source}", "a colour image", "convert it to grey first")
+    return image[:1]
+
+
+def _check(picture: Image.Image, source: str) -> None:
+    """What can be seen before anything is decoded."""
+    if picture.width * picture.height > MAX_PIXELS:
+        raise _too_large(source, f"{picture.width}x{picture.height}")
+    if getattr(picture, "n_frames", 1) > 1:
+        raise DataError(f"a still image in {source}", "an animated one", "save the frame that you mean")
+    if picture.mode not in EIGHT_BIT:
+        raise DataError(f"8-bit pixels in {source}", f"mode {picture.mode}", "convert the image to 8-bit RGB")
+
+
+def _check_plain(picture: Image.Image, source: str) -> None:
+    if picture.mode == "CMYK":
+        raise DataError(f"RGB or grey in {source}", "print colours (CMYK)", "convert the image to RGB")
+    if picture.getexif().get(ExifTags.Base.Orientation, 1) != 1:
+        got = "a rotation in its EXIF data"
+        raise DataError(f"an upright image in {source}", got, "save it rotated, without that entry")
+    if picture.mode in ("LA", "PA", "RGBA") or "transparency" in picture.info:
+        alpha = np.asarray(picture.convert("RGBA"))[..., 3]
+        if alpha.min(initial=255) < 255:
+            got = "a transparent one"
+            raise DataError(f"an opaque image in {source}", got, "put it on a background of your choice")
+
+
+def _too_large(source: str, got: str) -> DataError:
+    expected = f"an image of at most {MAX_PIXELS // 1_000_000} million pixels in {source}"
+    return DataError(expected, got, "shrink it first")

@@ -128,7 +128,7 @@ def _batches(reader: _Reader, steps: Sequence[tuple[int, Positions]], workers: i
         if isinstance(images, _Failure):
             raise DataError(*images)
         chosen = torch.from_numpy(positions)
-        pixels = torch.from_numpy(images).to(torch.float32).div_(dataset.info.grid.q)
+        pixels = torch.from_numpy(images).to(torch.float32).div_(dataset.info.grid.max_value)
         yield Batch(pixels, labels[chosen], chosen)
 
 

@@ -1,23 +1,27 @@
-"""MNIST and Fashion-MNIST from their idx files, plain or gzipped."""
+"""MNIST and Fashion-MNIST from their idx files, plain or gzipped, or from parquet files."""
 
 from __future__ import annotations
 
-import gzip
 import math
 import struct
-import zlib
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothheads.data.archive import read_whole
 from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import DataInfo, Split
 from smoothheads.data.check import MISTAKEN_PATH, damaged, existing, only_place
+from smoothheads.data.config import DataConfig
+from smoothheads.data.parquet import find_parquet, published
 from smoothheads.errors import DataError
 from smoothheads.types import Grid
 
+SIZES: dict[Split, int] = {"train": 60_000, "test": 10_000}
 PREFIX: dict[Split, str] = {"train": "train", "test": "t10k"}
 
 MNIST = DataInfo(
@@ -50,21 +54,31 @@ FASHION_MNIST = DataInfo(
 )
 
 
-def mnist(root: str | Path | None, split: Split) -> ArrayDataset:
-    return _load(MNIST, root, split)
+@dataclass(frozen=True, kw_only=True)
+class Mnist(DataConfig):
+    """MNIST; `root` holds the idx files, plain or gzipped, or the parquet files of the hub."""
+
+    name: ClassVar[str] = "mnist"
+    known: ClassVar[DataInfo | None] = MNIST
+
+    def read(self, split: Split) -> ArrayDataset:
+        return _read(MNIST, self.root, split)
 
 
-def fashion_mnist(root: str | Path | None, split: Split) -> ArrayDataset:
-    return _load(FASHION_MNIST, root, split)
+@dataclass(frozen=True, kw_only=True)
+class FashionMnist(DataConfig):
+    """Fashion-MNIST; `root` as for MNIST."""
+
+    name: ClassVar[str] = "fashion-mnist"
+    known: ClassVar[DataInfo | None] = FASHION_MNIST
+
+    def read(self, split: Split) -> ArrayDataset:
+        return _read(FASHION_MNIST, self.root, split)
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """An array of unsigned bytes; the file must be exactly as long as its header says."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            data = file.read()
-    except (OSError, EOFError, zlib.error) as error:
-        raise damaged(path, "idx file", error) from error
+    data = read_whole(path, "idx file")
     header = 4 + 4 * dimensions
     if data[:4] != bytes([0, 0, 8, dimensions]) or len(data) < header:
         expected = f"idx file of bytes with {dimensions} dimension(s)"
@@ -76,14 +90,16 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
 
-def _load(info: DataInfo, root: str | Path | None, split: Split) -> ArrayDataset:
+def _read(info: DataInfo, root: str | None, split: Split) -> ArrayDataset:
     path = existing(root, info.name)
+    if files := find_parquet(path, info.name, split):
+        return published(files, info, "label", split, SIZES[split])
     folder = only_place(path, info.name, partial(_holds_images, split=split))
     images_file = _file(folder, split, "images", 3) if folder else None
     labels_file = _file(folder, split, "labels", 1) if folder else None
     if images_file is None or labels_file is None:
         lacking = "images-idx3" if images_file is None else "labels-idx1"
-        expected = f"{PREFIX[split]}-{lacking}-ubyte or its .gz at {path}"
+        expected = f"{PREFIX[split]}-{lacking}-ubyte, its .gz or {split}-*.parquet at {path}"
         raise DataError(expected, "no such file", MISTAKEN_PATH)
     images, labels = read_idx(images_file, 3)[:, None], read_idx(labels_file, 1)
     return ArrayDataset(images, labels.astype(np.int64), info)

@@ -3,62 +3,168 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.data.base import Split
-from smoothheads.data.check import damaged
-from smoothheads.data.images import decode, pixels
-from smoothheads.errors import DataError
+from smoothheads.config import parse_json
+from smoothheads.data.arrays import ArrayDataset
+from smoothheads.data.base import DataInfo, Split
+from smoothheads.data.check import MISTAKEN_PATH, damaged, existing, labels_within, only_place
+from smoothheads.data.coerce import from_arrays
+from smoothheads.data.config import DataConfig
+from smoothheads.data.images import decode, pixels, with_channels
+from smoothheads.errors import ConfigError, DataError
+from smoothheads.hub import is_address, parse
 
-IMAGE_COLUMNS = ("img", "image")
+IMAGE_COLUMNS = ("image", "img")
+LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target")
+SPLITS: dict[Split, tuple[str, ...]] = {"train": ("train",), "test": ("test", "validation", "val")}
 ROWS_AT_ONCE = 1000
+EXTRACT = 1000  # images that may be a part of a published set, for a trial
+MAX_BYTES = 4 << 30  # of pixels in memory
+
+Shape = tuple[int, int, int]
 
 
-def holds_parquet(folder: Path, split: Split) -> bool:
-    return any(folder.glob(f"{split}-*.parquet"))
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where images and labels are; none: whichever of the usual names is there."""
+
+    image: str | None = None
+    label: str | None = None
 
 
-def read_parquet(
-    folder: Path, split: Split, label_column: str, shape: tuple[int, int, int]
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images [N, C, H, W] and labels of a split, in the order of the files and their rows."""
-    parts = [_read_file(path, label_column, shape) for path in _shards(folder, split)]
-    return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
+@dataclass(frozen=True, slots=True)
+class Content:
+    images: NDArray[np.uint8]
+    """[N, C, H, W], one channel if every picture is grey and no shape was asked for."""
+    labels: NDArray[np.int64]
+    class_names: tuple[str, ...] | None
+    """What the file says about its labels, as `datasets` writes it."""
 
 
-def _shards(folder: Path, split: Split) -> list[Path]:
-    """All files of a split; their names say how many there must be."""
-    paths = sorted(folder.glob(f"{split}-*.parquet"))
-    counts = [int(match[1]) for path in paths if (match := re.search(r"-of-(\d+)\.parquet$", path.name))]
-    if counts and (set(counts) != {len(paths)} or len(counts) != len(paths)):
-        raise DataError(f"{counts[0]} parquet files {split}-* in {folder}", f"{len(paths)}", "fetch them all")
-    return paths
+@dataclass(frozen=True, kw_only=True)
+class Parquet(DataConfig):
+    """Any image classification set in parquet: a file, or a folder of train-*.parquet and test-*.parquet."""
+
+    name: ClassVar[str] = "parquet"
+
+    image_column: str | None = None
+    """Column of the encoded images (default: image or img)."""
+    label_column: str | None = None
+    """Column of the integer labels (default: label, labels, fine_label, class or target)."""
+
+    def read(self, split: Split) -> ArrayDataset:
+        """Classes, mean and deviation are those of the training images; without them the test split has mean
+        0 and deviation 1, since test images teach nothing."""
+        root = existing(self.root, self.name)
+        content = self._content(root, split)
+        if split == "train":
+            return self._dataset(content, root)
+        if train := find_parquet(root, self.name, "train"):
+            info = self._dataset(read_parquet(train, self._columns), root).info
+            return ArrayDataset(content.images, content.labels, info)
+        test = self._dataset(content, root)
+        channels = test.info.shape[0]
+        return replace(test, info=replace(test.info, mean=(0.0,) * channels, std=(1.0,) * channels))
+
+    @property
+    def _columns(self) -> Columns:
+        return Columns(self.image_column, self.label_column)
+
+    def _content(self, root: Path, split: Split) -> Content:
+        files = [root] if root.is_file() and split == "test" else find_parquet(root, self.name, split)
+        if not files:
+            names = " or ".join(f"{name}-*.parquet" for name in SPLITS[split])
+            raise DataError(f"{names} in {root}", "none", MISTAKEN_PATH)
+        return read_parquet(files, self._columns)
+
+    def _dataset(self, content: Content, root: Path) -> ArrayDataset:
+        name = parse(self.root).repo.rpartition("/")[2] if is_address(self.root) else root.resolve().stem
+        return from_arrays(content.images, content.labels, classes=content.class_names, name=name)
 
 
-def _read_file(
-    path: Path, label_column: str, shape: tuple[int, int, int]
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def published(
+    files: Sequence[Path], info: DataInfo, label_column: str, split: Split, size: int
+) -> ArrayDataset:
+    """A split of a known set; raises DataError for the files of another one, as far as they tell: by class
+    names, labels, shape, and the number of images unless it is a small extract."""
+    content = read_parquet(files, Columns(label=label_column), info.shape)
+    labels_within(content.labels, info.classes, str(files[0]))
+    names, count = content.class_names, len(content.labels)
+    if names not in (None, info.class_names):
+        expected, got = f"the class names of {info.name}", ", ".join((names or ())[:5])
+    elif count != size and count > EXTRACT:
+        expected, got = f"{size} images of {info.name} ({split})", str(count)
+    else:
+        return ArrayDataset(content.images, content.labels, info)
+    raise DataError(f"{expected} in {files[0]}", got, "read another data set as --data.name parquet")
+
+
+def find_parquet(root: Path, name: str, split: Split) -> list[Path]:
+    """All files of a split, in the root or in the only folder below that has some; their names say how many
+    there must be. Empty where there are none."""
+    for prefix in SPLITS[split]:
+        pattern = f"{prefix}-*.parquet"
+        folder = only_place(root, name, lambda place, p=pattern: any(place.glob(p)))  # type: ignore[misc]
+        if folder is not None:
+            paths = sorted(folder.glob(pattern))
+            counts = [
+                int(match[1]) for path in paths if (match := re.search(r"-of-(\d+)\.parquet$", path.name))
+            ]
+            if counts and (set(counts) != {len(paths)} or len(counts) != len(paths)):
+                expected = f"{counts[0]} parquet files {prefix}-* in {folder}"
+                raise DataError(expected, f"{len(paths)}", "fetch them all")
+            return paths
+    return []
+
+
+def read_parquet(files: Sequence[Path], columns: Columns, asked: Shape | None = None) -> Content:
+    """Images and labels in the order of the files and their rows; `asked` none: the shape of the first."""
     import pyarrow.parquet
 
-    with _reading(path), pyarrow.parquet.ParquetFile(path) as file:
-        names = file.schema_arrow.names
-        image_column = _column("image", IMAGE_COLUMNS, names, path)
-        _column("label", (label_column,), names, path)
-        images = np.empty((file.metadata.num_rows, *shape), np.uint8)
-        labels = np.empty(len(images), np.int64)
-        row = 0
-        for batch in file.iter_batches(ROWS_AT_ONCE, columns=[image_column, label_column]):
-            labels[row : row + len(batch)] = _labels(batch.column(label_column), path)
-            for data in _encoded(batch.column(image_column), path):
-                images[row] = _pixels(data, shape, f"{path}, row {row}")
-                row += 1
-    return images, labels
+    shape = asked
+    images: list[NDArray[np.uint8]] = []
+    labels: list[NDArray[np.int64]] = []
+    names: tuple[str, ...] | None = None
+    for path in files:
+        with _reading(path), pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            schema = file.schema_arrow
+            image_column = _column("image", columns.image, IMAGE_COLUMNS, schema.names, path)
+            label_column = _column("label", columns.label, LABEL_COLUMNS, schema.names, path)
+            names = names or _class_names(schema, label_column)
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=[image_column, label_column]):
+                labels.append(_labels(batch.column(label_column), path))
+                for data in _encoded(batch.column(image_column), path):
+                    source = f"{path}, row {len(images)}"
+                    image = pixels(decode(data, source))
+                    shape = shape or (3, image.shape[1], image.shape[2])
+                    images.append(_fitting(image, shape, source))
+                    if len(images) * image.size > MAX_BYTES:
+                        got = f"more in {path}"
+                        remedy = "unpack the images into folders: --data.name folder"
+                        raise DataError(f"at most {MAX_BYTES >> 30} GiB of pixels", got, remedy)
+    if not images:
+        raise DataError(f"images in {files[0]}", "none", MISTAKEN_PATH)
+    stacked = np.stack(images)
+    grey = asked is None and all((image == image[:1]).all() for image in images)
+    return Content(stacked[:, :1] if grey else stacked, np.concatenate(labels), names)
+
+
+def encoded_images(path: Path) -> Iterator[bytes]:
+    """The images of one file as they are stored, row by row; labels are not asked for."""
+    import pyarrow.parquet
+
+    with _reading(path), pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        column = _column("image", None, IMAGE_COLUMNS, file.schema_arrow.names, path)
+        for batch in file.iter_batches(ROWS_AT_ONCE, columns=[column]):
+            yield from _encoded(batch.column(column), path)
 
 
 @contextmanager
@@ -71,12 +177,27 @@ def _reading(path: Path) -> Iterator[None]:
         raise damaged(path, "parquet file", error) from error
 
 
-def _column(kind: str, known: tuple[str, ...], names: list[str], path: Path) -> str:
+def _column(kind: str, wanted: str | None, usual: tuple[str, ...], names: list[str], path: Path) -> str:
+    known = usual if wanted is None else (wanted,)
     for name in known:
         if name in names:
             return name
-    expected = f"{kind} column {' or '.join(map(repr, known))} in {path}"
-    raise DataError(f"the {expected}", ", ".join(names), "check that this is the right data set")
+    expected = f"the {kind} column {' or '.join(map(repr, known))} in {path}"
+    raise DataError(expected, ", ".join(names), f"name it with --data.name parquet --data.{kind}-column NAME")
+
+
+def _class_names(schema: Any, label_column: str) -> tuple[str, ...] | None:
+    """From what `datasets` writes beside the schema; none where it is not there or not readable."""
+    text = (schema.metadata or {}).get(b"huggingface")
+    try:
+        value: Any = parse_json(text, "the schema") if text else {}
+    except ConfigError:
+        return None
+    for key in ("info", "features", label_column, "names"):
+        value = value.get(key) if isinstance(value, dict) else None
+    if isinstance(value, list) and value and all(isinstance(name, str) for name in value):
+        return tuple(value)
+    return None
 
 
 def _labels(column: Any, path: Path) -> NDArray[np.int64]:
@@ -92,13 +213,10 @@ def _labels(column: Any, path: Path) -> NDArray[np.int64]:
 def _encoded(column: Any, path: Path) -> list[bytes]:
     import pyarrow
 
-    held = (
-        column.field("bytes") if pyarrow.types.is_struct(column.type) and _has_bytes(column.type) else column
-    )
-    if (
-        not (pyarrow.types.is_binary(held.type) or pyarrow.types.is_large_binary(held.type))
-        or held.null_count
-    ):
+    struct = pyarrow.types.is_struct(column.type) and _has_bytes(column.type)
+    held = column.field("bytes") if struct else column
+    binary = pyarrow.types.is_binary(held.type) or pyarrow.types.is_large_binary(held.type)
+    if not binary or held.null_count:
         got = f"{column.type} with {held.null_count} missing"
         raise DataError(
             f"images as {{bytes, path}} in {path}", got, "store the encoded images, not their paths"
@@ -111,9 +229,8 @@ def _has_bytes(struct: Any) -> bool:
     return any(struct.field(index).name == "bytes" for index in range(struct.num_fields))
 
 
-def _pixels(data: bytes, shape: tuple[int, int, int], source: str) -> NDArray[np.uint8]:
-    image = pixels(decode(data, source))
-    if image.shape != shape:
+def _fitting(image: NDArray[np.uint8], shape: Shape, source: str) -> NDArray[np.uint8]:
+    if image.shape[1:] != shape[1:]:
         got = f"{image.shape[1]}x{image.shape[2]}"
         raise DataError(f"an image of {shape[1]}x{shape[2]} in {source}", got, "resize the images first")
-    return image
+    return with_channels(image, shape[0], source)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.config import SubsetConfig
+from smoothheads.data import SubsetConfig
 from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import DataInfo, Dataset
 from smoothheads.errors import DataError
@@ -61,7 +61,10 @@ def select(dataset: Dataset, subset: SubsetConfig) -> Dataset:
     positions = np.arange(len(dataset), dtype=np.int64)
     if subset.indices is not None:
         positions = _explicit(subset.indices, dataset)
-    positions = positions[:: subset.every][: subset.first]
+    positions = positions[subset.offset :: subset.every][: subset.first]
+    if not positions.size:
+        got = f"offset {subset.offset}" if subset.offset else "an empty data set"
+        raise DataError(f"images left of {dataset.info.name} ({len(dataset)} images)", got, "lower offset")
     return dataset if np.array_equal(positions, np.arange(len(dataset))) else take(dataset, positions)
 
 

@@ -1,28 +1,29 @@
 """Networks: trunk -> L heads -> logits [L, N, C], built by name or made out of any module."""
 
-from smoothheads.models.aggregate import decide, ensemble, fit_weights, rules
-from smoothheads.models.augment import augment
-from smoothheads.models.cost import Cost, cost
-from smoothheads.models.grouped import GroupedMultiHead, faster_heads, group, ungroup
-from smoothheads.models.multihead import MultiHead
-from smoothheads.models.normalize import Normalize
-from smoothheads.models.registry import ARCHITECTURES, DEFAULT_CUTS, build
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ARCHITECTURES",
-    "DEFAULT_CUTS",
-    "Cost",
-    "GroupedMultiHead",
-    "MultiHead",
-    "Normalize",
-    "augment",
-    "build",
-    "cost",
-    "decide",
-    "ensemble",
-    "faster_heads",
-    "fit_weights",
-    "group",
-    "rules",
-    "ungroup",
-]
+from smoothheads import lazy
+
+if TYPE_CHECKING:
+    from smoothheads.models.aggregate import decide as decide
+    from smoothheads.models.aggregate import ensemble as ensemble
+    from smoothheads.models.aggregate import fit_weights as fit_weights
+    from smoothheads.models.aggregate import rules as rules
+    from smoothheads.models.architectures import ARCHITECTURES as ARCHITECTURES
+    from smoothheads.models.architectures import Architecture as Architecture
+    from smoothheads.models.architectures import build as build
+    from smoothheads.models.architectures import list_architectures as list_architectures
+    from smoothheads.models.config import ModelConfig as ModelConfig
+    from smoothheads.models.multihead import MultiHead as MultiHead
+    from smoothheads.models.normalize import Normalize as Normalize
+
+__getattr__ = lazy.attributes(
+    __name__,
+    {
+        "aggregate": "decide ensemble fit_weights rules",
+        "architectures": "ARCHITECTURES Architecture build list_architectures",
+        "config": "ModelConfig",
+        "multihead": "MultiHead",
+        "normalize": "Normalize",
+    },
+)

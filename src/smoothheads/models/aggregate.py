@@ -6,11 +6,14 @@ that the first K heads agree on, otherwise the ensemble's), `softmax` (mean of t
 `vote` (what most heads say), `margin` (what the head says whose two largest probabilities are furthest apart)
 and, for networks that have learned weights, `weighted` (their weighted sum). Of equals the smallest class
 wins, or the first head.
+
+These are counted in every certification. A rule of somebody else's package is a class like `Rule` in the
+registry RULES (entry points `smoothheads.rules`); it is counted when it is asked for by its name.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final, Protocol
 
 import numpy as np
 import torch
@@ -19,9 +22,31 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn import functional as F
 
+from smoothheads.registry import Registry
 from smoothheads.types import ENSEMBLE
 
+
+class Rule(Protocol):
+    """A base classifier made of the answers of all heads."""
+
+    name: ClassVar[str]
+
+    def classes(self, logits_LNC: Tensor) -> Tensor:
+        """Classes [N] (int64) from finite logits; each from its own sample's logits alone."""
+        ...
+
+
+RULES: Final[Registry[type[Rule]]] = Registry("rule", "smoothheads.rules", {})
+
+KINDS: Final = (ENSEMBLE, "head", "prefix", "consensus", "softmax", "vote", "margin", "weighted")
+
 RIDGE: Final = 1e-3  # of the logits' variance: decides only what the data leave open
+
+
+def other_rule(name: str) -> Rule | None:
+    """The rule of somebody else's package with that name; none if it is one of ours, or nobody's."""
+    ours = name.partition("-")[0] in KINDS
+    return None if ours or name not in RULES.names() else RULES.get(name)()
 
 
 def rules(heads: int, *, weighted: bool = False) -> tuple[str, ...]:
@@ -44,11 +69,13 @@ def ensemble(logits_LNC: Tensor) -> Tensor:
     return _prefix_means(logits_LNC)[-1]
 
 
-def decide(logits_LNC: Tensor, weights_L: Tensor | None = None) -> Tensor:
-    """Classes [R, N] (int64), one row per rule.
+def decide(logits_LNC: Tensor, weights_L: Tensor | None = None, other: Rule | None = None) -> Tensor:
+    """Classes [R, N] (int64), one row per rule, `other` last.
 
     The logits must be finite: a NaN would count as the largest logit, so the caller looks first.
     """
+    if other is not None:
+        return torch.cat([decide(logits_LNC, weights_L), other.classes(logits_LNC)[None]])
     heads_LN = logits_LNC.argmax(-1)
     if len(logits_LNC) == 1:
         return heads_LN

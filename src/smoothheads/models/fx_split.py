@@ -1,4 +1,8 @@
-"""Cuts a traceable module in two with torch.fx; every value that is still needed crosses the cut."""
+"""Cuts a traceable module in two with torch.fx; every value that is still needed crosses the cut.
+
+torch.fx.passes.split_module is no substitute: it renames submodules (`layer1.0` to `layer1_0`), under which
+no weights would load, and gives a head one argument per value.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothheads.errors import ConfigError
+from smoothheads.models.config import ModelConfig
 
 
 class MultiHead(nn.Module):
@@ -19,6 +20,8 @@ class MultiHead(nn.Module):
 
     ensemble_weights: Tensor | None
     """Float64 [L] of the rule `weighted`, saved with the network; none unless `weigh` was called."""
+    config: ModelConfig | None = None
+    """How to build it by name; none for somebody's own module."""
 
     def __init__(
         self, trunk: nn.Module, heads: Sequence[nn.Module], normalize: nn.Module | None = None
@@ -52,6 +55,11 @@ class MultiHead(nn.Module):
     def head_weights(self) -> list[list[nn.Parameter]]:
         """The weights of convolutions and linear layers of each head: no biases, no BatchNorm."""
         return [[p for p in parameters if p.ndim >= 2] for parameters in self.head_parameters()]
+
+
+def as_multihead(model: nn.Module) -> MultiHead:
+    """Any network that gives logits [N, C] is one head."""
+    return model if isinstance(model, MultiHead) else MultiHead(nn.Identity(), [model])
 
 
 def _refuse_shared_parameters(parts: Sequence[nn.Module]) -> None:

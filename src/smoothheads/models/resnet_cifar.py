@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
 
 from torch import nn
 
+from smoothheads.models.architectures import Architecture
 from smoothheads.models.chain import Chain
 from smoothheads.models.layers import BasicBlock, Conv, stage
-
-DEPTHS: Final = (8, 14, 20, 32, 44, 56, 110)
 
 
 def resnet_cifar(depth: int, shape: tuple[int, int, int], classes: int) -> Chain:
@@ -39,3 +38,9 @@ def _cuts(blocks: int) -> dict[str, str]:
         "stage3-mid": f"layer3.{middle}" if middle < blocks else "avgpool",
         "fc": "fc",
     }
+
+
+resnet8, resnet14, resnet20, resnet32, resnet44, resnet56, resnet110 = (
+    Architecture(name=f"resnet{depth}", network=partial(resnet_cifar, depth), cut="stage2")
+    for depth in (8, 14, 20, 32, 44, 56, 110)
+)

@@ -1,30 +1,29 @@
-"""Keyed certification noise: exact on the grid of the images, or float noise as the literature has it."""
+"""Certification noise: laws with their theorems, and keyed samples, exact on the grid or in float32."""
 
-from smoothheads.errors import one_of
-from smoothheads.noise.base import Noise, keyed_uniform
-from smoothheads.noise.gaussian import GaussianNoise
-from smoothheads.noise.grid import GridNoise, GridTable
-from smoothheads.noise.l1 import LaplaceNoise, UniformNoise
-from smoothheads.types import Grid
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "GaussianNoise",
-    "GridNoise",
-    "GridTable",
-    "LaplaceNoise",
-    "Noise",
-    "UniformNoise",
-    "keyed_uniform",
-    "make_noise",
-]
+from smoothheads import lazy
 
-_FLOATS = {kind.name: kind for kind in (GaussianNoise, UniformNoise, LaplaceNoise)}
+if TYPE_CHECKING:
+    from smoothheads.noise.base import Noise as Noise
+    from smoothheads.noise.base import keyed_uniform as keyed_uniform
+    from smoothheads.noise.base import make_noise as make_noise
+    from smoothheads.noise.grid import GridNoise as GridNoise
+    from smoothheads.noise.grid import GridTable as GridTable
+    from smoothheads.noise.law import NOISES as NOISES
+    from smoothheads.noise.law import FloatLaw as FloatLaw
+    from smoothheads.noise.law import NoiseLaw as NoiseLaw
+    from smoothheads.noise.laws import Gaussian as Gaussian
+    from smoothheads.noise.laws import GridGaussian as GridGaussian
+    from smoothheads.noise.laws import Laplace as Laplace
+    from smoothheads.noise.laws import Uniform as Uniform
 
-
-def make_noise(name: str, sigma: float, grid: Grid, seed: int, block_size: int) -> Noise:
-    """For GridNoise this builds the table (about 0.1 s), so make it once per run, not once per image."""
-    if name == "grid":
-        return GridNoise(GridTable.build(sigma, grid), seed, block_size)
-    if name not in _FLOATS:
-        raise one_of("noise", name, ["grid", *_FLOATS])
-    return _FLOATS[name](sigma, grid, seed, block_size)
+__getattr__ = lazy.attributes(
+    __name__,
+    {
+        "base": "Noise keyed_uniform make_noise",
+        "grid": "GridNoise GridTable",
+        "law": "NOISES FloatLaw NoiseLaw",
+        "laws": "Gaussian GridGaussian Laplace Uniform",
+    },
+)

@@ -8,21 +8,25 @@ import numpy as np
 from numpy.random import Philox
 from numpy.typing import NDArray
 
+from smoothheads.config.check import check_sigma
 from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.noise.law import NOISES, NoiseLaw
 from smoothheads.types import Grid, Phase, Pixels
 
 _WORDS = 2**64
 
 
 class Noise(Protocol):
-    """Noisy copies of an image, made in whole blocks; the block size is part of the key.
+    """Noisy samples of an image, made in whole blocks; the block size is part of the key.
 
-    The copies depend on nothing but the seed and the arguments, so that a result does not depend on batch
+    The samples depend on nothing but the seed and the arguments, so that a result does not depend on batch
     size, order, sharding, resume or which images are chosen.
     """
 
     @property
-    def name(self) -> str: ...
+    def law(self) -> NoiseLaw:
+        """What it is drawn from, with the theorem that holds for it."""
+        ...
 
     @property
     def sigma(self) -> float:
@@ -47,6 +51,11 @@ class Noise(Protocol):
         ...
 
 
+def make_noise(name: str, sigma: float, grid: Grid, seed: int, block_size: int) -> Noise:
+    """Keyed noise of a law with its default settings."""
+    return NOISES.get(name)().keyed(sigma, grid, seed, block_size)
+
+
 def philox_key(seed: int, index: int, phase: Phase, block: int) -> NDArray[np.uint64]:
     """The two words of the key and the four of the first counter."""
     for name, value in (("seed", seed), ("image index", index), ("block", block)):
@@ -68,10 +77,11 @@ def keyed_uniform(seed: int, index: int) -> float:
 
 
 def check_settings(sigma: float, grid: Grid, block_size: int) -> None:
-    if not (np.isfinite(sigma) and sigma > 0):
-        raise ConfigError("sigma > 0", f"{sigma:g}", "set sigma to a positive number")
-    if not 1 <= grid.q <= 255:
-        raise ConfigError("a grid 0..q with 1 <= q <= 255", f"q = {grid.q}", "8-bit images have q = 255")
+    check_sigma(sigma)
+    if not 1 <= grid.max_value <= 255:
+        raise ConfigError(
+            "a grid 0..q with 1 <= q <= 255", f"q = {grid.max_value}", "8-bit images have q = 255"
+        )
     if block_size < 1:
         raise ConfigError("block size >= 1", str(block_size), "100 is usual")
 
@@ -84,5 +94,7 @@ def check_image(image: Pixels, grid: Grid) -> None:
             f"shape {image.shape} of {image.dtype}",
             "quantise to the grid first; the certificate is for the grid image",
         )
-    if grid.q < 255 and int(image.max()) > grid.q:
-        raise SoundnessError(f"pixels 0..{grid.q}", f"{int(image.max())}", "pass the data set's own grid")
+    if grid.max_value < 255 and int(image.max()) > grid.max_value:
+        raise SoundnessError(
+            f"pixels 0..{grid.max_value}", f"{int(image.max())}", "pass the data set's own grid"
+        )

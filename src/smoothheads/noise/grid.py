@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Self
 
-import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.noise.base import check_image, check_settings, keyed_bits
+from smoothheads.noise.law import NoiseLaw
+from smoothheads.noise.laws import GridGaussian
 from smoothheads.types import Grid, Phase, Pixels
 
 _BITS, CELL_BITS = 62, 46  # a uniform has 62 bits: 16 choose a cell of the lookup, 46 refine it
@@ -46,9 +47,9 @@ class GridTable:
     @classmethod
     def build(cls, sigma: float, grid: Grid) -> Self:
         check_settings(sigma, grid, 1)
-        if _REACH * sigma * grid.q > 2**15 - 2**9:
+        if _REACH * sigma * grid.max_value > 2**15 - 2**9:
             raise ConfigError("sigma small enough that noisy pixels fit 16 bits", f"{sigma:g}", "lower sigma")
-        thresholds, total_variation = _thresholds(sigma, grid.q)
+        thresholds, total_variation = _thresholds(sigma, grid.max_value)
         return cls(sigma, grid, thresholds, _lookup(thresholds), total_variation)
 
     @property
@@ -58,7 +59,9 @@ class GridTable:
     @property
     def digest(self) -> str:
         """Ties a ledger to the very table, and so to the sigma, that made its noise."""
-        content = f"{self.sigma.hex()} {self.grid.q} ".encode() + self.thresholds.astype("<u8").tobytes()
+        content = (
+            f"{self.sigma.hex()} {self.grid.max_value} ".encode() + self.thresholds.astype("<u8").tobytes()
+        )
         return hashlib.sha256(content).hexdigest()
 
 
@@ -70,7 +73,7 @@ class GridNoise:
     seed: int
     block_size: int
 
-    name: ClassVar[str] = "grid"
+    law: ClassVar[NoiseLaw] = GridGaussian()
 
     def __post_init__(self) -> None:
         check_settings(self.table.sigma, self.table.grid, self.block_size)
@@ -81,7 +84,7 @@ class GridNoise:
 
     @property
     def scope(self) -> str:
-        q = self.table.grid.q
+        q = self.table.grid.max_value
         return (
             f"valid for images whose pixels are whole multiples of 1/{q}; other inputs must be quantised "
             "first, and distances are measured after that"
@@ -118,11 +121,13 @@ class GridNoise:
 
 def in_pixels(steps: Steps, grid: Grid) -> NDArray[np.float32]:
     """The first step of h: m + K becomes a float."""
-    copies: NDArray[np.float32] = np.divide(steps, np.float32(grid.q), dtype=np.float32)
-    return copies
+    samples: NDArray[np.float32] = np.divide(steps, np.float32(grid.max_value), dtype=np.float32)
+    return samples
 
 
 def _thresholds(sigma: float, q: int) -> tuple[NDArray[np.uint64], float]:
+    import mpmath  # not before a table is built
+
     mp = mpmath.MPContext()  # a context of our own: mpmath's global precision stays untouched
     mp.dps = 30
     reach = math.ceil(_REACH * q * sigma) + 1

@@ -1,4 +1,4 @@
-"""Grid noise drawn on a device: the copies that NumPy draws for the same key, bit for bit."""
+"""Grid noise drawn on a device: the samples that NumPy draws for the same key, bit for bit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DeviceGridNoise:
         self._shifts_4 = torch.arange(0, 64, 16, device=device)
         self._lookup = _placed(table.lookup.astype(np.int64), device)
         self._thresholds = _placed(table.thresholds.astype(np.int64), device)  # below 2^62: the order stays
-        values = np.arange(-table.reach, table.grid.q + table.reach + 1, dtype=np.int16)
+        values = np.arange(-table.reach, table.grid.max_value + table.reach + 1, dtype=np.int16)
         self._quotients = _placed(in_pixels(values, table.grid), device)
         self._draw: Draw = self._drawn
         if record is not None:
@@ -85,7 +85,7 @@ class DeviceGridNoise:
         got = self.noisy(image, 1, Phase.PILOT, 0).cpu().numpy()
         if not np.array_equal(got, self.noise.noisy(image, 1, Phase.PILOT, 0)):
             raise SoundnessError(
-                "the same noise on every device", f"other copies on {self.device}", "certify on the cpu"
+                "the same noise on every device", f"other samples on {self.device}", "certify on the cpu"
             )
 
 
@@ -98,7 +98,7 @@ def _spare_words(count: int, share: float, wanted: int | None) -> int:
 
 
 def _ramp(noise: GridNoise, shape: tuple[int, int, int]) -> Pixels:
-    return (np.arange(math.prod(shape)) % (noise.table.grid.q + 1)).astype(np.uint8).reshape(shape)
+    return (np.arange(math.prod(shape)) % (noise.table.grid.max_value + 1)).astype(np.uint8).reshape(shape)
 
 
 def _placed(array: NDArray[Any], device: torch.device) -> Tensor:

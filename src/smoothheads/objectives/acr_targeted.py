@@ -1,48 +1,129 @@
-"""The loss of Sun et al. 2025, a recipe that optimises ACR, not robustness. Its data: see `curriculum`."""
+"""The recipe of Sun et al. 2025, which optimises ACR, not robustness: its loss, and which images it shows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor
-
-from smoothheads import config
+from smoothheads.config.check import at_least, positive
+from smoothheads.errors import ConfigError, TrainingError
+from smoothheads.lazy import torch
 from smoothheads.objectives.attack import frozen, lengths, unit
-from smoothheads.objectives.base import (
-    Losses,
-    Step,
-    cross_entropy,
-    draw_noise,
-    forward_heads,
-    repeat_draws,
-)
+from smoothheads.objectives.losses import cross_entropy, draw_noise, forward_heads, repeat_draws
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class AcrTargeted:
-    config: config.AcrTargeted
+@METHODS.register
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AcrTargeted(Method):
+    """Sun et al. 2025: optimises ACR, not robustness. It drops hard images and repeats easy ones."""
+
+    name: ClassVar[str] = "acr-targeted"
+    draws: int = 4
+    start: int = 60
+    """Epochs of plain Gaussian training before anything else happens (70 at sigma 0.5)."""
+    keep: float = 0.5
+    """Then images answered rightly on less than this share of draws are dropped (0.4 at sigma 0.5 and 1)."""
+    keep_draws: int = 100
+    """Draws by which that is judged."""
+    every: int = 10
+    """Epochs between two re-weightings of the images."""
+    weigh_draws: int = 16
+    """Draws by which images are weighted, by a radius that three quarters right have from 14 draws on."""
+    step_size: float = 0.25
+    """Length of a step of the attack on the noise (0.5 at sigma 1)."""
+    steps: int = 3
+    """Steps of the attack (6 at sigma 0.5, 4 at sigma 1)."""
+
+    def check(self) -> None:
+        for name in ("steps", "every", "keep_draws"):
+            at_least(name, getattr(self, name), 1)
+        at_least("weigh_draws", self.weigh_draws, 14)
+        at_least("start", self.start, 0)
+        positive("step_size", self.step_size)
+        if not 0 <= self.keep <= 1:
+            raise ConfigError("0 <= keep <= 1", f"{self.keep:g}", "0.5 keeps what is mostly right")
+
+    def curriculum(self, images: int) -> RadiusCurriculum:
+        return RadiusCurriculum(self, images)
 
     def __call__(self, step: Step) -> Losses:
-        draws = self.config.draws
-        images = repeat_draws(step.images, draws)
-        noise = draw_noise(step.images, step.sigma, draws, step.generator)
-        if step.epoch > self.config.start:
+        images = repeat_draws(step.images, self.draws)
+        noise = draw_noise(step.images, step.sigma, self.draws, step.generator)
+        if step.epoch > self.start:
             with frozen(step.model):
                 noise = self._harder_noise(step, images, noise)
-        logits_LMNC = forward_heads(step.model, images + noise, draws)
+        logits_LMNC = forward_heads(step.model, images + noise, self.draws)
         smoothed_LN = cross_entropy(logits_LMNC, step.labels).mean(1)
         return Losses(smoothed_LN, smoothed_LN)
 
     def _harder_noise(self, step: Step, images: Tensor, noise: Tensor) -> Tensor:
-        """Noise of the same length that raises the loss; a copy stops once the ensemble is wrong on it."""
+        """Noise of the same length that raises the loss; a draw stops once the ensemble is wrong on it."""
         moving, radius = noise, lengths(noise)
-        for _ in range(self.config.steps):
+        for _ in range(self.steps):
             point = moving.detach().requires_grad_()
-            logits_LMNC = forward_heads(step.model, images + point, self.config.draws)
+            logits_LMNC = forward_heads(step.model, images + point, self.draws)
             loss = cross_entropy(logits_LMNC, step.labels).mean(0).sum()
             (gradient,) = torch.autograd.grad(loss, point)
-            moved = moving + self.config.step_size * unit(gradient)
+            moved = moving + self.step_size * unit(gradient)
             wrong_MN = logits_LMNC.mean(0).argmax(-1) != step.labels
             moving = torch.where(wrong_MN.view_as(radius), moving, radius * unit(moved))
         return moving
+
+
+class RadiusCurriculum:
+    """Drops the images that are mostly wrong, and repeats the others by the radius that they have."""
+
+    def __init__(self, method: AcrTargeted, images: int) -> None:
+        self.method = method
+        self.weights_N = torch.ones(images, dtype=torch.float64)
+
+    def refresh(self, epoch: int, right_shares: Callable[[int], Tensor]) -> None:
+        """Measures only when images are due to be dropped or weighted anew."""
+        since = epoch - 1 - self.method.start
+        if since < 0 or since % self.method.every:
+            return
+        if since == 0:
+            self.weights_N = (right_shares(self.method.keep_draws) >= self.method.keep).to(torch.float64)
+            self._refuse_an_empty_epoch()
+        shares_N = right_shares(self.method.weigh_draws).numpy()
+        weights_N = torch.from_numpy(radius_weights(shares_N, self.method.weigh_draws))
+        self.weights_N = torch.where(self.weights_N > 0, weights_N, 0.0)
+
+    def order(self, epoch: int, generator: torch.Generator) -> Tensor | None:
+        """Positions of an epoch, drawn with replacement; none before the recipe starts."""
+        if epoch <= self.method.start:
+            return None
+        return torch.multinomial(self.weights_N, len(self.weights_N), replacement=True, generator=generator)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"weights": self.weights_N.clone()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.weights_N = state["weights"].clone()
+
+    def _refuse_an_empty_epoch(self) -> None:
+        if not self.weights_N.any():
+            raise TrainingError(
+                f"images answered rightly on a share of {self.method.keep:g} of the draws",
+                f"none after {self.method.start} epochs",
+                "lower keep or start later",
+            )
+
+
+def radius_weights(
+    shares: NDArray[np.floating], draws: int, *, least: float = 0.75, alpha: float = 0.1
+) -> NDArray[np.float64]:
+    """Certified radius, in units of sigma, of `shares` of right answers out of `draws`, raised to `least`."""
+    import numpy as np
+    from scipy.special import betaincinv, ndtri
+
+    counts = np.floor(np.clip(shares, least, 1.0).astype(np.float64) * draws + 1e-6)
+    lower: NDArray[np.float64] = betaincinv(counts, draws - counts + 1, alpha)
+    return np.asarray(ndtri(lower), dtype=np.float64)

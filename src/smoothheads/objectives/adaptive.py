@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor, distributed
 
-from smoothheads.config import TeachingConfig
+from smoothheads.objectives.config import TeachingConfig
 from smoothheads.objectives.teaching import logistic_weight
 
 MEMORY = 0.9

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import torch
-from torch import Tensor, nn
-
-from smoothheads.config import AttackTarget
+from smoothheads.lazy import torch
 from smoothheads.models.mode import borrowed_mode
-from smoothheads.objectives.base import forward_heads, nll_of_mean, repeat_draws
+from smoothheads.objectives.losses import forward_heads, nll_of_mean, repeat_draws
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+AttackTarget: TypeAlias = Literal["heads", "ensemble"]
 
 
 @contextmanager

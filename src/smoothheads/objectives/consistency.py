@@ -3,42 +3,53 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from torch import Tensor
+from smoothheads.config.check import at_least
+from smoothheads.objectives.losses import add_noise, cross_entropy, forward_heads, kl_divergence, safe_log
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
 
-from smoothheads import config
-from smoothheads.objectives.base import (
-    Losses,
-    Step,
-    cross_entropy,
-    forward_heads,
-    kl_divergence,
-    noisy_copies,
-    safe_log,
-)
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class Consistency:
-    config: config.Consistency
+@METHODS.register
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Consistency(Method):
+    """Jeong and Shin 2020: the answers to the draws of an image are held to their mean."""
+
+    name: ClassVar[str] = "consistency"
+    heads_apart: ClassVar[bool] = True
+    least_draws: ClassVar[int] = 2
+    draws: int = 2
+    form: Literal["default", "kl", "xent", "mse"] = "default"
+    """KL to the mean plus entropy (default), no entropy (kl), equal weights (xent), first two draws (mse)."""
+    strength: float = 20.0
+    """Weight of the consistency term (10 at sigma 0.5 and 1); too much of it collapses the classifier."""
+    entropy: float = 0.5
+    """Weight of the mean answer's entropy, in the default form."""
+    mean_gradient: bool | None = None
+    """Whether gradient flows through the mean answer, as in the original; none: the preset decides."""
+
+    def check(self) -> None:
+        at_least("strength", self.strength, 0)
+        at_least("entropy", self.entropy, 0)
 
     def __call__(self, step: Step) -> Losses:
-        draws = self.config.draws
-        copies = noisy_copies(step.images, step.sigma, draws, step.generator)
-        logits_LMNC = forward_heads(step.model, copies, draws)
+        noisy = add_noise(step.images, step.sigma, self.draws, step.generator)
+        logits_LMNC = forward_heads(step.model, noisy, self.draws)
         smoothed_LN = cross_entropy(logits_LMNC, step.labels).mean(1)
-        return Losses(smoothed_LN + inconsistency(logits_LMNC, self.config), smoothed_LN)
+        return Losses(smoothed_LN + self.inconsistency(logits_LMNC), smoothed_LN)
 
-
-def inconsistency(logits_LMNC: Tensor, settings: config.Consistency) -> Tensor:
-    """The regulariser [L, N]. The mean is per head, over draws only, and the KL is KL(mean || answer)."""
-    p_LMNC = logits_LMNC.softmax(-1)
-    if settings.form == "mse":
-        return settings.strength * (p_LMNC[:, 1] - p_LMNC[:, 0]).square().sum(-1)
-    mean_L1NC = p_LMNC.mean(1, keepdim=True)
-    if settings.mean_gradient is False:
-        mean_L1NC = mean_L1NC.detach()
-    kl_LN = kl_divergence(mean_L1NC, logits_LMNC).mean(1)
-    entropy_LN = -(mean_L1NC * safe_log(mean_L1NC)).sum(-1).squeeze(1)
-    entropy_weight = {"default": settings.entropy, "kl": 0.0, "xent": settings.strength}[settings.form]
-    return settings.strength * kl_LN + entropy_weight * entropy_LN
+    def inconsistency(self, logits_LMNC: Tensor) -> Tensor:
+        """The regulariser [L, N]. The mean is per head, over draws only, and the KL is KL(mean || answer)."""
+        p_LMNC = logits_LMNC.softmax(-1)
+        if self.form == "mse":
+            return self.strength * (p_LMNC[:, 1] - p_LMNC[:, 0]).square().sum(-1)
+        mean_L1NC = p_LMNC.mean(1, keepdim=True)
+        if self.mean_gradient is False:
+            mean_L1NC = mean_L1NC.detach()
+        kl_LN = kl_divergence(mean_L1NC, logits_LMNC).mean(1)
+        entropy_LN = -(mean_L1NC * safe_log(mean_L1NC)).sum(-1).squeeze(1)
+        entropy_weight = {"default": self.entropy, "kl": 0.0, "xent": self.strength}[self.form]
+        return self.strength * kl_LN + entropy_weight * entropy_LN

@@ -20,7 +20,16 @@ def cosines(heads: Sequence[Sequence[Tensor]]) -> Tensor:
 def cosine_penalty(heads: Sequence[Sequence[Tensor]]) -> Tensor:
     """Sum over pairs i < j of the squared cosine: zero when the heads are orthogonal.
 
-    The authors' code normalises fully; the formula as printed divides by one power of each norm and would be
-    in the tens of thousands for a ResNet-110 at initialisation.
+    The authors' code normalises fully; see `printed_penalty` for the formula in the paper.
     """
     return cosines(heads).square().sum()
+
+
+def printed_penalty(heads: Sequence[Sequence[Tensor]]) -> Tensor:
+    """Eq. 3 as printed: the sum over ordered pairs of the squared product divided by one power of each norm,
+    which is in the tens of thousands for a ResNet-110 at initialisation."""
+    flat_LP = torch.stack([torch.cat([p.flatten() for p in head]) for head in heads])
+    norms_L = flat_LP.norm(dim=1).clamp_min(1e-12)
+    squared_LL = (flat_LP @ flat_LP.T).square() / (norms_L[:, None] * norms_L[None, :])
+    both: Tensor = squared_LL.sum() - squared_LL.diagonal().sum()
+    return both

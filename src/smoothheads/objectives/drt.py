@@ -3,36 +3,87 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, cast
 
-import torch
-from torch import Tensor
+from smoothheads.config.check import at_least, positive
+from smoothheads.lazy import torch
+from smoothheads.objectives.attack import FixedNoise, frozen
+from smoothheads.objectives.losses import add_noise, cross_entropy, draw_noise, forward_heads, repeat_draws
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
+from smoothheads.objectives.smoothadv import SmoothAdv, SmoothAttack
 
-from smoothheads import config
-from smoothheads.errors import ConfigError
-from smoothheads.objectives.base import Losses, Step, cross_entropy, forward_heads, noisy_copies
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from smoothheads.models import MultiHead
 
 
-@dataclass(frozen=True, slots=True)
-class Drt:
-    config: config.Drt
+@METHODS.register
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drt(Method):
+    """Yang et al. 2022: heads with opposed input gradients and large margins; needs two heads or more.
+
+    The published weights could not be verified; the defaults are the smallest that we know of.
+    """
+
+    name: ClassVar[str] = "drt"
+    least_heads: ClassVar[int] = 2
+    least_classes: ClassVar[int] = 2
+    gradient_diversity: float = 0.1
+    """Weight of the squared length of the sum of two heads' margin gradients."""
+    confidence_margin: float = 0.5
+    """Weight of the margin between the two largest probabilities."""
+    attack_steps: int = 0
+    """Steps of SmoothAdv's attack, by which every head has an adversary of its own; 0: noise alone."""
+    attack_epsilon: float = 2.0
+    """Greatest length of that attack's perturbation."""
+    attack_warmup: int = 10
+    """Epochs over which it grows to its value."""
+
+    def check(self) -> None:
+        for name in ("gradient_diversity", "confidence_margin", "attack_steps"):
+            at_least(name, getattr(self, name), 0)
+        positive("attack_epsilon", self.attack_epsilon)
+        at_least("attack_warmup", self.attack_warmup, 1)
 
     def __call__(self, step: Step) -> Losses:
         """The mean over heads and images of the losses is the published objective divided by L."""
-        settings = self.config
-        copies = noisy_copies(step.images, step.sigma, settings.draws, step.generator).requires_grad_()
-        logits_LMNC = forward_heads(step.model, copies, settings.draws)
-        if len(logits_LMNC) == 1:
-            raise ConfigError("two heads or more for drt", "1", "raise heads, or choose another method")
+        noisy_L, logits_LMNC = self._attacked(step) if self.attack_steps else self._noisy(step)
+        self.require(heads=len(logits_LMNC))
         smoothed_LN = cross_entropy(logits_LMNC, step.labels).mean(1)
         margins_LMN = margins(logits_LMNC)
         right_LMN = logits_LMNC.argmax(-1) == step.labels
-        gradients = [torch.autograd.grad(m.sum(), copies, create_graph=True)[0] for m in margins_LMN]
+        gradients = [
+            torch.autograd.grad(margins_MN.sum(), noisy, create_graph=True)[0]
+            for margins_MN, noisy in zip(margins_LMN, noisy_L, strict=True)
+        ]
         gradients_LMND = torch.stack(gradients).reshape(*margins_LMN.shape, -1)
-        regulariser_LMN = settings.gradient_diversity * gradient_diversity(
+        regulariser_LMN = self.gradient_diversity * gradient_diversity(
             gradients_LMND, right_LMN
-        ) - settings.confidence_margin * margins_LMN * right_LMN / right_LMN.sum().clamp_min(1)
+        ) - self.confidence_margin * margins_LMN * right_LMN / right_LMN.sum().clamp_min(1)
         images = len(step.images)
         return Losses(smoothed_LN + images * regulariser_LMN.sum(1), smoothed_LN)
+
+    def _noisy(self, step: Step) -> tuple[list[Tensor], Tensor]:
+        """The noisy images, the same for all heads, and their logits [L, M, N, C]."""
+        noisy = add_noise(step.images, step.sigma, self.draws, step.generator).requires_grad_()
+        logits_LMNC = forward_heads(step.model, noisy, self.draws)
+        return [noisy] * len(logits_LMNC), logits_LMNC
+
+    def _attacked(self, step: Step) -> tuple[list[Tensor], Tensor]:
+        """Every head's own adversarial images under the same noise, and its logits on them."""
+        noise = draw_noise(step.images, step.sigma, self.draws, step.generator)
+        settings = SmoothAdv(draws=self.draws, steps=self.attack_steps, epsilon=self.attack_epsilon)
+        radius = self.attack_epsilon * min(1.0, step.epoch / self.attack_warmup)
+        model = cast("MultiHead", step.model)
+        members = [type(model)(model.trunk, [head], model.normalize) for head in model.heads]
+        noisy_L = []
+        with frozen(step.model):
+            for member in members:
+                attack = SmoothAttack(FixedNoise(member, noise, self.draws), step, settings, radius)
+                noisy_L.append((repeat_draws(attack.pgd(), self.draws) + noise).detach().requires_grad_())
+        pairs = zip(members, noisy_L, strict=True)
+        return noisy_L, torch.cat([forward_heads(member, noisy, self.draws) for member, noisy in pairs])
 
 
 def margins(logits_LMNC: Tensor) -> Tensor:
@@ -42,8 +93,8 @@ def margins(logits_LMNC: Tensor) -> Tensor:
 
 
 def gradient_diversity(gradients_LMND: Tensor, right_LMN: Tensor) -> Tensor:
-    """Each head's half of its pairs' squared summed gradients [L, M, N]; over heads and copies it sums to the
-    mean over all pairs that are both right on a copy."""
+    """Each head's half of its pairs' squared summed gradients [L, M, N]; over heads and draws it sums to the
+    mean over all pairs that are both right on a draw."""
     heads = len(gradients_LMND)
     first, second = torch.triu_indices(heads, heads, offset=1, device=right_LMN.device)
     both_PMN = right_LMN[first] & right_LMN[second]

@@ -3,44 +3,56 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor
+from smoothheads.config.check import at_least, positive
+from smoothheads.lazy import torch
+from smoothheads.objectives.losses import add_noise, cross_entropy, forward_heads, nll_of_mean
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
 
-from smoothheads import config
-from smoothheads.objectives.base import (
-    Losses,
-    Step,
-    cross_entropy,
-    forward_heads,
-    nll_of_mean,
-    noisy_copies,
-)
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class Macer:
-    config: config.Macer
+@METHODS.register
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Macer(Method):
+    """Zhai et al. 2020: raises the certified radius itself. Its batches count images, not draws."""
+
+    name: ClassVar[str] = "macer"
+    heads_apart: ClassVar[bool] = True
+    least_classes: ClassVar[int] = 2
+    draws: int = 16
+    strength: float = 12.0
+    """Weight of the radius term."""
+    temperature: float = 16.0
+    """Inverse temperature of the softmax in the radius (beta)."""
+    margin: float = 8.0
+    """Radii beyond this, in units of sigma, are left alone (gamma)."""
+    defer: int = 0
+    """Epochs without the radius term; at sigma 1 the original waits for the learning rate's first drop."""
+
+    def check(self) -> None:
+        at_least("strength", self.strength, 0)
+        at_least("defer", self.defer, 0)
+        positive("temperature", self.temperature)
+        positive("margin", self.margin)
 
     def __call__(self, step: Step) -> Losses:
         """Easiness is judged by the mean cross-entropy, though the method itself averages probabilities."""
-        draws = self.config.draws
-        copies = noisy_copies(step.images, step.sigma, draws, step.generator)
-        logits_LMNC = forward_heads(step.model, copies, draws)
+        noisy = add_noise(step.images, step.sigma, self.draws, step.generator)
+        logits_LMNC = forward_heads(step.model, noisy, self.draws)
         loss_LN = nll_of_mean(logits_LMNC, step.labels)
-        if step.epoch > self.config.defer:
-            loss_LN = loss_LN + self.config.strength * radius_loss(
-                logits_LMNC, step.labels, step.sigma, self.config
-            )
+        if step.epoch > self.defer:
+            loss_LN = loss_LN + self.strength * self.radius_loss(logits_LMNC, step.labels, step.sigma)
         return Losses(loss_LN, cross_entropy(logits_LMNC, step.labels).mean(1))
 
-
-def radius_loss(logits_LMNC: Tensor, labels_N: Tensor, sigma: float, settings: config.Macer) -> Tensor:
-    """How far the soft radius stays below the margin [L, N]; 0 for wrong answers and beyond the margin."""
-    mean_LNC = (settings.temperature * logits_LMNC).softmax(-1).mean(1)
-    top_LN2 = mean_LNC.topk(2, dim=-1)
-    tiny = torch.finfo(mean_LNC.dtype).eps
-    quantiles = torch.special.ndtri(top_LN2.values.clamp(tiny, 1 - tiny))
-    xi_LN = quantiles[..., 0] - quantiles[..., 1]
-    counted = (top_LN2.indices[..., 0] == labels_N) & (xi_LN <= settings.margin)
-    return torch.where(counted, sigma / 2 * (settings.margin - xi_LN), torch.zeros_like(xi_LN))
+    def radius_loss(self, logits_LMNC: Tensor, labels_N: Tensor, sigma: float) -> Tensor:
+        """How far the soft radius stays below the margin [L, N]; 0 for wrong answers and beyond it."""
+        mean_LNC = (self.temperature * logits_LMNC).softmax(-1).mean(1)
+        top_LN2 = mean_LNC.topk(2, dim=-1)
+        tiny = torch.finfo(mean_LNC.dtype).eps
+        quantiles = torch.special.ndtri(top_LN2.values.clamp(tiny, 1 - tiny))
+        xi_LN = quantiles[..., 0] - quantiles[..., 1]
+        counted = (top_LN2.indices[..., 0] == labels_N) & (xi_LN <= self.margin)
+        return torch.where(counted, sigma / 2 * (self.margin - xi_LN), torch.zeros_like(xi_LN))

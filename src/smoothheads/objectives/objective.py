@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from smoothheads import config as cfg
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives.base import Step
-from smoothheads.objectives.diversity import cosine_penalty
-from smoothheads.objectives.methods import build_method
+from smoothheads.objectives.config import ObjectiveConfig
+from smoothheads.objectives.diversity import cosine_penalty, printed_penalty
+from smoothheads.objectives.method import Step
 from smoothheads.objectives.pace import build_pace
 from smoothheads.objectives.presets import resolve
 from smoothheads.objectives.teaching import teaching_weights
@@ -30,16 +29,12 @@ class Terms:
 
 
 class Objective:
-    """`(weights * losses).mean() + weight * cosines`, for any number of heads; L = 1 is the plain method.
+    """`(weights * losses).mean() + weight * cosines`, for any number of heads; L = 1 is the plain method."""
 
-    `soft_labels` [training images, C] are for the methods that need them.
-    """
-
-    def __init__(
-        self, config: cfg.ObjectiveConfig, *, classes: int, epochs: int, soft_labels: Tensor | None = None
-    ) -> None:
+    def __init__(self, config: ObjectiveConfig, *, classes: int, epochs: int) -> None:
         self.config = resolve(config)
-        self.method = build_method(self.config.method, classes=classes, soft_labels=soft_labels)
+        self.method = self.config.method
+        self.method.require(classes=classes)
         self.pace = build_pace(self.config.teaching, classes=classes, epochs=epochs)
 
     def __call__(self, step: Step) -> Terms:
@@ -50,6 +45,8 @@ class Objective:
         loss = (weights_LN * losses.per_sample_LN).mean()
         if losses.unweighted_LN is not None:
             loss = loss + losses.unweighted_LN.mean()
+        if self.config.over_heads == "sum":
+            loss = loss * len(weights_LN)
         squares_L = weights_LN.square().mean(1).clamp_min(1e-30)
         return Terms(
             loss=loss,
@@ -66,7 +63,8 @@ class Objective:
         if len(model.heads) == 1 or settings.weight == 0:
             return None
         heads = model.head_parameters() if settings.parameters == "all" else model.head_weights()
-        return settings.weight * cosine_penalty(heads)
+        penalty = printed_penalty if settings.form == "printed" else cosine_penalty
+        return settings.weight * penalty(heads)
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the objective remembers between steps; part of a resumable training state."""

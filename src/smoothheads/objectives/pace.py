@@ -8,8 +8,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from smoothheads.config import TeachingConfig
 from smoothheads.objectives.adaptive import Adaptive
+from smoothheads.objectives.config import TeachingConfig
 
 
 class Pace(Protocol):

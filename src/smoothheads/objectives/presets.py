@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from smoothheads.config import Method, ObjectiveConfig, TeachingConfig
+from smoothheads.objectives.config import ObjectiveConfig, TeachingConfig
+from smoothheads.objectives.method import Method
 
 Settings = TypeVar("Settings", TeachingConfig, Method)
 
@@ -14,7 +16,7 @@ _OFFICIAL = {"hard_weight_source": "student", "tie": "zero", "mean_gradient": Fa
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": {"hard_weight_source": "teacher", "tie": "easy", "mean_gradient": True, "weigh_mix": True},
     "official": _OFFICIAL | {"weigh_mix": True},
-    # The code of the published numbers. Its weighting of whole heads is uniform for five heads, as here.
+    # The code beside the published logs. Its weighting of whole heads is uniform for five heads, as here.
     "official-2022": _OFFICIAL | {"weigh_mix": False, "mask": True},
 }
 
@@ -23,6 +25,16 @@ def resolve(config: ObjectiveConfig) -> ObjectiveConfig:
     """The configuration with the preset in its open fields; fields that were set stay as they are."""
     preset = PRESETS[config.preset]
     return replace(config, method=_fill(config.method, preset), teaching=_fill(config.teaching, preset))
+
+
+def warn_if_unlike(preset: str, heads: int) -> None:
+    """The code of 2022 gave 0.2 to the head with the least loss and shared 0.8 among the others."""
+    if preset == "official-2022" and heads not in (1, 5):
+        warnings.warn(
+            f"official-2022 weighed whole heads, which is uniform for 5 of them but not for {heads}; "
+            "that weighting is left out",
+            stacklevel=3,
+        )
 
 
 def _fill(settings: Settings, preset: Mapping[str, Any]) -> Settings:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
-from torch import Tensor
-
-from smoothheads import config
+from smoothheads.config.check import at_least, positive
+from smoothheads.errors import ConfigError
+from smoothheads.lazy import torch
 from smoothheads.objectives.attack import (
+    AttackTarget,
     FixedNoise,
     attack_loss,
     frozen,
@@ -17,40 +18,76 @@ from smoothheads.objectives.attack import (
     lengths,
     project,
 )
-from smoothheads.objectives.base import (
-    Losses,
-    Step,
-    cross_entropy,
-    draw_noise,
-    forward_heads,
-    repeat_draws,
-)
+from smoothheads.objectives.losses import cross_entropy, draw_noise, forward_heads, repeat_draws
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class SmoothAdv:
-    config: config.SmoothAdv
+@METHODS.register
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SmoothAdv(Method):
+    """Salman et al. 2019: adversarial training of the smoothed classifier."""
+
+    name: ClassVar[str] = "smoothadv"
+    draws: int = 8
+    """Noise draws per image in one step; the attack sees all of them."""
+    attack: Literal["pgd", "ddn", "gradient-free"] = "pgd"
+    """Projected ascent, decoupled direction and norm, or projected ascent without backpropagation."""
+    epsilon: float = 255 / 256
+    """Greatest length of the perturbation (2 at sigma 0.5 and 1)."""
+    steps: int = 10
+    """Steps of the attack."""
+    warmup: int = 10
+    """Epochs over which epsilon grows to its value."""
+    train_on: Literal["all", "first"] = "all"
+    """Train on all noise draws of the adversarial image, or only on the first. A batch counts what is trained
+    on: with `first` it has as many images as draws, and the attack sees DRAWS times as many."""
+    attack_target: AttackTarget = "heads"
+    """What the attack raises: the mean of the heads' losses, or the loss of their mean logits."""
+    norm_start: float | None = None
+    """First length of a perturbation under ddn; none: epsilon as far as warmed up, as in the original."""
+    norm_factor: float = 0.05
+    """Share by which ddn lengthens or shortens a perturbation after each step."""
+    levels: int | None = 256
+    """Grey levels to which ddn rounds the image it attacks, as in the original; none: no rounding."""
+
+    def check(self) -> None:
+        for name in ("steps", "warmup"):
+            at_least(name, getattr(self, name), 1)
+        for name in ("epsilon", "norm_factor"):
+            positive(name, getattr(self, name))
+        if self.norm_start is not None:
+            positive("norm_start", self.norm_start)
+        if self.levels is not None:
+            at_least("levels", self.levels, 2)
+        if self.attack == "gradient-free" and self.draws == 1:
+            raise ConfigError("draws >= 2 for a gradient-free attack", "1", "it estimates from the draws")
+
+    @property
+    def trained_draws(self) -> int:
+        return self.draws if self.train_on == "all" else 1
 
     def __call__(self, step: Step) -> Losses:
-        settings = self.config
-        noise = draw_noise(step.images, step.sigma, settings.draws, step.generator)
-        radius = settings.epsilon * min(1.0, step.epoch / settings.warmup)
+        noise = draw_noise(step.images, step.sigma, self.draws, step.generator)
+        radius = self.epsilon * min(1.0, step.epoch / self.warmup)
         with frozen(step.model):
-            attack = Attack(FixedNoise(step.model, noise, settings.draws), step, settings, radius)
-            adversarial = attack.ddn() if settings.attack == "ddn" else attack.pgd()
-        draws = settings.draws if settings.train_on == "all" else 1
-        copies = repeat_draws(adversarial, draws) + noise[: draws * len(step.images)]
-        smoothed_LN = cross_entropy(forward_heads(step.model, copies, draws), step.labels).mean(1)
+            attack = SmoothAttack(FixedNoise(step.model, noise, self.draws), step, self, radius)
+            adversarial = attack.ddn() if self.attack == "ddn" else attack.pgd()
+        draws = self.trained_draws
+        noisy = repeat_draws(adversarial, draws) + noise[: draws * len(step.images)]
+        smoothed_LN = cross_entropy(forward_heads(step.model, noisy, draws), step.labels).mean(1)
         return Losses(smoothed_LN, smoothed_LN)
 
 
 @dataclass(frozen=True, slots=True)
-class Attack:
+class SmoothAttack:
     """One perturbation per image, shared by its draws, at most `radius` long; the image stays in [0, 1]."""
 
     view: FixedNoise
     step: Step
-    settings: config.SmoothAdv
+    settings: SmoothAdv
     radius: float
 
     def pgd(self) -> Tensor:
@@ -65,7 +102,7 @@ class Attack:
         """Lengthens a perturbation that fails, shortens one that succeeds, and keeps the shortest success."""
         images, settings = self.step.images, self.settings
         farthest = lengths(torch.maximum(images, 1 - images))
-        norm = torch.full_like(farthest, settings.norm_start)
+        norm = torch.full_like(farthest, settings.norm_start or self.radius)
         delta, best, best_norm = torch.zeros_like(images), torch.zeros_like(images), farthest
         for index in range(1, settings.steps + 1):
             fooled = self._fooled(images + delta).view_as(norm)
@@ -75,8 +112,13 @@ class Attack:
             delta = delta + step_size * self._direction(images + delta)
             norm = norm * torch.where(fooled, 1 - settings.norm_factor, 1 + settings.norm_factor)
             norm = torch.minimum(norm, farthest)
-            delta = (images + delta * norm / lengths(delta).clamp_min(1e-12)).clamp(0, 1) - images
-        return images + project(best, self.radius)
+            moved = self._rounded(images + delta * norm / lengths(delta).clamp_min(1e-12))
+            delta = moved.clamp(0, 1) - images
+        return images + self._rounded(project(best, self.radius))
+
+    def _rounded(self, values: Tensor) -> Tensor:
+        levels = self.settings.levels
+        return values if levels is None else (values * (levels - 1)).round() / (levels - 1)
 
     def _direction(self, at: Tensor) -> Tensor:
         """Unit length per image; a random direction where there is no gradient."""
@@ -89,18 +131,18 @@ class Attack:
         target = self.settings.attack_target
         return input_gradient(lambda x: attack_loss(self.view.logits(x), self.step.labels, target), at)
 
-    @torch.no_grad()
     def _estimate(self, at: Tensor) -> Tensor:
         """Stein's estimate of the gradient of -p_label, up to a factor: the mean of loss times noise."""
-        logits_LMNC = self.view.logits(at)
+        with torch.no_grad():
+            logits_LMNC = self.view.logits(at)
         if self.settings.attack_target == "ensemble":
             logits_LMNC = logits_LMNC.mean(0, keepdim=True)
         loss_MN = -torch.exp(-cross_entropy(logits_LMNC, self.step.labels)).mean(0)
         noise = self.view.noise.view(self.view.draws, *at.shape)
         return (loss_MN.view(*loss_MN.shape, *(1 for _ in at.shape[1:])) * noise).mean(0)
 
-    @torch.no_grad()
     def _fooled(self, at: Tensor) -> Tensor:
         """Whether most draws of the ensemble have another answer than the label [N]."""
-        votes_MN = self.view.logits(at).mean(0).argmax(-1)
+        with torch.no_grad():
+            votes_MN = self.view.logits(at).mean(0).argmax(-1)
         return votes_MN.mode(0).values != self.step.labels

@@ -3,56 +3,103 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor
+from smoothheads.config.check import at_least, positive
+from smoothheads.errors import ConfigError
+from smoothheads.lazy import torch
+from smoothheads.objectives.attack import (
+    AttackTarget,
+    FixedNoise,
+    attack_loss,
+    frozen,
+    input_gradient,
+    project,
+    unit,
+)
+from smoothheads.objectives.losses import cross_entropy, draw_noise, kl_divergence
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
 
-from smoothheads import config
-from smoothheads.objectives.attack import FixedNoise, attack_loss, frozen, input_gradient, project, unit
-from smoothheads.objectives.base import Losses, Step, cross_entropy, draw_noise, kl_divergence
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class SmoothMix:
-    config: config.SmoothMix
+@METHODS.register
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SmoothMix(Method):
+    """Jeong et al. 2021: mixes images with their over-confident adversarial neighbours."""
+
+    name: ClassVar[str] = "smoothmix"
+    draws: int = 2
+    steps: int = 4
+    """Steps of the attack."""
+    step_size: float = 0.5
+    """Length of a step (1 at sigma 0.5, 2 at sigma 1)."""
+    max_norm: float | None = None
+    """Greatest length of the whole perturbation; none: unbounded."""
+    mix_step: int = 0
+    """The attack's iterate that serves as the clean image (1 at sigma 0.5 and 1)."""
+    strength: float = 5.0
+    """Weight of the mixing term."""
+    warmup: int = 10
+    """Epochs over which the mixing term grows to its weight."""
+    target_gradient: bool = True
+    """Whether gradient flows through the mixed target."""
+    attack_target: AttackTarget = "heads"
+    """What the attack raises: the mean of the heads' losses, or the loss of their mean logits."""
+    mask: bool | None = None
+    """Mix only images whose averaged answer is right; none: the preset decides."""
+    weigh_mix: bool | None = None
+    """Whether teaching weights apply to the mixing term; none: the preset decides."""
+
+    def check(self) -> None:
+        for name in ("steps", "warmup"):
+            at_least(name, getattr(self, name), 1)
+        positive("step_size", self.step_size)
+        at_least("strength", self.strength, 0)
+        at_least("mix_step", self.mix_step, 0)
+        if self.max_norm is not None:
+            positive("max_norm", self.max_norm)
+        if self.mix_step >= self.steps:
+            raise ConfigError(
+                "mix_step < steps", f"{self.mix_step} of {self.steps}", "take an iterate before the last"
+            )
 
     def __call__(self, step: Step) -> Losses:
-        settings = self.config
-        noise = draw_noise(step.images, step.sigma, settings.draws, step.generator)
-        view = FixedNoise(step.model, noise, settings.draws)
-        warm = min(1.0, step.epoch / settings.warmup)
+        noise = draw_noise(step.images, step.sigma, self.draws, step.generator)
+        view = FixedNoise(step.model, noise, self.draws)
+        warm = min(1.0, step.epoch / self.warmup)
         with frozen(step.model):
             clean, adversarial = self._neighbours(view, step, warm)
         logits_LMNC = view.logits(clean)
         smoothed_LN = cross_entropy(logits_LMNC, step.labels).mean(1)
         share_N = torch.rand(len(clean), generator=step.generator, device=clean.device, dtype=clean.dtype) / 2
         mixed = torch.lerp(clean, adversarial, share_N.view(-1, *(1 for _ in clean.shape[1:])))
-        answer_NC = mean_answer(logits_LMNC if settings.target_gradient else logits_LMNC.detach())
+        answer_NC = mean_answer(logits_LMNC if self.target_gradient else logits_LMNC.detach())
         mix_LN = kl_divergence(mixed_target(answer_NC, share_N), view.logits(mixed)).mean(1)
         # The original mixes only what is answered rightly; the heads of SOME do without the mask.
-        masked = len(logits_LMNC) == 1 if settings.mask is None else settings.mask
+        masked = len(logits_LMNC) == 1 if self.mask is None else self.mask
         if masked:
             mix_LN = mix_LN * (answer_NC.argmax(1) == step.labels)
-        mix_LN = settings.strength * warm * mix_LN
-        if settings.weigh_mix is False:
+        mix_LN = self.strength * warm * mix_LN
+        if self.weigh_mix is False:
             return Losses(smoothed_LN, smoothed_LN, unweighted_LN=mix_LN)
         return Losses(smoothed_LN + mix_LN, smoothed_LN)
 
     def _neighbours(self, view: FixedNoise, step: Step, warm: float) -> tuple[Tensor, Tensor]:
         """The iterate that serves as the clean image, and the last one."""
-        settings, images = self.config, step.images
-        start = moving = images
-        for index in range(settings.steps):
-            if index == settings.mix_step:
+        start = moving = images = step.images
+        for index in range(self.steps):
+            if index == self.mix_step:
                 start = moving
             gradient = input_gradient(
-                lambda x: attack_loss(view.logits(x), step.labels, settings.attack_target), moving
+                lambda x: attack_loss(view.logits(x), step.labels, self.attack_target), moving
             )
-            moving = moving + settings.step_size * unit(gradient)
-            if settings.max_norm is not None:
-                moving = images + project(moving - images, settings.max_norm)
+            moving = moving + self.step_size * unit(gradient)
+            if self.max_norm is not None:
+                moving = images + project(moving - images, self.max_norm)
             moving = moving.clamp(0, 1)
-        reach = warm * settings.step_size * settings.mix_step
+        reach = warm * self.step_size * self.mix_step
         return (images + project(start - images, reach)).clamp(0, 1), moving
 
 

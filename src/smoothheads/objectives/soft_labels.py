@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from smoothheads import seeding
 from smoothheads.data import Dataset, plain_batches
+from smoothheads.errors import ConfigError
 from smoothheads.models.aggregate import ensemble
 from smoothheads.objectives.attack import frozen
 
@@ -24,20 +27,35 @@ def class_frequencies(
     seed: int,
     device: torch.device | str = "cpu",
     batch: int = 256,
+    on_images: Callable[[int, int], None] | None = None,
 ) -> Tensor:
     """Share of each image's draws on which the ensemble answers each class: float32 [images, C].
 
-    An image's noise depends on the seed and its position alone, not on `batch` (copies per forward).
+    An image's noise depends on the seed and its position alone, not on `batch` (draws per forward).
+    `on_images` is told how many of how many images are done.
     """
     counts_NC = torch.zeros(len(dataset), dataset.info.classes)
     with frozen(model):
         for images, _, positions in plain_batches(dataset, max(1, batch // min(BLOCK, draws))):
             for block, start in enumerate(range(0, draws, BLOCK)):
                 noise = _noise(seed, positions, block, (min(BLOCK, draws - start), *images.shape[1:]))
-                copies = (images.unsqueeze(1) + sigma * noise).flatten(0, 1).to(device)
-                votes_NM = ensemble(model(copies).float()).argmax(-1).view(noise.shape[:2]).cpu()
+                noisy = (images.unsqueeze(1) + sigma * noise).flatten(0, 1).to(device)
+                logits_LNC = model(noisy)
+                _require_classes(logits_LNC.shape[-1], counts_NC.shape[1])
+                votes_NM = ensemble(logits_LNC.float()).argmax(-1).view(noise.shape[:2]).cpu()
                 counts_NC[positions] += functional.one_hot(votes_NM, counts_NC.shape[1]).sum(1)
+            if on_images:
+                on_images(int(positions[-1]) + 1, len(dataset))
     return counts_NC / draws
+
+
+def _require_classes(got: int, expected: int) -> None:
+    if got != expected:
+        raise ConfigError(
+            f"a network of {expected} classes, as the images have",
+            str(got),
+            "choose one for these images",
+        )
 
 
 def _noise(seed: int, positions: Tensor, block: int, shape: tuple[int, ...]) -> Tensor:

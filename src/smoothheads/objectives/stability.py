@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from smoothheads import config
-from smoothheads.objectives.base import Losses, Step, cross_entropy, forward_heads, noisy_copies
+from smoothheads.config.check import at_least
+from smoothheads.objectives.losses import add_noise, cross_entropy, forward_heads
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
 
 
-@dataclass(frozen=True, slots=True)
-class Stability:
-    config: config.Stability
+@METHODS.register
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stability(Method):
+    """Li et al. 2019: cross-entropy on the clean image, and the noisy answer held to the clean one."""
+
+    name: ClassVar[str] = "stability"
+    heads_apart: ClassVar[bool] = True
+    strength: float = 2.0
+    """Weight of the cross-entropy between the clean and the noisy answer (1 at sigma 1)."""
+
+    def check(self) -> None:
+        at_least("strength", self.strength, 0)
 
     def __call__(self, step: Step) -> Losses:
         """Gradient flows through both answers; two forwards keep BatchNorm's statistics apart."""
-        draws = self.config.draws
-        copies = noisy_copies(step.images, step.sigma, draws, step.generator)
+        noisy = add_noise(step.images, step.sigma, self.draws, step.generator)
         clean_L1NC = forward_heads(step.model, step.images, 1)
-        noisy_LMNC = forward_heads(step.model, copies, draws)
+        noisy_LMNC = forward_heads(step.model, noisy, self.draws)
         distance_LMN = -(clean_L1NC.softmax(-1) * noisy_LMNC.log_softmax(-1)).sum(-1)
         clean_LN = cross_entropy(clean_L1NC, step.labels).mean(1)
         return Losses(
-            per_sample_LN=clean_LN + self.config.strength * distance_LMN.mean(1),
+            per_sample_LN=clean_LN + self.strength * distance_LMN.mean(1),
             smoothed_LN=cross_entropy(noisy_LMNC, step.labels).mean(1),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from smoothheads.config import TeachingConfig
+from smoothheads.objectives.config import TeachingConfig
 
 
 def logistic_weight(smoothed: Tensor, lam: Tensor) -> Tensor:

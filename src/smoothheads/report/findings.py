@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from smoothheads.report.table import printable
 from smoothheads.results.audit import Audit
 from smoothheads.results.checks import Finding
 from smoothheads.results.ladder import Fit
@@ -22,7 +23,7 @@ def to_text(audit: Audit, width: int = 100) -> str:
         text = f"{finding.message}{_images(finding)}"
         first = f"  {finding.severity:<8}{finding.code:<15} "
         lines += textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first))
-    return "\n".join(lines)
+    return printable("\n".join(lines))
 
 
 def to_json(audit: Audit) -> dict[str, Any]:

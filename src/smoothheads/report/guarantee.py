@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from smoothheads.results.intervals import false_certificates
-from smoothheads.results.log import Log
+from smoothheads.results.results import Results
 
 
-def guaranteed(log: Log) -> list[str]:
+def guaranteed(log: Results) -> list[str]:
     alpha = "the log's alpha (not stated)" if log.alpha is None else f"{log.alpha:g}"
     lines = [
         "For each image on its own: either the smoothed classifier abstained, or no change of the image with "
@@ -23,7 +23,7 @@ def guaranteed(log: Log) -> list[str]:
     return lines
 
 
-def not_guaranteed(log: Log) -> list[str]:
+def not_guaranteed(log: Results) -> list[str]:
     return [
         "That the answer is right: a wrong answer can be certified as well. Certified accuracy counts right "
         "ones only.",
@@ -35,7 +35,7 @@ def not_guaranteed(log: Log) -> list[str]:
     ]
 
 
-def scope(log: Log) -> str:
+def scope(log: Results) -> str:
     """The noise's own sentence on what arithmetic the certificate covers."""
-    stated = log.manifest.get("scope")
+    stated = None if log.manifest is None else log.manifest.scope
     return f"Scope: {stated}." if stated else "Scope: this log does not say how its noise was computed."

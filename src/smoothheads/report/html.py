@@ -9,16 +9,17 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
-from smoothheads.files import write_atomic
+from smoothheads.config.flat import leaves
+from smoothheads.config.reader import Json
+from smoothheads.files import STAMP, write_own
 from smoothheads.provenance import versions
-from smoothheads.report import guarantee, plots, tables
+from smoothheads.report import guarantee, plots, tables, verdict
 from smoothheads.report.table import Cell, Table
 from smoothheads.results.compare import Comparison
-from smoothheads.results.log import Log
+from smoothheads.results.results import Results
 from smoothheads.results.summary import Summary
 
 Gallery = Sequence[tuple[bytes, str]]
@@ -26,13 +27,14 @@ Gallery = Sequence[tuple[bytes, str]]
 
 
 def write_page(path: Path, comparison: Comparison, *, title: str, gallery: Gallery = ()) -> None:
-    write_atomic(path, page(comparison, title=title, gallery=gallery))
+    write_own(path, page(comparison, title=title, gallery=gallery))
 
 
 def page(comparison: Comparison, *, title: str, gallery: Gallery = ()) -> str:
     """HTML that needs nothing else: no script, no link, no font. All text that came from files is escaped."""
     parts = [
         f"<header><h1>{escape(title)}</h1><p>{escape(_lead(comparison))}</p></header>",
+        _list(verdict.sentences(comparison), "verdict"),
         _cards(comparison.summaries[0]) if len(comparison.summaries) == 1 else "",
         _section("Certified accuracy", _table(tables.headline(comparison)), _curves(comparison)),
         _section("Paired differences", *(_table(t) for t in tables.differences(comparison))),
@@ -47,13 +49,15 @@ def page(comparison: Comparison, *, title: str, gallery: Gallery = ()) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="generator" content="{STAMP}">\n'
         f"<title>{escape(title)}</title>\n<style>\n{_style()}</style>\n</head>\n"
         f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
 
 
 def _style() -> str:
-    return resources.files("smoothheads.report").joinpath("page.css").read_text(encoding="utf-8")
+    folder = resources.files("smoothheads.report")
+    return "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in ("look.css", "page.css"))
 
 
 def _lead(comparison: Comparison) -> str:
@@ -63,9 +67,7 @@ def _lead(comparison: Comparison) -> str:
         "n": {f"{log.n:,}" for log in logs if log.n is not None},
         "alpha": {f"{log.alpha:g}" for log in logs if log.alpha is not None},
     }
-    data = {
-        str(log.manifest["data"].get("name")) for log in logs if isinstance(log.manifest.get("data"), dict)
-    }
+    data = {log.manifest.data.name for log in logs if log.manifest is not None and log.manifest.data}
     facts = [*sorted(data), f"{len(logs[0]):,} images"]
     facts += [f"{name} {' / '.join(sorted(values))}" for name, values in known.items() if values]
     return " · ".join([*facts, f"{logs[0].norm} norm"])
@@ -81,7 +83,11 @@ def _cards(summary: Summary) -> str:
             f"{100 * summary.certified[middle].value:.1f} %",
             f"± {100 * summary.certified[middle].standard_error:.1f}",
         ),
-        ("abstained", f"{100 * summary.abstained:.1f} %", f"of {summary.images:,} images"),
+        (
+            "abstained",
+            f"{100 * summary.abstained.value:.1f} %",
+            f"± {100 * summary.abstained.standard_error:.1f}, of {summary.images:,} images",
+        ),
     ]
     return "<div class=cards>" + "".join(_card(*card) for card in cards) + "</div>"
 
@@ -157,37 +163,52 @@ def _gallery(gallery: Gallery) -> str:
     return f"<div class=gallery>{figures}</div>" if figures else ""
 
 
-def _guarantee(log: Log) -> str:
+def _guarantee(log: Results) -> str:
     return (
         f"{_list(guarantee.guaranteed(log))}\n<h3>What is not</h3>\n{_list(guarantee.not_guaranteed(log))}\n"
         f"<p>{escape(guarantee.scope(log))}</p>"
     )
 
 
-def _totals(logs: Sequence[Log]) -> str:
+def _totals(logs: Sequence[Results]) -> str:
     lines = []
     for log in logs:
-        passes = "" if log.samples is None else f"{int(log.samples.sum()):,} noisy copies classified, "
-        lines.append(f"{log.name}: {passes}{_duration(float(log.seconds.sum()))} in all.")
+        samples = "" if log.samples is None else f"{int(log.samples.sum()):,} samples, "
+        cost = f"certified with {samples}{_duration(float(log.seconds.sum()))} in all."
+        lines.append(f"{log.name}: {_network(log)}{cost}")
     return _list(lines)
 
 
-def _provenance(log: Log) -> str:
-    if not log.manifest:
+def _network(log: Results) -> str:
+    """What was certified, as far as the ledger says."""
+    known = {} if log.manifest is None else log.manifest.network
+    forms = {
+        "arch": "{}",
+        "heads": "{} heads",
+        "method": "method {}",
+        "seed": "training seed {}",
+        "epochs": "{} epochs",
+    }
+    words = [form.format(known[name]) for name, form in forms.items() if name in known]
+    seconds = known.get("seconds")
+    words += [f"trained in {_duration(seconds)}"] if isinstance(seconds, (int, float)) else []
+    return f"{', '.join(words)}; " if words else ""
+
+
+def _provenance(log: Results) -> str:
+    if log.manifest is None:
         return f"<p>{escape(log.name)}: a log without a manifest; nothing more is known about it.</p>"
-    facts = "".join(f"<dt>{escape(key)}</dt><dd>{escape(text)}</dd>" for key, text in _facts(log.manifest))
+    facts = "".join(
+        f"<dt>{escape(key)}</dt><dd>{escape(text)}</dd>" for key, text in _facts(log.manifest.to_json())
+    )
     return f"<details><summary>{escape(log.name)}</summary><dl>{facts}</dl></details>"
 
 
-def _facts(value: Any, path: str = "") -> Iterable[tuple[str, str]]:
+def _facts(manifest: Json) -> Iterable[tuple[str, str]]:
     """Every leaf of the manifest; lists in one line."""
-    for key, inner in value.items():
-        name = f"{path}{key}"
-        if isinstance(inner, dict):
-            yield from _facts(inner, f"{name}.")
-        else:
-            text = inner if isinstance(inner, str) else json.dumps(inner)
-            yield name, text if len(text) <= 400 else text[:397] + "..."
+    for key, value in leaves(manifest):
+        text = value if isinstance(value, str) else json.dumps(value)
+        yield key, text if len(text) <= 400 else text[:397] + "..."
 
 
 def _duration(seconds: float) -> str:
@@ -196,5 +217,5 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
-def _list(lines: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+def _list(lines: Iterable[str], kind: str = "plain") -> str:
+    return f"<ul class={kind}>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -15,14 +15,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 from scipy import special
 
-from smoothheads.attack.outcome import Outcome
 from smoothheads.errors import ConfigError
-from smoothheads.files import write_atomic
+from smoothheads.files import STAMP, claim_file, write_own
 from smoothheads.results import metrics
-from smoothheads.results.diversity import Gaps
 from smoothheads.results.intervals import binomial_band
-from smoothheads.results.log import Log
+from smoothheads.results.results import Results
 from smoothheads.results.summary import ceiling_of
+
+if TYPE_CHECKING:  # what draws heads under noise needs torch, what draws certificates does not
+    from smoothheads.attack.outcome import Outcome
+    from smoothheads.results.diversity import Gaps
 
 # Okabe and Ito's colours, told apart with any colour vision; the dashes tell apart what comes after them.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -34,7 +36,7 @@ _STEPS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # between the ticks of a radius axis
 _INK, _GREY = "#222222", "#767676"
 
 
-def certified_accuracy(logs: Sequence[Log]) -> Figure:
+def certified_accuracy(logs: Sequence[Results]) -> Figure:
     """Certified accuracy against radius, with pointwise 95 % intervals for other images of the same kind."""
     figure, axes = new_axes(f"{logs[0].norm} radius (pixels in [0, 1])", "certified accuracy")
     for i, log in enumerate(logs):
@@ -52,12 +54,15 @@ def certified_accuracy(logs: Sequence[Log]) -> Figure:
     return figure
 
 
-def attacked_accuracy(outcome: Outcome, name: str) -> Figure:
-    """What is certified at each radius, and what attacks have left standing: the truth lies between."""
+def attacked_accuracy(outcome: Outcome, name: str, attacked: Sequence[float] = ()) -> Figure:
+    """What is certified at each radius, and what attacks have left standing: the truth lies between. Radii
+    that were `attacked` are in sight, as in the table, whatever came of it."""
     figure, axes = new_axes("l2 radius (pixels in [0, 1])", "accuracy within the radius")
     reached = [each.claim.radius for each in outcome.attacked]
-    reached += [math.sqrt(each.broken) / outcome.q for each in outcome.attacked if each.broken is not None]
-    radii = np.linspace(0, 1.05 * max(reached, default=0.0) or 1.0, 500)
+    reached += [
+        math.sqrt(each.broken) / outcome.max_value for each in outcome.attacked if each.broken is not None
+    ]
+    radii = np.linspace(0, 1.05 * max([*reached, *attacked], default=0.0) or 1.0, 500)
     low, high = (curve(radii.tolist()) for curve in (outcome.certified_accuracy, outcome.empirical_accuracy))
     for i, curve in enumerate((low, high)):
         axes.plot(radii, curve, color=style(i)[0], linewidth=1.8)
@@ -69,7 +74,7 @@ def attacked_accuracy(outcome: Outcome, name: str) -> Figure:
     return figure
 
 
-def label_probability(logs: Sequence[Log]) -> Figure:
+def label_probability(logs: Sequence[Results]) -> Figure:
     """Share of images whose true label has at least probability p under noise, p on a probit axis.
 
     Logs without votes show the certified lower bound, from 1/2 on; logs without sigma are left out.
@@ -94,25 +99,31 @@ def label_probability(logs: Sequence[Log]) -> Figure:
     return figure
 
 
-def gap_histogram(gaps: Gaps, title: str) -> Figure:
-    """How often one noisy image has which log-probability gap: the ensemble filled, each head as a line."""
+def gap_histogram(networks: Sequence[tuple[str, Gaps]], title: str) -> Figure:
+    """How often one noisy image has which log-probability gap. Of one network the ensemble is filled and each
+    head a line; of several their ensembles are drawn, by name."""
     figure, axes = new_axes(
-        "log-probability of the label minus that of the best other class", "share of copies"
+        "log-probability of the label minus that of the best other class", "share of samples"
     )
-    heads = len(gaps.names) - 1
-    edges, counts_RB = gaps.rebinned(60)
-    share_RB = counts_RB / max(1, gaps.moments.count)
-    for k in range(1, heads + 1) if heads > 1 else ():
-        axes.stairs(share_RB[k], edges, color=style(k)[0], linestyle=style(k)[1], linewidth=1.1)
-    axes.stairs(share_RB[0], edges, color=style(0)[0], fill=True, alpha=0.25, linewidth=0)
-    axes.stairs(share_RB[0], edges, color=style(0)[0], linewidth=1.8)
+    names: list[tuple[Any, str]] = []
+    for number, (network, gaps) in enumerate(networks):
+        heads = len(gaps.names) - 1
+        edges, counts_RB = gaps.rebinned(60)
+        share_RB = counts_RB / max(1, gaps.moments.count)
+        alone = len(networks) == 1
+        for k in range(1, heads + 1) if alone and heads > 1 else ():
+            axes.stairs(share_RB[k], edges, color=style(k)[0], linestyle=style(k)[1], linewidth=1.1)
+        axes.stairs(share_RB[0], edges, color=style(number)[0], fill=True, alpha=0.25, linewidth=0)
+        outline = axes.stairs(share_RB[0], edges, color=style(number)[0], linewidth=1.8)
+        names.append((outline, network if not alone else "ensemble" if heads > 1 else "network"))
+        if alone and heads > 1:
+            names += list(zip(axes.patches[:heads], gaps.names[1:], strict=True))
     axes.axvline(0, color=_GREY, linewidth=0.8)
     axes.set_ylim(bottom=0)
     axes.set_title(title, fontsize=10, color=_INK, parse_math=False)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
-    names = gaps.names if heads > 1 else ("network",)
-    lines = [axes.patches[-1], *axes.patches[: len(names) - 1]]
-    axes.legend(lines, names, frameon=False, fontsize=9, labelcolor=_INK, handlelength=1.6)
+    lines, labels = zip(*names, strict=True)
+    axes.legend(lines, labels, frameon=False, fontsize=9, labelcolor=_INK, handlelength=1.6)
     return figure
 
 
@@ -124,14 +135,18 @@ def render(figure: Figure, kind: str) -> bytes:
     """The figure as png, svg or pdf; equal figures give equal bytes."""
     require_format(kind)
     out = BytesIO()
-    metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    metadata: dict[str, dict[str, str | None]] = {
+        "png": {"Software": STAMP},
+        "svg": {"Date": None, "Creator": STAMP},
+        "pdf": {"CreationDate": None, "Creator": STAMP},
+    }
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "smoothheads"}):
-        figure.savefig(out, format=kind, dpi=200, metadata=metadata)
+        figure.savefig(out, format=kind, dpi=200, metadata=metadata[kind])
     return out.getvalue()
 
 
 def save(figure: Figure, path: Path) -> None:
-    write_atomic(path, render(figure, ending(path)))
+    write_own(path, render(figure, ending(path)))
 
 
 def ending(path: Path) -> str:
@@ -139,9 +154,15 @@ def ending(path: Path) -> str:
 
 
 def require_format(kind: str) -> None:
-    """Refuses what cannot be drawn; worth asking before a long run."""
     if kind not in FORMATS:
         raise ConfigError(f"a plot as {', '.join(FORMATS)}", repr(kind), "choose one of these endings")
+
+
+def require_place(path: Path | None) -> None:
+    """Refuses what cannot be drawn, or not there; worth asking before a long run."""
+    if path is not None:
+        require_format(ending(path))
+        claim_file(path)
 
 
 def new_axes(x: str, y: str) -> tuple[Figure, Axes]:
@@ -159,7 +180,7 @@ def new_axes(x: str, y: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _mark_ceiling(axes: Axes, logs: Sequence[Log]) -> None:
+def _mark_ceiling(axes: Axes, logs: Sequence[Results]) -> None:
     ceilings = {ceiling_of(log) for log in logs}
     if len(ceilings) != 1 or (ceiling := ceilings.pop()) is None or ceiling > axes.get_xlim()[1]:
         return
@@ -177,7 +198,7 @@ def _mark_ceiling(axes: Axes, logs: Sequence[Log]) -> None:
     )
 
 
-def _radius_axis(axes: Axes, logs: Sequence[Log], limit: tuple[float, float]) -> None:
+def _radius_axis(axes: Axes, logs: Sequence[Results], limit: tuple[float, float]) -> None:
     """The radius that a probability gives: one axis serves all, where sigma and noise are the same."""
     maps = {(log.theorem, log.sigma) for log in logs}
     if len(maps) != 1:

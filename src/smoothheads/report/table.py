@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import math
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _GAP = "  "
@@ -21,10 +23,6 @@ class Cell:
     standard_error: float | None = None
     best: bool = False
 
-    @property
-    def inline(self) -> str:
-        return f"{self.text} {self.error}".rstrip()
-
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -36,22 +34,33 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
+def printable(text: str) -> str:
+    """Without the control characters that a file's name may send to a terminal; line breaks stay."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
 def to_text(table: Table, width: int = 100) -> str:
     """Lines of at most `width` characters; columns that do not fit follow in further panels."""
+    table = _printable(table)
     panels = [_panel(table, chosen) for chosen in _fitting(table, width)]
     return "\n".join([table.title, "", "\n\n".join(panels), *(["", *table.notes] if table.notes else [])])
 
 
 def to_markdown(table: Table) -> str:
     def line(words: Sequence[str]) -> str:
-        return "| " + " | ".join(word.replace("|", "\\|").replace("\n", " ") for word in words) + " |"
+        return "| " + " | ".join(words) + " |"
 
     def shown(cell: Cell) -> str:
-        return f"**{cell.text}** {cell.error}".rstrip() if cell.best else cell.inline
+        text, error = _markdown(cell.text), _markdown(cell.error)
+        return (f"**{text}** {error}" if cell.best else f"{text} {error}").rstrip()
 
-    head = [line(table.columns), line(["---", *["---:"] * (len(table.columns) - 1)])]
+    head = [
+        line([_markdown(name) for name in table.columns]),
+        line(["---", *["---:"] * (len(table.columns) - 1)]),
+    ]
     body = [line([shown(cell) for cell in row]) for row in table.rows]
-    return "\n\n".join([f"**{table.title}**", "\n".join(head + body), *table.notes])
+    notes = (_markdown(note) for note in table.notes)
+    return "\n\n".join([f"**{_markdown(table.title)}**", "\n".join(head + body), *notes])
 
 
 def to_latex(table: Table) -> str:
@@ -122,8 +131,36 @@ def _panel(table: Table, chosen: list[int]) -> str:
     return "\n".join(lines)
 
 
+def _printable(table: Table) -> Table:
+    rows = [
+        [replace(cell, text=printable(cell.text), error=printable(cell.error)) for cell in row]
+        for row in table.rows
+    ]
+    return Table(
+        printable(table.title),
+        tuple(map(printable, table.columns)),
+        tuple(map(tuple, rows)),
+        tuple(map(printable, table.notes)),
+    )
+
+
+def _markdown(text: str) -> str:
+    """Markdown passes HTML on, so that a file's name could be a script."""
+    plain = html.escape(printable(text), quote=False).replace("\n", " ")
+    return re.sub(r"([\\`*_|\[\]])", r"\\\1", plain)
+
+
 def _latex(text: str) -> str:
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     special |= {char: "\\" + char for char in "&%$#_{}"}
-    special |= {"±": r"$\pm$", "≥": r"$\ge$", "−": "$-$", "α": r"$\alpha$", "σ": r"$\sigma$"}
-    return "".join(special.get(char, char) for char in text)
+    special |= {
+        "±": r"$\pm$",
+        "≥": r"$\ge$",
+        "−": "$-$",
+        "α": r"$\alpha$",
+        "σ": r"$\sigma$",
+        "×": r"$\times$",
+    }
+    special |= {"<": "$<$", ">": "$>$", "–": "--", "…": r"\ldots{}", "|": r"\textbar{}", "·": r"$\cdot$"}
+    minus = re.compile(r"(?<![\w.])-(?=[\d.])")  # a hyphen before a number is a sign
+    return "".join(special.get(char, char) for char in minus.sub("−", printable(text)))

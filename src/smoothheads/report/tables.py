@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from smoothheads.report.table import Cell, Table
+from smoothheads.results import metrics
 from smoothheads.results.compare import Comparison, Difference, Paired
-from smoothheads.results.intervals import Estimate
+from smoothheads.results.intervals import Estimate, Floats, mean
 from smoothheads.results.summary import Summary
 
 _UNKNOWN = Cell("–")
-_NAME = 28
 _EXPLAINED = {
     "ceiling": "ceiling: the largest radius that n samples can show; at it: share of images that reach it.",
-    "noisy": "noisy: noisy copies classified right, of all images; hard: of the hardest half.",
-    "passes": "passes: noisy copies classified per image, selection included; s: seconds per image.",
+    "noisy": "noisy: samples classified right, of all images; hard: of the half hardest for all logs.",
+    "samples": "samples: per image, selection included; s: seconds per image.",
 }
 
 
@@ -29,9 +31,12 @@ def headline(comparison: Comparison) -> Table:
     title = f"Average certified radius, and certified accuracy (%) at {norm} radius r"
     table = certified(title, comparison.summaries, [f"{r:.2f}" for r in comparison.radii])
     rows = table.rows
+    notes = table.notes
     if len(rows) > 1 and len({s.sigma for s in comparison.summaries}) == 1:
-        rows = tuple(_mark_best(list(rows)))
-    return replace(table, rows=rows, notes=(*table.notes, *comparison.notes))
+        rows = tuple(_mark_best(rows, comparison))
+    if any(cell.best for row in rows for cell in row):
+        notes += ("Bold: larger than all others by more than two standard errors of the paired difference.",)
+    return replace(table, rows=rows, notes=(*notes, *comparison.notes))
 
 
 def certified(title: str, summaries: Sequence[Summary], radii: Sequence[str], what: str = "log") -> Table:
@@ -60,11 +65,12 @@ def background(comparison: Comparison) -> Table:
         "alpha": lambda s: _plain(s.alpha, "g"),
         "ceiling": lambda s: _plain(s.ceiling, ".3f"),
         "at it": lambda s: _share(s.at_ceiling),
-        "abstain": lambda s: _share(s.abstained),
-        "noisy": lambda s: _share(s.noisy_accuracy.value if s.noisy_accuracy else None),
-        "hard": lambda s: _share(s.hard_accuracy),
-        "passes": lambda s: _plain(s.samples, ",.0f"),
-        "s": lambda s: _plain(s.seconds, ".3g"),
+        "abstain": lambda s: _percent(s.abstained),
+        "noisy": lambda s: _UNKNOWN if s.noisy_accuracy is None else _percent(s.noisy_accuracy),
+        "hard": lambda s: _UNKNOWN if s.hard_accuracy is None else _percent(s.hard_accuracy),
+        "budget": lambda s: Cell(s.budget, s.budget),
+        "samples": lambda s: _UNKNOWN if s.samples is None else _cost(s.samples, ",.0f"),
+        "s": lambda s: _cost(s.seconds, ".3g"),
     }
     columns = {name: [make(s) for s in comparison.summaries] for name, make in makers.items()}
     known = {name: cells for name, cells in columns.items() if any(cell is not _UNKNOWN for cell in cells)}
@@ -84,9 +90,12 @@ def _difference_table(comparison: Comparison, difference: Difference) -> Table:
     rows += [_pair(f"r = {radius:.2f}", paired, 100, 1) for radius, paired in at_radii]
     noisy = {"noisy": difference.noisy_accuracy, "hard": difference.hard_accuracy}
     rows += [_pair(name, paired, 100, 1) for name, paired in noisy.items() if paired is not None]
-    notes = ["Accuracies in points; bootstrap interval; p of the exact paired (McNemar) test."]
+    notes = [
+        "Accuracies in points. p: exact paired (McNemar) test, which decides; the interval is a bootstrap "
+        "over images, and of few images it may leave out 0 where the test does not."
+    ]
     if difference.hard_accuracy is not None:
-        notes.append("hard: noisy accuracy on the half of the images that both together find hardest.")
+        notes.append("hard: noisy accuracy on the half of the images that all logs together find hardest.")
     return Table(
         title=f"{difference.name} against {difference.baseline}, paired over {images} images",
         columns=("", "baseline", "this", "difference", "95 % interval", "p"),
@@ -112,22 +121,36 @@ def _pair(name: str, paired: Paired, scale: float, digits: int) -> tuple[Cell, .
     )
 
 
-def _mark_best(rows: list[tuple[Cell, ...]]) -> list[tuple[Cell, ...]]:
-    tops = [max((cell.text for cell in column), key=float) for column in list(zip(*rows, strict=True))[1:]]
-    return [
-        (
-            row[0],
-            *(
-                replace(c, best=c.text == top and float(top) > 0)
-                for c, top in zip(row[1:], tops, strict=True)
-            ),
-        )
-        for row in rows
-    ]
+def _mark_best(rows: Sequence[tuple[Cell, ...]], comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
+    best = np.array([_clearly_best(column) for column in _columns(comparison)])  # [columns, logs]
+    for i, (name, *cells) in enumerate(rows):
+        yield name, *(replace(cell, best=bool(best[j, i])) for j, cell in enumerate(cells))
+
+
+def _columns(comparison: Comparison) -> Iterator[Floats]:
+    """What the numbers of a column are means of [logs, images]: radii, then hits at each radius."""
+    logs = comparison.logs
+    yield np.array([metrics.certified_radii(log.correct, log.radius) for log in logs])
+    reached = np.array([metrics.certified(log.correct, log.radius, comparison.radii) for log in logs])
+    yield from np.moveaxis(reached.astype(np.float64), 2, 0)
+
+
+def _clearly_best(values: Floats) -> list[bool]:
+    def above(i: int, j: int) -> bool:
+        gain, error = mean(values[i] - values[j])
+        return gain > 2 * error
+
+    places = range(len(values))
+    return [all(above(i, j) for j in places if j != i) for i in places]
 
 
 def _name(name: str) -> Cell:
-    return Cell(name if len(name) <= _NAME else f"{name[: _NAME // 2 - 1]}…{name[-_NAME // 2 :]}", name)
+    return Cell(name, name)
+
+
+def _cost(estimate: Estimate, form: str) -> Cell:
+    error = f"±{estimate.standard_error:{form}}" if estimate.standard_error > 0 else ""
+    return Cell(format(estimate.value, form), estimate.value, error, estimate.standard_error)
 
 
 def _number(estimate: Estimate, digits: int, scale: float = 1) -> Cell:

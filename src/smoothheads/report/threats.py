@@ -9,7 +9,7 @@ from typing import Any
 from smoothheads.report.table import Table
 from smoothheads.report.tables import certified
 from smoothheads.results import metrics, threats
-from smoothheads.results.log import Log
+from smoothheads.results.results import Results
 from smoothheads.results.summary import summarize
 
 
@@ -18,7 +18,7 @@ class Threats:
     """The certificates of one log against one or more threats that share a table."""
 
     title: str
-    logs: tuple[Log, ...]
+    logs: tuple[Results, ...]
     """Named after their threats; radii in pixels."""
     radii: tuple[float, ...]
     """Of the table, in its unit."""
@@ -45,9 +45,9 @@ class Threats:
             }
 
 
-def linf(log: Log, levels: Sequence[float] | None = None, dimension: int | None = None) -> Threats:
+def linf(log: Results, levels: Sequence[float] | None = None, dimension: int | None = None) -> Threats:
     """In steps of the images' grid, as l-infinity threats are stated (8/255)."""
-    q = int(log.manifest.get("grid") or 255)
+    q = (None if log.manifest is None else log.manifest.grid) or 255
     converted = replace(threats.linf(log, dimension), name=threats.LINF)
     top = q * float(converted.radius.max())
     radii = (0.0, *(2.0**i for i in range(-3, 9) if 2.0**i <= top)) if levels is None else tuple(levels)
@@ -55,7 +55,7 @@ def linf(log: Log, levels: Sequence[float] | None = None, dimension: int | None 
     return Threats(title, (converted,), radii, 1 / q)
 
 
-def top_k(log: Log, ks: Sequence[int], radii: Sequence[float] | None = None) -> Threats:
+def top_k(log: Results, ks: Sequence[int], radii: Sequence[float] | None = None) -> Threats:
     """Beside the first place that the log itself certifies."""
     others = [replace(threats.top_k(log, k), name=f"top-{k}") for k in ks]
     logs = (replace(log, name="the log itself"), *others)
@@ -65,7 +65,7 @@ def top_k(log: Log, ks: Sequence[int], radii: Sequence[float] | None = None) -> 
     return Threats(title, logs, chosen)
 
 
-def _image(log: Log, i: int) -> dict[str, Any]:
+def _image(log: Results, i: int) -> dict[str, Any]:
     return {
         "idx": int(log.index[i]),
         "label": int(log.label[i]),

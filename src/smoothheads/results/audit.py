@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from smoothheads.results import checks, recount
+from smoothheads.results import checks
 from smoothheads.results.checks import Expected, Finding
-from smoothheads.results.cohen import read_log
-from smoothheads.results.ladder import Ladder, Settings, infer_sigma, read_ladder
-from smoothheads.results.log import Log
-from smoothheads.results.manifest import budget, expected_indices
+from smoothheads.results.ladder import Ladder, Settings, infer_sigma, named_sigma, read_ladder
+from smoothheads.results.read import read_log
+from smoothheads.results.results import Results
 
 _ORDER = ("error", "warning", "note")
 
@@ -34,40 +34,57 @@ class Audit:
 
 
 def audit(
-    path: Path,
+    source: Path | str | Results,
     *,
     sigma: float | None = None,
     n: int | None = None,
     alpha: float | None = None,
     expected: Expected = None,
 ) -> Audit:
-    """Checks a ledger or a foreign log against what is stated, here or in its manifest.
+    """Checks a ledger, results in memory or a foreign log against what is stated, here or in its manifest.
 
     `expected` is the number of images or their indices; without it a foreign log is held against every k-th
     image of the field's test sets. Raises LedgerError where the file cannot be read at all.
     """
-    log = _stated(read_log(path), sigma, n, alpha)
+    read = source if isinstance(source, Results) else read_log(source, damaged=True)
+    log = _stated(read, sigma, n, alpha)
     sigma = log.sigma if log.sigma is not None else infer_sigma(log)
     stated = None if log.n is None or log.alpha is None else Settings(log.n, log.alpha)
     ladder = _ladder(log, sigma, stated)
     above = [] if sigma is None or stated is None else list(checks.cap(log, sigma, stated))
-    wanted = expected_indices(log.manifest) if expected is None else expected
+    wanted = expected
+    if wanted is None and log.manifest is not None:
+        wanted = log.manifest.expected
     findings = [*checks.completeness(log, wanted), *checks.columns(log), *checks.rounding(log), *above]
     if ladder is not None:  # settings that the cap excludes need not be excluded twice
         findings += checks.ladder(ladder, None if above else stated)
-    if log.rows:
-        findings += [*recount.manifest_fields(log.manifest), *recount.votes(log)]
+    if log.manifest is not None:
+        findings += [*_contradicted(read, log), *checks.manifest_fields(log.manifest), *checks.votes(log)]
+    named = named_sigma(log.name)
+    if log.sigma is None and None not in (named, sigma) and named != sigma:
+        message = f"the name of the log says sigma {named:g}, but its radii fit sigma {sigma:g}"
+        findings.append(Finding("warning", "sigma", message))
     findings.sort(key=lambda finding: _ORDER.index(finding.severity))
     return Audit(log.name, len(log), sigma, stated, ladder, tuple(findings))
 
 
-def _stated(log: Log, sigma: float | None, n: int | None, alpha: float | None) -> Log:
+def _stated(log: Results, sigma: float | None, n: int | None, alpha: float | None) -> Results:
     given = {"sigma": sigma, "n": n, "alpha": alpha}
     return replace(log, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
-def _ladder(log: Log, sigma: float | None, stated: Settings | None) -> Ladder | None:
+def _contradicted(read: Results, stated: Results) -> Iterator[Finding]:
+    """What the caller states and the ledger itself does not say."""
+    for name in ("sigma", "n", "alpha"):
+        ours, theirs = getattr(read, name), getattr(stated, name)
+        if ours != theirs:
+            yield Finding(
+                "error", "settings", f"the ledger was certified with {name} {ours:g}, not {theirs:g}"
+            )
+
+
+def _ladder(log: Results, sigma: float | None, stated: Settings | None) -> Ladder | None:
     """Only where n was fixed: a sequential budget has other rungs."""
-    if sigma is None or budget(log.manifest) != "fixed":
+    if sigma is None or log.budget != "fixed":
         return None
     return read_ladder(log, sigma, () if stated is None else (stated,))

@@ -11,10 +11,13 @@ import numpy as np
 
 from smoothheads.certify.radius import ceiling
 from smoothheads.results.ladder import Ladder, Settings, digits_of
-from smoothheads.results.log import Log
+from smoothheads.results.manifest import Manifest
+from smoothheads.results.recount import Damage, damage
+from smoothheads.results.results import Results
 
 Severity = Literal["error", "warning", "note"]
 Expected = int | Sequence[int] | None
+_USUAL_STEPS = (20, 100)
 _TEST_SETS = (10_000, 50_000)  # CIFAR-10 and ImageNet, of which the field certifies every k-th image
 
 
@@ -29,7 +32,7 @@ class Finding:
     """Indices of the images concerned, where there are some in particular."""
 
 
-def completeness(log: Log, expected: Expected) -> Iterator[Finding]:
+def completeness(log: Results, expected: Expected) -> Iterator[Finding]:
     indices = log.index.tolist()
     twice = sorted(index for index, count in Counter(indices).items() if count > 1)
     if twice:
@@ -42,7 +45,7 @@ def completeness(log: Log, expected: Expected) -> Iterator[Finding]:
     yield from _progression(sorted(set(indices)))
 
 
-def columns(log: Log) -> Iterator[Finding]:
+def columns(log: Results) -> Iterator[Finding]:
     written = log.columns.get("correct", ())
     wrong = [i for i, text in enumerate(written) if text not in _TRUTH[bool(log.correct[i])]]
     totals = [str(total) for total in np.cumsum(log.correct)]
@@ -64,7 +67,7 @@ def columns(log: Log) -> Iterator[Finding]:
         yield Finding("note", "time", "column `time` is in seconds, not H:MM:SS")
 
 
-def rounding(log: Log, step: float = 0.25) -> Iterator[Finding]:
+def rounding(log: Results, step: float = 0.25) -> Iterator[Finding]:
     """Three digits, rounded to the nearest: about half of the written radii are larger than the true ones."""
     shown = log.radius[log.radius > 0]
     if not len(shown) or digits_of(log).significant > 3:
@@ -77,7 +80,7 @@ def rounding(log: Log, step: float = 0.25) -> Iterator[Finding]:
     yield Finding("warning", "rounding", message, _named(log, ties))
 
 
-def cap(log: Log, sigma: float, stated: Settings) -> Iterator[Finding]:
+def cap(log: Results, sigma: float, stated: Settings) -> Iterator[Finding]:
     top = ceiling(stated.n, stated.alpha, sigma, log.theorem.radius)
     digits = digits_of(log)
     above = [i for i, r in enumerate(log.radius.tolist()) if r > 0 and r > top + digits.room(r)]
@@ -117,6 +120,33 @@ def ladder(found: Ladder, stated: Settings | None) -> Iterator[Finding]:
         yield Finding("note", "ladder", "the largest radii do not tell n and alpha")
 
 
+def manifest_fields(manifest: Manifest) -> Iterator[Finding]:
+    missing = [name for name in _NEEDED if not getattr(manifest, name)]
+    if missing:
+        yield Finding("warning", "manifest", f"the manifest does not state {', '.join(missing)}")
+    if manifest.norm not in (None, manifest.theorem.norm):
+        noise, proved = manifest.noise, manifest.theorem.norm
+        message = f"the manifest says {manifest.norm} radii, but {noise} noise proves {proved}"
+        yield Finding("error", "norm", message)
+
+
+def votes(log: Results) -> Iterator[Finding]:
+    """No row was changed after it was written, and every certificate follows from its own votes."""
+    if log.manifest is None:
+        return
+    if not log.checked:
+        yield Finding("note", "checksums", "a ledger of version 1: it has no checksums, only its votes")
+    wrong: dict[str, list[Damage]] = {}
+    for damaged in (*log.damage, *damage(log.rows, log.manifest)):
+        wrong.setdefault(damaged.code, []).append(damaged)
+    for code, found in wrong.items():
+        message = (
+            f"{len(found)} rows are not as they were certified; image {found[0].image}: {found[0].message}"
+        )
+        yield Finding("error", code, message, tuple(row.image for row in found))
+
+
+_NEEDED = ("engine", "weights", "data", "indices", "versions")
 _TRUTH = {True: ("1", "1.0", "True", "true"), False: ("0", "0.0", "False", "false")}
 _USUAL = (Settings(10**5, 0.001), Settings(10**5, 0.01))
 
@@ -148,15 +178,28 @@ def _progression(indices: list[int]) -> Iterator[Finding]:
         yield Finding(
             "error", "gaps", f"{len(missing)} images are missing inside (every {step}th)", tuple(missing)
         )
+    if not uneven:
+        yield from _truncated(indices, step)
+
+
+def _truncated(indices: list[int], step: int) -> Iterator[Finding]:
+    """Rows go on to the end of one of the field's test sets. Fewer were chosen, or the log was cut: a choice
+    is round, while a cut at random ends at a multiple of a hundred with a chance of 1 in 100."""
     size = next((size for size in _TEST_SETS if indices[-1] < size), None)
     whole = len(range(indices[0], size, step)) if size else 0
-    if not uneven and step > 1 and size and 0.25 * whole <= len(indices) + len(missing) < whole:
-        message = (
-            f"{len(indices)} of {whole} images: ends at index {indices[-1]}, but every {step}th of {size:,} "
-            f"goes on to {indices[0] + step * (whole - 1)}"
-        )
+    count = len(range(indices[0], indices[-1] + 1, step))
+    if size is None or count >= whole or (step not in _USUAL_STEPS and 4 * count < whole):
+        return  # whole, or more likely of another data set
+    message = (
+        f"{len(indices)} of {whole} images, if the log is of every {step}th of {size:,}: it ends at index "
+        f"{indices[-1]}, which goes on to {indices[0] + step * (whole - 1)}"
+    )
+    if count % 100 == 0 and 2 * count < whole:
+        chance = "so round a number was chosen, or comes by a cut with a chance of 1 in 100"
+        yield Finding("note", "incomplete", f"{message}; {chance}")
+    else:
         yield Finding("warning", "incomplete", message)
 
 
-def _named(log: Log, positions: Sequence[int]) -> tuple[int, ...]:
+def _named(log: Results, positions: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(log.index[i]) for i in positions)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smoothheads.errors import LedgerError
 from smoothheads.results import metrics
 from smoothheads.results.intervals import Interval, bootstrap, mean, paired_test
-from smoothheads.results.log import Floats, Log
+from smoothheads.results.read import as_results
 from smoothheads.results.recertify import recertified, recountable
+from smoothheads.results.results import Floats, Ints, Results
 from smoothheads.results.summary import Summary, summarize
+
+Positions = NDArray[np.intp] | None
+Draw = Callable[[Floats], list[Interval]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,12 @@ class Paired:
     p_value: float | None = None
     """Exact paired test of equal certified accuracy; None for other numbers."""
 
+    @property
+    def differs(self) -> bool:
+        """The images show a difference: by the exact test, or where there is none by the interval."""
+        outside = not self.interval.low <= 0 <= self.interval.high
+        return outside if self.p_value is None else self.p_value < 0.05
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -40,16 +52,16 @@ class Difference:
     acr: Paired
     certified: tuple[Paired, ...]
     noisy_accuracy: Paired | None
-    """Share of noisy copies classified right, which does not depend on n, alpha or easy images."""
+    """Share of samples classified right, which does not depend on n, alpha or easy images."""
     hard_accuracy: Paired | None
-    """The same on the half of the images that both together find hardest."""
+    """The same on the half of the images that all logs together find hardest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """The first log is the baseline of every difference."""
 
-    logs: tuple[Log, ...]
+    logs: tuple[Results, ...]
     radii: tuple[float, ...]
     summaries: tuple[Summary, ...]
     differences: tuple[Difference, ...]
@@ -58,16 +70,18 @@ class Comparison:
 
 
 def compare(
-    logs: Sequence[Log],
+    sources: Sequence[Results | Path | str],
     radii: Sequence[float] | None = None,
     *,
     align: bool = False,
     seed: int = 0,
     resamples: int = 2000,
 ) -> Comparison:
-    """Refuses (LedgerError) logs that differ in norm; and in images, alpha or n, unless `align`: then only
-    the images that all of them hold are compared, votes are certified again at the smallest alpha, and every
-    remaining difference is named in the notes."""
+    """Of results in memory, ledgers or anybody's logs. Refuses (LedgerError) those that differ in norm; and
+    in images, alpha, n, budget or bound, unless `align`: then only the images that all of them hold are
+    compared, votes are certified again at the smallest alpha, and every remaining difference is named in the
+    notes."""
+    logs = as_results(sources)
     if not logs:
         raise LedgerError("at least one log", "none", "name the logs to compare")
     _require_equal_norms(logs)
@@ -78,61 +92,60 @@ def compare(
     _require_equal_labels(matched)
     top = max(float(log.radius.max()) for log in matched)
     chosen = metrics.default_radii(top) if radii is None else tuple(radii)
-    generator = np.random.default_rng(seed)
+    hard = _hard_half(matched)
+    draw = partial(bootstrap, generator=np.random.default_rng(seed), resamples=resamples)
     baseline, *others = matched
     return Comparison(
         logs=matched,
         radii=chosen,
-        summaries=tuple(summarize(log, chosen) for log in matched),
-        differences=tuple(_difference(baseline, log, chosen, generator, resamples) for log in others),
-        notes=(*notes, *_unknown(matched)),
+        summaries=tuple(summarize(log, chosen, hard) for log in matched),
+        differences=tuple(_difference(baseline, log, chosen, hard, draw) for log in others),
+        notes=(*notes, *_unknown(matched), *_steps(matched), *_retraining(matched)),
     )
 
 
 def _difference(
-    baseline: Log, log: Log, radii: tuple[float, ...], generator: np.random.Generator, resamples: int
+    baseline: Results, log: Results, radii: tuple[float, ...], hard: Positions, draw: Draw
 ) -> Difference:
-    old, new = (metrics.certified(each.correct, each.radius, radii) for each in (baseline, log))
-    before, after = (
-        np.column_stack([metrics.certified_radii(each.correct, each.radius), reached])
-        for each, reached in ((baseline, old), (log, new))
+    old, new = (metrics.certified(logs.correct, logs.radius, radii) for logs in (baseline, log))
+    before, after = (metrics.certified_radii(logs.correct, logs.radius) for logs in (baseline, log))
+    noisy, harder = _noisy(baseline, log, hard, draw)
+    return Difference(
+        log.name,
+        baseline.name,
+        _paired(before, after, draw),
+        tuple(
+            _paired(a.astype(np.float64), b.astype(np.float64), draw, paired_test(b, a))
+            for a, b in zip(old.T, new.T, strict=True)
+        ),
+        noisy,
+        harder,
     )
-    p_values = [None, *(paired_test(new[:, i], old[:, i]) for i in range(len(radii)))]
-    acr, *certified = _paired(before, after, generator, resamples, p_values)
-    noisy, hard = _noisy(baseline, log, generator, resamples)
-    return Difference(log.name, baseline.name, acr, tuple(certified), noisy, hard)
 
 
 def _noisy(
-    baseline: Log, log: Log, generator: np.random.Generator, resamples: int
+    baseline: Results, log: Results, hard: Positions, draw: Draw
 ) -> tuple[Paired | None, Paired | None]:
     """On all images and on the hardest half."""
-    before, after = (each.label_probability() if each.has_votes else None for each in (baseline, log))
-    if before is None or after is None:
+    before, after = (logs.label_probability() if logs.has_votes else None for logs in (baseline, log))
+    if before is None or after is None or hard is None:
         return None, None
-    hard = metrics.hardest_half(before + after)
-    parts = ((before, after), (before[hard], after[hard]))
-    noisy, harder = (_paired(old[:, None], new[:, None], generator, resamples)[0] for old, new in parts)
-    return noisy, harder
+    return _paired(before, after, draw), _paired(before[hard], after[hard], draw)
 
 
-def _paired(
-    before: Floats,
-    after: Floats,
-    generator: np.random.Generator,
-    resamples: int,
-    p_values: Sequence[float | None] = (None,),
-) -> list[Paired]:
-    """For each column of [images, columns]."""
+def _paired(before: Floats, after: Floats, draw: Draw, p_value: float | None = None) -> Paired:
     gains = after - before
-    intervals = bootstrap(gains, generator, resamples=resamples)
-    return [
-        Paired(float(before[:, i].mean()), float(after[:, i].mean()), *mean(gains[:, i]), interval, p_value)
-        for i, (interval, p_value) in enumerate(zip(intervals, p_values, strict=True))
-    ]
+    (interval,) = draw(gains[:, None])
+    return Paired(float(before.mean()), float(after.mean()), *mean(gains), interval, p_value)
 
 
-def _require_complete(logs: Sequence[Log]) -> None:
+def _hard_half(logs: Sequence[Results]) -> Positions:
+    """Of all logs that have votes together, so that every table speaks of the same images."""
+    known = [p for log in logs if log.has_votes and (p := log.label_probability()) is not None]
+    return metrics.hardest_half(np.sum(known, axis=0)) if known else None
+
+
+def _require_complete(logs: Sequence[Results]) -> None:
     for log in logs:
         if log.missing:
             raise LedgerError(
@@ -142,26 +155,40 @@ def _require_complete(logs: Sequence[Log]) -> None:
             )
 
 
-def _require_comparable(logs: Sequence[Log]) -> None:
+def _require_comparable(logs: Sequence[Results]) -> None:
     baseline = logs[0]
     for log in logs[1:]:
         if not np.array_equal(log.index, baseline.index):
             raise LedgerError(
                 f"the {len(baseline)} images of {baseline.name}",
-                f"{len(log)} others in {log.name}" if len(log) != len(baseline) else f"others in {log.name}",
+                f"{_apart(log.index, baseline.index)} in {log.name}",
                 "align them to the images that both hold",
             )
-        for name in ("alpha", "n"):
+        for name in ("alpha", "n", "budget"):
             ours, theirs = getattr(baseline, name), getattr(log, name)
             if None not in (ours, theirs) and ours != theirs:
                 raise LedgerError(
-                    f"{name} = {ours:g} as in {baseline.name}",
-                    f"{theirs:g} in {log.name}",
+                    f"{name} {_said(ours)} as in {baseline.name}",
+                    f"{_said(theirs)} in {log.name}",
                     "certify with equal settings, or align and mind the notes",
                 )
 
 
-def _require_equal_norms(logs: Sequence[Log]) -> None:
+def _apart(index: Ints, baseline: Ints) -> str:
+    """How the images differ from those of the baseline, in words."""
+    more, fewer = np.setdiff1d(index, baseline), np.setdiff1d(baseline, index)
+    parts = [f"{len(more)} others (as {more[0]})"] if len(more) else []
+    parts += [f"{len(fewer)} missing (as {fewer[0]})"] if len(fewer) else []
+    if len(index) != len(set(index.tolist())):
+        parts.append("some of them twice")
+    return ", ".join(parts) or "the same ones in another order"
+
+
+def _said(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _require_equal_norms(logs: Sequence[Results]) -> None:
     for log in logs[1:]:
         if log.norm != logs[0].norm:
             raise LedgerError(
@@ -171,7 +198,7 @@ def _require_equal_norms(logs: Sequence[Log]) -> None:
             )
 
 
-def _require_equal_labels(logs: Sequence[Log]) -> None:
+def _require_equal_labels(logs: Sequence[Results]) -> None:
     for log in logs[1:]:
         differ = np.flatnonzero(log.label != logs[0].label)
         if len(differ):
@@ -183,7 +210,7 @@ def _require_equal_labels(logs: Sequence[Log]) -> None:
             )
 
 
-def _align(logs: Sequence[Log]) -> tuple[tuple[Log, ...], tuple[str, ...]]:
+def _align(logs: Sequence[Results]) -> tuple[tuple[Results, ...], tuple[str, ...]]:
     common = reduce(np.intersect1d, [log.index for log in logs])
     if not len(common):
         raise LedgerError("images that all logs hold", "none", "compare logs of the same data")
@@ -205,16 +232,29 @@ def _align(logs: Sequence[Log]) -> tuple[tuple[Log, ...], tuple[str, ...]]:
     return tuple(matched), (*notes, *_unequal(matched))
 
 
-def _unequal(logs: Sequence[Log]) -> Iterator[str]:
-    for name in ("alpha", "n"):
+def _unequal(logs: Sequence[Results]) -> Iterator[str]:
+    for name in ("alpha", "n", "budget"):
         known = {log.name: getattr(log, name) for log in logs if getattr(log, name) is not None}
         if len(set(known.values())) > 1:
-            listed = ", ".join(f"{log} {value:g}" for log, value in known.items())
+            listed = ", ".join(f"{log} {_said(value)}" for log, value in known.items())
             yield f"radii are not comparable one to one: {name} differs ({listed})"
 
 
-def _unknown(logs: Sequence[Log]) -> tuple[str, ...]:
+def _unknown(logs: Sequence[Results]) -> tuple[str, ...]:
     names = [log.name for log in logs if log.alpha is None or log.n is None]
     if not names or len(logs) == 1:
         return ()
     return (f"alpha and n are not stated by {', '.join(names)}: audit them before comparing",)
+
+
+def _steps(logs: Sequence[Results]) -> tuple[str, ...]:
+    names = [log.name for log in logs if log.budget == "table"]
+    if not names:
+        return ()
+    return (f"{', '.join(names)}: budget table, so that radii are steps and ACR is a sum below the true one",)
+
+
+def _retraining(logs: Sequence[Results]) -> tuple[str, ...]:
+    if len(logs) == 1:
+        return ()
+    return ("Every log is of one trained network: nothing here says how much training again would change.",)

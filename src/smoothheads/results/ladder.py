@@ -19,11 +19,12 @@ import numpy as np
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.radius import ceiling
 from smoothheads.certify.theorem import Theorem
-from smoothheads.results.log import Log
+from smoothheads.results.results import Results
 
 ALPHAS = (0.05, 0.01, 0.001, 0.0005, 0.0001)
 SAMPLES = (10**2, 10**3, 10**4, 10**5, 10**6)
 SIGMAS = (0.12, 0.25, 0.5, 1.0)
+_BEYOND_DOUBT = 1e-4  # the same, where a name says otherwise
 _CONVINCING = 0.05  # chance that radii of other settings fit as well
 _TELLING = 1.3  # a rung tells something while the next is this many units of the last digit away
 _MOST = 40  # radii looked at
@@ -86,7 +87,7 @@ class Digits(NamedTuple):
         return self.unit(radius) * (0.5 if self.significant <= 3 else 1.0) * (1 + 1e-6)
 
 
-def read_ladder(log: Log, sigma: float, stated: Sequence[Settings] = ()) -> Ladder | None:
+def read_ladder(log: Results, sigma: float, stated: Sequence[Settings] = ()) -> Ladder | None:
     """None where the log has no positive radius. `stated` settings are tried besides the usual ones."""
     radii = np.unique(log.radius[~log.abstained & (log.radius > 0)])[::-1][:_MOST]
     if not len(radii):
@@ -98,18 +99,31 @@ def read_ladder(log: Log, sigma: float, stated: Sequence[Settings] = ()) -> Ladd
     return Ladder(sigma, tuple(sorted(fits, key=lambda fit: (not fit.possible, fit.chance))))
 
 
-def infer_sigma(log: Log) -> float | None:
-    """From the log's name (`sigma_0.25`, `gaussian-0.25`), else the usual sigma whose ladder the radii meet;
-    None where neither tells."""
-    match = re.search(r"sigma[_=-]?(\d*\.?\d+)", log.name) or re.search(r"(\d*\.\d+)$", log.name)
-    if match is not None and float(match[1]) > 0:
-        return float(match[1])
-    ladders = [found for sigma in SIGMAS if (found := read_ladder(log, sigma)) is not None]
-    best = min(ladders, key=lambda ladder: ladder.fits[0].chance, default=None)
+def infer_sigma(log: Results) -> float | None:
+    """The usual sigma whose ladder the radii meet beyond doubt; else what the name says, if the radii allow
+    it; else the sigma whose ladder they most likely meet. None where nothing tells."""
+    named = named_sigma(log.name)
+    ladders = [found for sigma in {*SIGMAS, named or 1.0} if (found := read_ladder(log, sigma)) is not None]
+    by_chance = sorted(ladders, key=lambda ladder: (not ladder.fits[0].possible, ladder.fits[0].chance))
+    best = by_chance[0] if by_chance else None
+    if best is not None and best.fits[0].possible and best.fits[0].chance < _BEYOND_DOUBT:
+        return best.sigma
+    if named is not None and all(ladder.fits[0].possible for ladder in ladders if ladder.sigma == named):
+        return named
     return best.sigma if best is not None and best.revealed is not None else None
 
 
-def digits_of(log: Log) -> Digits:
+def named_sigma(name: str) -> float | None:
+    """What the name of a log says: `sigma_0.25`, `sigma025`, `gaussian-0.25`; a hint, no more."""
+    match = re.search(r"(?:sigma|noise)[_=-]?(\d*\.\d+|\d+)", name) or re.search(r"(\d*\.\d+)$", name)
+    if match is None:
+        return None
+    digits = match[1]
+    value = float(f"0.{digits[1:]}" if digits.startswith("0") and digits.isdigit() else digits)
+    return value if 0 < value <= 10 else None
+
+
+def digits_of(log: Results) -> Digits:
     texts = [text.lower().partition("e")[0].lstrip("+-") for text in log.columns.get("radius", ())]
     significant = [len(text.replace(".", "").lstrip("0")) for text in texts]
     decimals = [len(text.partition(".")[2]) for text in texts]

@@ -2,83 +2,81 @@
 
 A run that is killed at any moment and started again leaves the same bytes as one that was never interrupted,
 the time column apart: rows stand in the order of the manifest's `indices`, and a torn last line is dropped.
+Rows carry checksums (see `row.Chain`); ledgers of version 1 do not, and go on without.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-from smoothheads.errors import LedgerError, StorageError
-from smoothheads.files import exclusive, storage, write_atomic, write_json
-from smoothheads.results.manifest import Manifest, expected_indices, normal, require_equal
-from smoothheads.results.row import HEADER, Row, from_line, to_line
+from smoothheads.errors import LedgerError
+from smoothheads.files import append, claim, exclusive, stamped, storage, write_atomic, write_json
+from smoothheads.results.manifest import FILE, KIND, Manifest, read_manifest, require_same
+from smoothheads.results.recount import Damage, recounted
+from smoothheads.results.row import CHECKS, HEADER, HEADER_1, Chain, from_line, to_line
+from smoothheads.types import Certified
 
 TABLE = "ledger.tsv"
-MANIFEST = "manifest.json"
 
 
 class Ledger:
     """An open ledger; made by `Ledger.open`."""
 
-    def __init__(self, path: Path, file: FileIO, rows: Sequence[Row], manifest: Manifest) -> None:
-        self._path, self._file = path, file
-        self._rows = list(rows)
-        self._done = {row.index for row in rows}
-        self._expected = expected_indices(manifest)
-        self._voting = rules_of(manifest), int(manifest.get("classes", 0))
+    def __init__(self, path: Path, file: FileIO, contents: Contents) -> None:
+        self._path, self._file, self._manifest = path, file, contents.manifest
+        self._rows = list(contents.rows)
+        self._done = {row.index for row in contents.rows}
+        self._expected = contents.manifest.expected
+        self._chain = contents.chain
 
     @classmethod
     @contextmanager
-    def open(cls, folder: Path, manifest: Manifest, *, fresh: bool = False) -> Iterator[Ledger]:
-        """Starts a ledger or goes on with one; `fresh` throws away what is there.
+    def open(
+        cls, folder: Path, manifest: Manifest, *, fresh: bool = False, beside: Collection[str] = ()
+    ) -> Iterator[Ledger]:
+        """Starts a ledger or goes on with one; `fresh` throws away what is there. Names in `beside` may lie
+        in the folder before.
 
-        Raises LedgerError where another process holds the folder, where its rows were made with other
-        settings, or where they are damaged.
+        Raises StorageError where another process holds the folder or something else lies in it, LedgerError
+        where its rows were made with other settings, or are damaged.
         """
         path = folder / TABLE
-        with storage(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+        claim_folder(folder, beside)
         with exclusive(folder):
             if fresh:
                 with storage(path):
                     path.unlink(missing_ok=True)
-            rows = _resume(folder, normal(manifest))
+            contents = _resume(folder, manifest)
             with storage(path):
                 file = path.open("ab", buffering=0)
             with file:
-                yield cls(path, file, rows, manifest)
+                yield cls(path, file, contents)
 
     @property
     def done(self) -> set[int]:
         return set(self._done)
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[Certified, ...]:
         return tuple(self._rows)
 
-    def append(self, row: Row) -> None:
+    def append(self, row: Certified) -> None:
         """After this the row is on the disk; if it raises, the file is as it was."""
         self._check(row)
-        data = (to_line(row) + "\n").encode()
-        size = os.fstat(self._file.fileno()).st_size
-        try:
-            with storage(self._path):
-                _write_all(self._file, data)
-                os.fsync(self._file.fileno())
-        except StorageError:
-            self._file.truncate(size)
-            raise
+        line = to_line(row)
+        sealed = line if self._chain is None else self._chain.seal(line)
+        append(self._file, f"{sealed}\n".encode(), self._path)
+        self._chain = self._chain and self._chain.after(sealed)
         self._rows.append(row)
         self._done.add(row.index)
 
-    def _check(self, row: Row) -> None:
+    def _check(self, row: Certified) -> None:
         if row.index in self._done:
             raise LedgerError("an image not yet in the ledger", f"index {row.index}", "skip the done ones")
         if self._expected is not None:
@@ -86,62 +84,69 @@ class Ledger:
             if not left or left[0] != row.index:
                 wanted = f"index {left[0]}" if left else "no further index"
                 raise LedgerError(wanted, f"{row.index}", "append in the order of the manifest's indices")
+        voting = self._manifest.rules, self._manifest.classes
         for votes in (row.selection, row.votes):
-            if votes is not None and (votes.rules, votes.counts.shape[1]) != self._voting:
+            if (votes.rules, votes.counts.shape[1]) != voting:
                 raise LedgerError(
-                    f"votes as (rules, classes) {self._voting}",
+                    f"votes as (rules, classes) {voting}",
                     f"{(votes.rules, votes.counts.shape[1])}",
                     "name the rules and the number of classes in the manifest",
                 )
 
 
+def claim_folder(folder: Path, beside: Collection[str] = ()) -> None:
+    """Raises StorageError unless a ledger may be written there: `files.claim`."""
+    claim(folder, lambda there: stamped(there / FILE, KIND), beside)
+
+
 class Contents(NamedTuple):
     manifest: Manifest
-    rows: list[Row]
+    rows: list[Certified]
     lines: list[str]
-    """The rows as they stand in the file, without newlines."""
+    """The rows as they stand in the file, without newlines and checksums."""
+    chain: Chain | None
+    """The running checksum after the last row; None in a ledger of version 1."""
+    damage: list[Damage]
+    """Rows whose checksums are wrong; found only where damage is not refused."""
+    whole: int
+    """Bytes of header and whole rows."""
 
 
-def load(folder: Path) -> Contents:
-    """The whole rows, without the lock: a run may still be writing."""
+def load(folder: Path, *, damaged: bool = False) -> Contents:
+    """The whole rows, without the lock: a run may still be writing.
+
+    Raises LedgerError where a row was changed, rows are missing inside, or a certificate does not follow from
+    its votes; `damaged` rows are let through where somebody else looks at them.
+    """
     manifest = read_manifest(folder)
-    data = _read(folder / TABLE)
-    _check_header(data, folder / TABLE)
-    rows, whole = _parse(data, manifest, folder / TABLE)
-    return Contents(manifest, rows, data[:whole].decode().split("\n")[1:-1])
+    return _parse(_read(folder / TABLE), manifest, folder / TABLE, damaged=damaged)
 
 
-def read_manifest(folder: Path) -> Manifest:
-    path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise LedgerError(f"a manifest at {path}", str(error), "point at the folder of a run") from error
-    if not isinstance(manifest, dict):
-        raise LedgerError(f"an object in {path}", type(manifest).__name__, "point at the folder of a run")
-    return manifest
+def save(folder: Path, manifest: Manifest, lines: Sequence[str], *, sealed: bool = True) -> None:
+    """Writes a whole ledger from its lines without checksums, into a folder that nobody reads yet."""
+    rows, chain = [HEADER if sealed else HEADER_1], Chain()
+    for line in lines:
+        rows.append(chain.seal(line) if sealed else line)
+        chain = chain.after(rows[-1])
+    write_json(folder / FILE, manifest.to_json())
+    write_atomic(folder / TABLE, "\n".join([*rows, ""]))
 
 
-def rules_of(manifest: Manifest) -> tuple[str, ...]:
-    return tuple(manifest.get("rules", ()))
-
-
-def _resume(folder: Path, manifest: Manifest) -> list[Row]:
+def _resume(folder: Path, manifest: Manifest) -> Contents:
     path = folder / TABLE
     data = _read(path)
-    _check_header(data, path)
+    _header(data, path)
     if data.count(b"\n") < 2:  # not one whole row: nothing to lose, whatever the settings were
-        write_json(folder / MANIFEST, manifest)
-        write_atomic(path, HEADER + "\n")
-        return []
-    require_equal(read_manifest(folder), manifest, str(folder))
-    rows, whole = _parse(data, manifest, path)
-    _check_order([row.index for row in rows], expected_indices(manifest), path)
-    if whole < len(data):
+        save(folder, manifest, ())
+        return Contents(manifest, [], [], Chain(), [], 0)
+    require_same(read_manifest(folder), manifest, str(folder))
+    contents = _parse(data, manifest, path)
+    _check_order([row.index for row in contents.rows], manifest.expected, path)
+    if contents.whole < len(data):
         with storage(path), path.open("r+b") as file:
-            file.truncate(whole)
+            file.truncate(contents.whole)
             os.fsync(file.fileno())
-    return rows
+    return contents
 
 
 def _read(path: Path) -> bytes:
@@ -149,28 +154,53 @@ def _read(path: Path) -> bytes:
         return path.read_bytes() if path.exists() else b""
 
 
-def _parse(data: bytes, manifest: Manifest, path: Path) -> tuple[list[Row], int]:
-    """The whole rows and how many bytes they take with the header; a torn last line is left out."""
+def _parse(data: bytes, manifest: Manifest, path: Path, *, damaged: bool = False) -> Contents:
+    """A torn last line is left out."""
+    chain = Chain() if _header(data, path) == HEADER else None
     header, *lines = data.split(b"\n")[:-1] or [b""]  # what follows the last newline is torn
-    rules, classes = rules_of(manifest), int(manifest.get("classes", 0))
-    rows, whole = [], len(header) + 1
-    for number, line in enumerate(lines, start=1):
+    found = Contents(manifest, [], [], None, [], 0)
+    whole = len(header) + 1
+    for number, line in enumerate(lines, start=2):
         try:
-            rows.append(from_line(line.decode(), rules, classes))
-        except ValueError as error:
-            if number == len(lines):
+            text = line.decode()
+            bare = text.rsplit("\t", len(CHECKS))[0] if chain else text
+            row = from_line(bare, manifest.rules, manifest.classes, label_aware=manifest.label_aware)
+        except (ValueError, OverflowError) as error:
+            if number == len(lines) + 1:
                 break
             raise LedgerError(
-                f"a whole row in line {number + 1} of {path}", str(error), "run again with a fresh ledger"
+                f"a whole row in line {number} of {path}", str(error), "run again with a fresh ledger"
             ) from error
+        broken = chain.broken(text) if chain else None
+        chain = chain and chain.after(text)
+        if broken and damaged:
+            found.damage.append(Damage(row.index, "checksum", broken))
+        elif not damaged:
+            row = _undamaged(row, broken, manifest, f"line {number} of {path}")
+        found.rows.append(row)
+        found.lines.append(bare)
         whole += len(line) + 1
-    return rows, whole
+    return found._replace(whole=whole, chain=chain)
 
 
-def _check_header(data: bytes, path: Path) -> None:
-    header = f"{HEADER}\n".encode()
-    if not header.startswith(data[: len(header)]):
-        raise LedgerError(f"the header of a ledger in {path}", repr(data[:60]), "use another folder")
+def _undamaged(row: Certified, broken: str | None, manifest: Manifest, where: str) -> Certified:
+    checked = Damage(row.index, "checksum", broken) if broken else recounted(row, manifest)
+    if isinstance(checked, Damage):
+        raise LedgerError(
+            f"{where} (image {row.index}) as it was certified",
+            checked.message,
+            "restore the file, or certify again with a fresh ledger; `audit` lists all such rows",
+        )
+    return checked
+
+
+def _header(data: bytes, path: Path) -> str:
+    """The header that the file has, or that of this version if it holds no more than a part of it."""
+    for header in (HEADER, HEADER_1):
+        line = f"{header}\n".encode()
+        if line.startswith(data[: len(line)]):
+            return header
+    raise LedgerError(f"the header of a ledger in {path}", repr(data[:60]), "use another folder")
 
 
 def _check_order(indices: list[int], expected: tuple[int, ...] | None, path: Path) -> None:
@@ -181,9 +211,3 @@ def _check_order(indices: list[int], expected: tuple[int, ...] | None, path: Pat
         raise LedgerError(
             f"rows of {path} in the order of its manifest", "another order", "run with a fresh ledger"
         )
-
-
-def _write_all(file: FileIO, data: bytes) -> None:
-    """One write; the system may take a part of it and then refuse the rest."""
-    while data:
-        data = data[file.write(data) or 0 :]

@@ -1,55 +1,165 @@
-"""What a ledger's manifest says: the settings, the expected images, and how two manifests differ."""
+"""What a ledger's manifest says. No other module knows its keys; what version 1 wrote reads alike."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from smoothheads.certify.theorem import THEOREMS, Theorem
-from smoothheads.errors import LedgerError, suggest
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.theorem import Theorem, theorem_of
+from smoothheads.config import from_dict, load_json, to_dict
+from smoothheads.config.flat import differences
+from smoothheads.config.reader import Json
+from smoothheads.errors import ConfigError, LedgerError
 
-Manifest = dict[str, Any]
-
-_MISSING = object()
-
-
-def setting(manifest: Manifest, name: str) -> Any:
-    """A setting of the certification, at the top level or else in the `certify` block; None if unknown."""
-    if name in manifest:
-        return manifest[name]
-    block = manifest.get("certify")
-    return block.get(name) if isinstance(block, dict) else None
-
-
-def budget(manifest: Manifest) -> str:
-    """How the samples were spent, `fixed` where nothing is said; a bound of its own goes by its name."""
-    bound = setting(manifest, "bound")
-    if bound not in (None, "clopper-pearson"):
-        return str(bound)
-    return str(setting(manifest, "budget") or "fixed")
+FILE = "manifest.json"
+KIND = '"smoothheads-ledger/'
+FORMAT, FORMAT_1 = "smoothheads-ledger/2", "smoothheads-ledger/1"
+"""Version 1 has no checksums."""
+_MOST_IMAGES = 10**8
+_INCIDENTAL = ("created", "format", "network")  # two runs that differ in these are one and the same
 
 
-def correction(manifest: Manifest) -> float:
-    """What the sampler's noise takes off every p_lower; raises LedgerError where that is not known."""
-    said = setting(manifest, "correction")
-    if said is None and setting(manifest, "noise") not in (None, "gaussian"):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataFacts:
+    name: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shard:
+    """Every `of`-th image of a run, from the one at place `number` (from 0) on."""
+
+    number: int
+    of: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.number < self.of:
+            raise LedgerError(
+                f"a shard from 0 to {self.of - 1}", str(self.number), "number the shards from 0"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Everything needed to repeat a certification run, or to refuse mixing it with another."""
+
+    certify: CertifyConfig
+    rules: tuple[str, ...]
+    """The base classifiers whose votes every row has."""
+    classes: int
+    correction: float
+    """What the sampler's noise takes off every p_lower."""
+    indices: tuple[int, ...] | None = None
+    """The images of the whole run, of all shards together, in order."""
+    shard: Shard | None = None
+    format: str = FORMAT
+    created: str = ""
+    engine: dict[str, Any] = field(default_factory=dict)
+    """As the engine describes itself; `artefact` has the hashes of converted networks."""
+    scope: str | None = None
+    """The noise's own sentence on what arithmetic the certificate covers."""
+    norm: str | None = None
+    weights: str | None = None
+    """sha256 of the weights."""
+    train_sigma: float | None = None
+    network: dict[str, Any] = field(default_factory=dict)
+    """What a reader wants to know of the network: arch, heads, method, seed, seconds of training, ..."""
+    data: DataFacts | None = None
+    shape: tuple[int, ...] | None = None
+    grid: int | None = None
+    """The largest value of a pixel."""
+    class_names: tuple[str, ...] = ()
+    versions: dict[str, Any] = field(default_factory=dict)
+    source: dict[str, Any] | None = None
+    """sha256 of the ledger whose votes were certified again."""
+
+    def __post_init__(self) -> None:
+        if self.certify.rule not in self.rules:
+            raise ConfigError(f"a rule of {', '.join(self.rules)}", repr(self.certify.rule), "see `rules`")
+
+    @classmethod
+    def upgrade(cls, data: Json) -> Json:
+        """A progression of indices is written in three numbers."""
+        said = data.get("indices")
+        if not isinstance(said, dict):
+            return data
+        try:
+            first, step, count = (int(said[key]) for key in ("first", "step", "count"))
+            if count > _MOST_IMAGES:
+                raise ValueError(f"{count} images")
+            return data | {"indices": list(range(first, first + step * count, step))}
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ConfigError("first, step and count at indices", str(error), "correct the value") from None
+
+    @property
+    def expected(self) -> tuple[int, ...] | None:
+        """The images that this ledger, perhaps a shard, holds when complete, in order; None: not stated."""
+        if self.indices is None or self.shard is None:
+            return self.indices
+        return self.indices[self.shard.number :: self.shard.of]
+
+    @property
+    def theorem(self) -> Theorem:
+        """What the noise proves."""
+        return theorem_of(self.noise)
+
+    @property
+    def budget(self) -> str:
+        """How the samples were spent; a bound of its own goes by its name."""
+        bound = getattr(self.certify.budget, "bound", "clopper-pearson")
+        return self.certify.budget.name if bound == "clopper-pearson" else str(bound)
+
+    @property
+    def noise(self) -> str:
+        return self.certify.noise.name
+
+    @property
+    def n(self) -> int | None:
+        return self.certify.budget.max_samples
+
+    @property
+    def n0(self) -> int | None:
+        return getattr(self.certify.budget, "n0", None)
+
+    @property
+    def label_aware(self) -> bool:
+        return self.certify.budget.uses_label
+
+    def to_json(self) -> Json:
+        plain = to_dict(self)
+        if self.indices is not None:
+            plain["indices"] = describe_indices(self.indices)
+        return {key: value for key, value in plain.items() if value is not None}
+
+
+def from_json(data: Any, where: str) -> Manifest:
+    """Raises LedgerError naming what is missing or wrong."""
+    try:
+        return from_dict(Manifest, data, "manifest")
+    except (ConfigError, LedgerError) as error:
         raise LedgerError(
-            "a manifest that states the correction of its noise", "none", "certify again with this version"
-        )
-    return float(said or 0.0)
+            f"the manifest of a ledger in {where}", str(error), "certify again with this version"
+        ) from None
 
 
-def theorem(manifest: Manifest) -> Theorem:
-    """What the noise proves; Gaussian noise where nothing is said, as in every foreign log."""
-    noise = setting(manifest, "noise") or "gaussian"
-    if noise not in THEOREMS:
-        raise LedgerError("a ledger of a known noise", repr(noise), suggest(str(noise), THEOREMS))
-    return THEOREMS[noise]
+def read_manifest(folder: Path) -> Manifest:
+    path = folder / FILE
+    try:
+        data = load_json(path)
+    except ConfigError as error:
+        raise LedgerError(f"a manifest at {path}", error.got, "point at the folder of a run") from None
+    return from_json(data, str(folder))
+
+
+def sharded(manifest: Manifest, number: int, count: int) -> Manifest:
+    return replace(manifest, shard=Shard(number=number, of=count))
 
 
 def describe_indices(indices: Sequence[int]) -> dict[str, int] | list[int]:
-    """The manifest's `indices`: a progression in three numbers, any other order written out."""
+    """A progression in three numbers, any other order written out."""
     values = [int(index) for index in indices]
     step = values[1] - values[0] if len(values) > 1 else 1
     if values and step > 0 and values == list(range(values[0], values[0] + step * len(values), step)):
@@ -57,45 +167,16 @@ def describe_indices(indices: Sequence[int]) -> dict[str, int] | list[int]:
     return values
 
 
-def shard(manifest: Manifest, number: int, count: int) -> Manifest:
-    """The manifest of one of `count` shards (numbered from 0): every count-th image of the same whole run."""
-    if not 0 <= number < count:
-        raise LedgerError(f"a shard from 0 to {count - 1}", str(number), "number the shards from 0")
-    return manifest | {"shard": {"number": number, "of": count}}
+def require_same(stored: Manifest, now: Manifest, where: str) -> None:
+    """Raises LedgerError that names every differing key, unless both are of one run."""
+    old, new = (
+        {key: value for key, value in manifest.to_json().items() if key not in _INCIDENTAL}
+        for manifest in (stored, now)
+    )
+    require_equal(old, new, where)
 
 
-def expected_indices(manifest: Manifest) -> tuple[int, ...] | None:
-    """The images that this ledger, perhaps a shard, holds when complete, in order; None where not stated."""
-    whole, part = run_indices(manifest), manifest.get("shard")
-    return whole if whole is None or part is None else whole[int(part["number"]) :: int(part["of"])]
-
-
-def run_indices(manifest: Manifest) -> tuple[int, ...] | None:
-    """The images of the whole run, of all shards together."""
-    said = manifest.get("indices")
-    if said is None:
-        return None
-    if isinstance(said, dict):
-        first, step, count = (int(said[key]) for key in ("first", "step", "count"))
-        return tuple(range(first, first + step * count, step))
-    return tuple(int(index) for index in said)
-
-
-def normal(manifest: Manifest) -> Manifest:
-    """As it comes back from the file: tuples are lists, keys are text."""
-    plain: Manifest = json.loads(json.dumps(manifest))
-    return plain
-
-
-def differences(stored: Manifest, now: Manifest) -> list[tuple[str, str, str]]:
-    """Every key but `created` whose values differ, as (dotted key, stored, now)."""
-    old, new = dict(_leaves(normal(stored))), dict(_leaves(normal(now)))
-    keys = sorted(key for key in old.keys() | new.keys() if key != "created")
-    pairs = [(key, old.get(key, _MISSING), new.get(key, _MISSING)) for key in keys]
-    return [(key, _show(a), _show(b)) for key, a, b in pairs if a != b]
-
-
-def require_equal(stored: Manifest, now: Manifest, where: str) -> None:
+def require_equal(stored: Json, now: Json, where: str) -> None:
     """Raises LedgerError that names every differing key."""
     found = differences(stored, now)
     if found:
@@ -104,16 +185,3 @@ def require_equal(stored: Manifest, now: Manifest, where: str) -> None:
             "; ".join(f"{key} {b}" for key, _, b in found),
             "use another folder or rerun with the original settings",
         )
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _leaves(inner, f"{path}.{key}" if path else key)
-    else:
-        yield path, value
-
-
-def _show(value: Any) -> str:
-    text = "nothing" if value is _MISSING else json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -3,46 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from smoothheads.errors import LedgerError
-from smoothheads.files import new_folder, write_atomic, write_json
-from smoothheads.results.ledger import MANIFEST, TABLE, Contents, load
-from smoothheads.results.manifest import Manifest, require_equal, run_indices
-from smoothheads.results.row import HEADER
+from smoothheads.files import claim, new_folder
+from smoothheads.results.ledger import Contents, load, save
+from smoothheads.results.manifest import FORMAT, FORMAT_1, Manifest, require_same
 
 
 def merge(folders: Sequence[Path], out: Path) -> Path:
-    """Writes the whole run to `out`; raises LedgerError for missing images, images that two shards hold, and
-    shards of different runs."""
+    """Writes the whole run to `out`, with checksums if all shards have them; raises LedgerError for missing
+    images, images that two shards hold, and shards of different runs."""
     if not folders:
         raise LedgerError("at least one shard", "none", "name the folders of the shards")
-    if (out / TABLE).exists():
-        raise LedgerError(f"no ledger at {out} yet", "one", "merge into another folder")
+    claim(out)
     shards = {folder: load(folder) for folder in folders}
     manifest = _common_manifest(shards)
-    expected = run_indices(manifest)
+    expected = manifest.indices
     if expected is None:
         raise LedgerError("shards whose manifest states its indices", "none", "certify with this version")
     lines = _collect(shards)
     _require_complete(lines, expected)
     with new_folder(out) as folder:
-        write_json(folder / MANIFEST, manifest)
-        write_atomic(folder / TABLE, "\n".join([HEADER, *(lines[index] for index in expected), ""]))
+        sealed = all(shard.chain is not None for shard in shards.values())
+        manifest = replace(manifest, format=FORMAT if sealed else FORMAT_1)
+        save(folder, manifest, [lines[index] for index in expected], sealed=sealed)
     return out
 
 
 def _common_manifest(shards: dict[Path, Contents]) -> Manifest:
     """That of the whole run, as the first shard has it."""
-    wholes = {folder: _whole(shard.manifest) for folder, shard in shards.items()}
+    wholes = {folder: replace(shard.manifest, shard=None) for folder, shard in shards.items()}
     (first, manifest), *others = wholes.items()
-    for other in others:
-        require_equal(manifest, other[1], f"{first}, unlike {other[0]},")
+    for folder, other in others:
+        require_same(manifest, other, f"{first}, unlike {folder},")
     return manifest
-
-
-def _whole(manifest: Manifest) -> Manifest:
-    return {key: value for key, value in manifest.items() if key != "shard"}
 
 
 def _collect(shards: dict[Path, Contents]) -> dict[int, str]:

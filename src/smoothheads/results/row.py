@@ -2,118 +2,96 @@
 
 from __future__ import annotations
 
-import math
+import hashlib
 import re
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.certify.radius import format_radius
 from smoothheads.errors import SoundnessError
-from smoothheads.types import ABSTAIN, Certificate, Votes
-
-if TYPE_CHECKING:
-    from smoothheads.certify.smoothed import Certified
+from smoothheads.types import ABSTAIN, Certificate, Certified, Votes
 
 FIELD_COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
 COLUMNS = (*FIELD_COLUMNS, "n0", "n", "k", "p_lower", "selection", "votes")
-HEADER = "\t".join(COLUMNS)
-_NO_VOTES = "-"
+CHECKS = ("check", "chain")
+HEADER = "\t".join((*COLUMNS, *CHECKS))
+HEADER_1 = "\t".join(COLUMNS)
+"""Of version 1, which had no checksums."""
 _TIME = re.compile(r"(?:(?:(\d+) days?, )?(\d+):(\d\d?):)?(\d+(?:\.\d*)?(?:e-?\d+)?)", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """`radius` is in pixel units and 0 for an abstention; raises SoundnessError where it is not a radius."""
-
-    index: int
-    label: int
-    prediction: int
-    radius: float
-    seconds: float
-    n0: int
-    n: int
-    k: int
-    p_lower: float
-    selection: Votes | None = None
-    votes: Votes | None = None
-
-    def __post_init__(self) -> None:
-        sound = math.isfinite(self.radius) and self.radius >= 0 and 0 <= self.p_lower <= 1
-        if not sound or (self.abstained and self.radius > 0):
-            raise SoundnessError(
-                "a finite radius >= 0, and 0 for an abstention",
-                f"radius {self.radius}, p_lower {self.p_lower}, prediction {self.prediction} "
-                f"for image {self.index}",
-                "this certificate is wrong; report how it came about",
-            )
-
-    @classmethod
-    def of(cls, certified: Certified) -> Row:
-        certificate = certified.certificate
-        return cls(
-            index=certified.index,
-            label=certified.label,
-            prediction=certificate.prediction,
-            radius=certificate.radius,
-            seconds=certified.seconds,
-            n0=certificate.n0,
-            n=certificate.n,
-            k=certificate.k,
-            p_lower=certificate.p_lower,
-            selection=certified.selection,
-            votes=certified.votes,
-        )
-
-    @property
-    def correct(self) -> bool:
-        return self.prediction == self.label
-
-    @property
-    def abstained(self) -> bool:
-        return self.prediction == ABSTAIN
-
-    @property
-    def certificate(self) -> Certificate:
-        return Certificate(self.prediction, self.radius, self.p_lower, self.k, self.n, self.n0)
-
-
-def to_line(row: Row) -> str:
+def to_line(row: Certified) -> str:
     """Without the newline. Radius and p_lower are rounded down: the text never claims more than the row."""
+    sure = row.certificate
     field = (row.index, row.label, row.prediction, format_radius(row.radius), int(row.correct))
-    counts = (row.n0, row.n, row.k, _floor(row.p_lower))
+    counts = (sure.n0, sure.n, sure.k, _floor(sure.p_lower))
     texts = (*field, format_time(row.seconds), *counts, _sparse(row.selection), _sparse(row.votes))
     return "\t".join(str(text) for text in texts)
 
 
-def from_line(line: str, rules: tuple[str, ...], classes: int) -> Row:
+def from_line(line: str, rules: tuple[str, ...], classes: int, *, label_aware: bool = False) -> Certified:
     """Raises ValueError for anything that `to_line` would not have written."""
     texts = line.split("\t")
     if len(texts) != len(COLUMNS):
         raise ValueError(f"{len(texts)} columns")
     get = dict(zip(COLUMNS, texts, strict=True))
+    certificate = Certificate(
+        prediction=int(get["predict"]),
+        radius=float(get["radius"]),
+        p_lower=float(get["p_lower"]),
+        k=int(get["k"]),
+        n=int(get["n"]),
+        n0=int(get["n0"]),
+        label_aware=label_aware,
+    )
+    selection, votes = (_dense(get[name], rules, classes) for name in ("selection", "votes"))
     try:
-        row = Row(
-            index=int(get["idx"]),
-            label=int(get["label"]),
-            prediction=int(get["predict"]),
-            radius=float(get["radius"]),
-            seconds=parse_time(get["time"]),
-            n0=int(get["n0"]),
-            n=int(get["n"]),
-            k=int(get["k"]),
-            p_lower=float(get["p_lower"]),
-            selection=_dense(get["selection"], rules, classes),
-            votes=_dense(get["votes"], rules, classes),
+        row = Certified(
+            int(get["idx"]), int(get["label"]), certificate, selection, votes, parse_time(get["time"])
         )
     except SoundnessError as error:
         raise ValueError(error.got) from error
+    if not (0 <= row.label < classes and ABSTAIN <= row.prediction < classes and 0 <= row.index < 2**63):
+        raise ValueError(f"index {row.index}, label {row.label}, predict {row.prediction}")
     if get["correct"] != str(int(row.correct)):
         raise ValueError(f"correct {get['correct']} for label {row.label}, predict {row.prediction}")
     return row
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The checksums of a ledger: `check` is that of the row, `chain` that of all rows so far. Both leave out
+    the time, so that a run that was interrupted has the bytes of one that was not."""
+
+    last: str = ""
+    """`chain` of the row before."""
+
+    def seal(self, line: str) -> str:
+        """The line with its two checksums."""
+        words = line.split("\t")
+        del words[COLUMNS.index("time")]
+        check = _short("\t".join(words))
+        return f"{line}\t{check}\t{_short(self.last + check)}"
+
+    def after(self, sealed: str) -> Chain:
+        return Chain(sealed.rpartition("\t")[2])
+
+    def broken(self, sealed: str) -> str | None:
+        """What a sealed line shows, in words; None if it is as it was written, after the one before it."""
+        line, check, _ = sealed.rsplit("\t", 2)
+        again = self.seal(line)
+        if again == sealed:
+            return None
+        if again.split("\t")[-2] != check:
+            return "it was changed after it was written"
+        return "rows before it are missing, doubled or in another order"
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def format_time(seconds: float) -> str:
@@ -131,18 +109,18 @@ def parse_time(text: str) -> float:
 
 
 def _floor(probability: float) -> str:
+    """15 decimals, rounded down; what was written with as many stays what it is."""
+    nearest = f"{probability:.15f}"
+    if float(nearest) == probability:
+        return nearest
     return f"{Decimal(probability).quantize(Decimal('1e-15'), rounding=ROUND_FLOOR):f}"
 
 
-def _sparse(votes: Votes | None) -> str:
-    if votes is None:
-        return _NO_VOTES
+def _sparse(votes: Votes) -> str:
     return ";".join(",".join(f"{c}:{row[c]}" for c in np.flatnonzero(row)) for row in votes.counts)
 
 
-def _dense(text: str, rules: tuple[str, ...], classes: int) -> Votes | None:
-    if text == _NO_VOTES:
-        return None
+def _dense(text: str, rules: tuple[str, ...], classes: int) -> Votes:
     per_rule = text.split(";")
     if len(per_rule) != len(rules):
         raise ValueError(f"votes of {len(per_rule)} rules instead of {len(rules)}")

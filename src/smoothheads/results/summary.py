@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smoothheads.certify import radius as radius_of
 from smoothheads.results import metrics
 from smoothheads.results.intervals import Estimate, certified_lower, mean
-from smoothheads.results.log import Log
+from smoothheads.results.results import Results
 
 _WRITTEN = 2e-6  # what our six decimals and the correction of the noise take off a radius
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -25,6 +26,7 @@ class Summary:
     sigma: float | None
     alpha: float | None
     n: int | None
+    budget: str
     acr: Estimate
     radii: tuple[float, ...]
     certified: tuple[Estimate, ...]
@@ -33,28 +35,33 @@ class Summary:
     """What of it holds on these images with probability 0.999, all certificates together."""
     accuracy: float
     """Right and not abstained: certified accuracy at radius 0."""
-    abstained: float
+    abstained: Estimate
     noisy_accuracy: Estimate | None
-    """Share of noisy copies that the base classifier gets right."""
-    hard_accuracy: float | None
-    """The same on the hardest half of the images."""
+    """Share of samples that the base classifier gets right."""
+    hard_accuracy: Estimate | None
+    """The same on the hardest half of the images: of this log's, or of all that are compared."""
     label_quantiles: tuple[float, ...] | None
-    """10, 25, 50, 75 and 90 % quantiles over images of the share of noisy copies classified right."""
+    """10, 25, 50, 75 and 90 % quantiles over images of the share of samples classified right."""
     ceiling: float | None
     """The largest radius that n, alpha and sigma allow."""
     at_ceiling: float | None
     """Share of the images whose radius is bounded by the samples, not by the network."""
-    samples: float | None
-    """Forward passes per image, selection included."""
-    seconds: float
+    samples: Estimate | None
+    """Per image, those of the selection included."""
+    seconds: Estimate
     """Per image."""
 
 
-def summarize(log: Log, radii: Sequence[float] | None = None) -> Summary:
+def summarize(
+    log: Results, radii: Sequence[float] | None = None, hard: NDArray[np.intp] | None = None
+) -> Summary:
+    """`hard` are the positions of the hardest half, where logs are compared on the same one."""
     chosen = metrics.default_radii(float(log.radius.max())) if radii is None else tuple(radii)
     reached = metrics.certified(log.correct, log.radius, chosen)
     certified = tuple(mean(reached[:, i]) for i in range(len(chosen)))
     noisy = log.label_probability() if log.has_votes else None
+    if noisy is not None and hard is None:
+        hard = metrics.hardest_half(noisy)
     ceiling = ceiling_of(log)
     lower = None
     if log.alpha is not None:
@@ -65,28 +72,29 @@ def summarize(log: Log, radii: Sequence[float] | None = None) -> Summary:
         sigma=log.sigma,
         alpha=log.alpha,
         n=log.n,
+        budget=log.budget,
         acr=mean(metrics.certified_radii(log.correct, log.radius)),
         radii=chosen,
         certified=certified,
         certified_lower=lower,
         accuracy=float(log.correct.mean()),
-        abstained=float(log.abstained.mean()),
+        abstained=mean(log.abstained),
         noisy_accuracy=None if noisy is None else mean(noisy),
-        hard_accuracy=None if noisy is None else float(noisy[metrics.hardest_half(noisy)].mean()),
+        hard_accuracy=None if noisy is None else mean(noisy[hard]),
         label_quantiles=None if noisy is None else tuple(np.quantile(noisy, _QUANTILES).tolist()),
         ceiling=ceiling,
         at_ceiling=None if ceiling is None else _at_ceiling(log, ceiling),
-        samples=None if log.samples is None else float(np.mean(log.samples)),
-        seconds=float(log.seconds.mean()),
+        samples=None if log.samples is None else mean(log.samples.astype(np.float64)),
+        seconds=mean(log.seconds),
     )
 
 
-def ceiling_of(log: Log) -> float | None:
+def ceiling_of(log: Results) -> float | None:
     if log.n is None or log.alpha is None or log.sigma is None or log.norm != log.theorem.norm:
         return None
     return radius_of.ceiling(log.n, log.alpha, log.sigma, log.theorem.radius)
 
 
-def _at_ceiling(log: Log, ceiling: float) -> float:
+def _at_ceiling(log: Results, ceiling: float) -> float:
     room = _WRITTEN if log.rows else None
     return float(metrics.at_ceiling(log.radius, ceiling, room).mean())

@@ -11,29 +11,25 @@ from dataclasses import replace
 import numpy as np
 
 from smoothheads.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
-from smoothheads.certify.theorem import GAUSSIAN, UNIFORM
+from smoothheads.certify.theorem import UNIFORM
 from smoothheads.certify.threats import linf_radius, linf_radius_of_l1, linf_radius_uniform, top_k_radius
 from smoothheads.errors import ConfigError, LedgerError
-from smoothheads.results.log import Floats, Log
-from smoothheads.results.manifest import budget, correction
 from smoothheads.results.recertify import RECOUNTABLE
-from smoothheads.results.row import Row
-from smoothheads.types import ABSTAIN
+from smoothheads.results.results import Floats, Results
+from smoothheads.types import ABSTAIN, Certified
 
 LINF = "linf"
 
 
-def linf(log: Log, dimension: int | None = None) -> Log:
+def linf(log: Results, dimension: int | None = None) -> Results:
     """The l-infinity balls inside the certified balls; under uniform noise, the larger ones that its bounds
     prove. `dimension` is the number of pixel values, for a log that does not state its shape."""
     _require_unconverted(log)
     size = _dimension(log) if dimension is None else dimension
-    return replace(
-        log, radius=_linf_radii(log, size), manifest=log.manifest | {"norm": LINF}, rows=(), columns={}
-    )
+    return replace(log, radius=_linf_radii(log, size), norm=LINF, rows=(), columns={})
 
 
-def top_k(log: Log, k: int) -> Log:
+def top_k(log: Results, k: int) -> Results:
     """Whether the true label stays among the k most likely classes, and how far (l2). With probability at
     least 1 - alpha per image: its lower and the others' upper bounds hold at once, at alpha / C each.
 
@@ -46,12 +42,12 @@ def top_k(log: Log, k: int) -> Log:
     return replace(log, radius=radius, prediction=prediction, rows=(), columns={})
 
 
-def _linf_radii(log: Log, dimension: int) -> Floats:
+def _linf_radii(log: Results, dimension: int) -> Floats:
     inside = linf_radius if log.norm == "l2" else linf_radius_of_l1
     radii = [inside(float(radius), dimension) for radius in log.radius]
-    if log.theorem is not UNIFORM or log.sigma is None or not log.rows:
+    if log.theorem != UNIFORM or log.sigma is None or not log.rows:
         return np.array(radii)
-    bounds = [0.0 if row.abstained else row.p_lower for row in log.rows]
+    bounds = [0.0 if row.abstained else row.certificate.p_lower for row in log.rows]
     return np.array(
         [
             max(radius, linf_radius_uniform(bound, log.sigma, dimension))
@@ -60,38 +56,39 @@ def _linf_radii(log: Log, dimension: int) -> Floats:
     )
 
 
-def _top_k_radius(row: Row, log: Log, k: int) -> float:
+def _top_k_radius(row: Certified, log: Results, k: int) -> float:
     """Of the others only the k with most votes matter."""
-    if row.votes is None or row.n == 0 or log.alpha is None or log.sigma is None:
+    n = row.votes.n
+    if n == 0 or log.alpha is None or log.sigma is None or log.manifest is None:
         return 0.0
-    votes, taken_off = row.votes.of(log.rule), correction(log.manifest)
+    votes, taken_off = row.votes.for_rule(log.rule), log.manifest.correction
     level = log.alpha / len(votes)
     rivals = np.sort(np.delete(votes, row.label))[::-1][:k].tolist()
-    p_lower = max(0.0, clopper_pearson_lower(int(votes[row.label]), row.n, level) - taken_off)
-    others = [clopper_pearson_upper(count, row.n, level) + taken_off for count in rivals]
+    p_lower = max(0.0, clopper_pearson_lower(int(votes[row.label]), n, level) - taken_off)
+    others = [clopper_pearson_upper(count, n, level) + taken_off for count in rivals]
     return top_k_radius(p_lower, others, k, log.sigma)
 
 
-def _dimension(log: Log) -> int:
-    shape = log.manifest.get("shape")
+def _dimension(log: Results) -> int:
+    shape = None if log.manifest is None else log.manifest.shape
     if not shape:
         raise ConfigError(
             f"a log that states the shape of its images in {log.name}", "none", "give the dimension"
         )
-    return math.prod(int(side) for side in shape)
+    return math.prod(shape)
 
 
-def _obstacle(log: Log) -> tuple[str, str, str] | None:
-    if log.theorem is not GAUSSIAN or log.norm != "l2":
+def _obstacle(log: Results) -> tuple[str, str, str] | None:
+    if log.theorem.norm != "l2" or log.norm != "l2":
         return "a ledger of Gaussian noise", f"{log.norm} radii in {log.name}", "top-k is known for l2 only"
     if not log.has_votes or log.alpha is None or log.sigma is None:
         return f"votes, alpha and sigma in {log.name}", "not all", "certify again; foreign logs keep no votes"
-    if budget(log.manifest) not in RECOUNTABLE:
+    if log.budget not in RECOUNTABLE:
         remedy = "a sequential test stops because of its votes; certify with the fixed budget"
-        return f"a budget of {', '.join(RECOUNTABLE)}", budget(log.manifest), remedy
+        return f"a budget of {', '.join(RECOUNTABLE)}", log.budget, remedy
     return None
 
 
-def _require_unconverted(log: Log) -> None:
+def _require_unconverted(log: Results) -> None:
     if log.norm != log.theorem.norm:
         raise LedgerError(f"{log.theorem.norm} radii in {log.name}", log.norm, "give the original ledger")

@@ -3,43 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from smoothheads.certify.engines import Work, as_stored, undecided, work_of
-from smoothheads.certify.smoothed import Certified, Smoothed
-from smoothheads.certify.together import OnVotes
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.drive import OnVotes
+from smoothheads.certify.engines import EngineConfig, Store, Work, work_of
 from smoothheads.checkpoint import Checkpoint
-from smoothheads.config import CertifyConfig, DataConfig, SubsetConfig, load_json, to_dict
 from smoothheads.config.check import at_least
-from smoothheads.data import Dataset, load, load_test, select
+from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, load_test, select
 from smoothheads.errors import ConfigError, DataError
-from smoothheads.provenance import versions
-from smoothheads.results import manifest as manifests
-from smoothheads.results.ledger import MANIFEST, Ledger
-from smoothheads.results.manifest import Manifest, describe_indices
-from smoothheads.results.row import Row
+from smoothheads.results.ledger import Ledger, claim_folder
+from smoothheads.results.manifest import FILE, Manifest, read_manifest, sharded
 from smoothheads.runs.layout import ENGINES
 from smoothheads.runs.workers import Job, OnWork, certify_images, worth
+from smoothheads.smoothed import Smoothed
+from smoothheads.types import Certified
 
-OnRow = Callable[[Row, int, int], None]
-"""Called with the row, how many images are done and how many there are."""
-
-FORMAT = "smoothheads-ledger/1"
+OnRow = Callable[[Certified, int, int], None]
+"""Called with the record, how many images are done and how many there are."""
 
 
-def certification_images(ready: Checkpoint, data: DataConfig, subset: SubsetConfig) -> Dataset:
-    """The chosen test images, which must be what the network was trained on."""
-    dataset = select(load_test(data), subset)
+def certification_images(
+    ready: Checkpoint,
+    data: DataConfig,
+    subset: SubsetConfig,
+    on_note: Callable[[str], None] | None = None,
+) -> Dataset:
+    """The chosen test images, which must be of the kind that the network was trained on; `on_note` is told
+    when they are not those of the data set that it was trained with."""
+    whole = load_test(data)
+    dataset = select(whole, subset)
     want, got = ready.info, dataset.info
     for what, a, b in (
         ("shape", want.shape, got.shape),
-        ("grid", want.grid.q, got.grid.q),
+        ("grid", want.grid.max_value, got.grid.max_value),
         ("classes", want.classes, got.classes),
     ):
         if a != b:
             raise DataError(f"images of {what} {a}, as in training", f"{b}", "point at the matching data set")
+    _require_classes(want.class_names, got.class_names)
+    trained = ready.manifest.get("test_data")
+    if on_note and isinstance(trained, dict) and trained.get("fingerprint") != whole.fingerprint:
+        on_note(
+            f"note: these are not the test images of the training ({trained.get('name')}): here {got.name}, "
+            f"{len(whole)} images with fingerprint {whole.fingerprint[:12]}..."
+        )
     return dataset
+
+
+def _require_classes(trained: tuple[str, ...], here: tuple[str, ...]) -> None:
+    """Class k must mean the same; where one side only numbers its classes, nothing can be said."""
+    numbers = tuple(map(str, range(len(trained))))
+    if trained != here and numbers not in (trained, here):
+        first = next(k for k, pair in enumerate(zip(trained, here, strict=True)) if pair[0] != pair[1])
+        raise DataError(
+            f"the classes of the training (class {first}: {trained[first]!r})",
+            f"{here[first]!r}",
+            "point at the data set that the network was trained on",
+        )
 
 
 def certify_run(
@@ -71,13 +94,13 @@ def certify_run(
         raise ConfigError("at least one image to certify", "an empty selection", "widen the subset")
     if workers is not None:
         at_least("workers", workers, 1)
+    claim_folder(out, beside=(ENGINES,))
     artefacts = out / ENGINES if artefacts is None else artefacts
     smoothed = Smoothed(
         ready.model,
         ready.info,
         config if fresh else as_before(config, out),
-        artefacts=artefacts,
-        training=training or (lambda: load(ready.config.data).train),
+        store=Store(artefacts, training or (lambda: load(ready.config.data).train)),
         images=len(dataset),
     )
     note = on_note or (lambda _: None)
@@ -85,33 +108,46 @@ def certify_run(
         note(reason)
     manifest = make_manifest(ready, dataset, smoothed)
     if shard is not None:
-        manifest = manifests.shard(manifest, *shard)
-    others = set(dataset.indices.tolist()) - set(manifests.expected_indices(manifest) or ())
+        manifest = sharded(manifest, *shard)
+    others = set(dataset.indices.tolist()) - set(manifest.expected or ())
     done: list[Work] = []
-    with Ledger.open(out, manifest, fresh=fresh) as ledger:
+    with Ledger.open(out, manifest, fresh=fresh, beside=(ENGINES,)) as ledger:
         if on_start:
             on_start(len(ledger.rows))
         job = Job(ready.model, ready.info, smoothed.config, dataset, artefacts)
         skip = ledger.done | others
         count = _worth(smoothed, len(dataset) - len(skip), note) if workers is None else workers
         before = work_of(smoothed.engine)  # in trials
-        for found in _certified(smoothed, job, skip, count, on_votes=on_votes, on_work=done.append):
-            row = Row.of(found)
-            ledger.append(row)
+        for certified in _certified(smoothed, job, skip, count, on_votes=on_votes, on_work=done.append):
+            ledger.append(certified)
             if on_row:
-                on_row(row, len(ledger.rows), len(dataset) - len(others))
+                on_row(certified, len(ledger.rows), len(dataset) - len(others))
     work = sum(done, start=work_of(smoothed.engine) - before)
-    if work.copies:
+    if work.samples:
         note(str(work))
     return out
 
 
 def as_before(config: CertifyConfig, out: Path) -> CertifyConfig:
-    """`config` with the choices that were made for the ledger in `out`, if there is one."""
-    path = out / MANIFEST
-    if not undecided(config) or not path.is_file():
+    """`config` with the seed that was drawn and the engine that was chosen for the ledger in `out`, if there
+    is one and `config` leaves them open."""
+    if not (config.engine.undecided or config.seed is None) or not (out / FILE).is_file():
         return config
-    return as_stored(config, load_json(path).get("certify", {}))
+    stored = read_manifest(out).certify
+    engine = (
+        stored.engine
+        if config.engine.undecided and _stands_for(config.engine, stored.engine)
+        else config.engine
+    )
+    return replace(config, engine=engine, seed=stored.seed if config.seed is None else config.seed)
+
+
+def _stands_for(wanted: EngineConfig, stored: EngineConfig) -> bool:
+    """Whether a trial for `wanted` may have chosen `stored`: what does not say `auto` is the same."""
+    given, before = wanted.settings(), stored.settings()
+    return wanted.name in ("auto", stored.name) and all(
+        value in ("auto", before[name]) for name, value in given.items() if name in before
+    )
 
 
 def _worth(smoothed: Smoothed, images: int, note: Callable[[str], None]) -> int:
@@ -119,12 +155,10 @@ def _worth(smoothed: Smoothed, images: int, note: Callable[[str], None]) -> int:
     config = smoothed.config
     if config.device != "cpu":
         return 1
-    # docs/budgets.md: a sequential budget spends a tenth of n or so.
-    copies = config.n0 + (config.n if config.budget == "fixed" else config.n // 10)
-    seconds = images * copies * smoothed.seconds_per_copy()
-    count = worth(seconds, images, config.threads)
+    seconds = images * smoothed.budget.typical_samples * smoothed.seconds_per_sample()
+    count = worth(seconds, images, config.engine.threads)
     if count > 1:
-        note(f"{count} workers: one alone would take about {seconds / 60:.0f} min")
+        note(f"{count} workers: one alone would take about {max(1, round(seconds / 60))} min")
     return count
 
 
@@ -138,29 +172,29 @@ def _certified(
     on_work: OnWork,
 ) -> Iterator[Certified]:
     if workers == 1:
-        return smoothed.certify(job.dataset, skip=skip, on_votes=on_votes)
+        return smoothed.records(job.dataset, skip=skip, on_votes=on_votes)
     left = [i for i, index in enumerate(job.dataset.indices.tolist()) if index not in skip]
     return certify_images(job, left, workers, on_work)
 
 
 def make_manifest(ready: Checkpoint, dataset: Dataset, smoothed: Smoothed) -> Manifest:
-    """Everything needed to repeat this run or to refuse mixing it with another."""
-    return {
-        "format": FORMAT,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "certify": to_dict(smoothed.config),
-        "engine": smoothed.engine.describe(),
-        "scope": smoothed.engine.noise.scope,
-        "norm": smoothed.theorem.norm,
-        "correction": smoothed.correction,
-        "weights": ready.weights_hash,
-        "train_sigma": ready.config.train.sigma,
-        "data": {"name": dataset.info.name, "fingerprint": dataset.fingerprint},
-        "indices": describe_indices(dataset.indices.tolist()),
-        "shape": list(dataset.info.shape),
-        "grid": dataset.info.grid.q,
-        "classes": dataset.info.classes,
-        "class_names": list(dataset.info.class_names),
-        "rules": list(smoothed.engine.rules),
-        "versions": versions(),
+    return replace(
+        smoothed.manifest(dataset),
+        weights=ready.weights_hash,
+        train_sigma=ready.config.train.sigma,
+        network=network_facts(ready),
+    )
+
+
+def network_facts(ready: Checkpoint) -> dict[str, Any]:
+    """What a reader of the ledger wants to know of the network; what is not known is left out."""
+    config, metrics = ready.config, ready.manifest.get("metrics") or {}
+    facts = {
+        "arch": config.model.arch,
+        "heads": len(ready.model.heads),
+        "method": config.objective.method.name,
+        "seed": config.train.seed,
+        "epochs": metrics.get("epoch"),
+        "seconds": ready.manifest.get("seconds"),
     }
+    return {name: value for name, value in facts.items() if value is not None}

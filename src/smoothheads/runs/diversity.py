@@ -2,66 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from smoothheads import device as devices
-from smoothheads.certify.soundness import require_finite, require_function
+from smoothheads.certify.engines import Network, Request, Store, Torch
+from smoothheads.certify.engines.torch import TorchEngine
 from smoothheads.checkpoint import Checkpoint
-from smoothheads.data import Dataset
+from smoothheads.data import Dataset, SubsetConfig, select
 from smoothheads.errors import DataError
 from smoothheads.noise import make_noise
 from smoothheads.results.diversity import Gaps, Spread
+from smoothheads.runs.certify import certification_images
+from smoothheads.runs.layout import CHECKPOINT, open_checkpoint
 from smoothheads.runs.sampling import Sampling
-from smoothheads.types import Phase, Pixels
+from smoothheads.types import ENSEMBLE, Phase, Pixels
 
-OnCopies = Callable[[int], None]
+OnSamples = Callable[[int], None]
 
 
 class NoisyLogits:
-    """Logits of all heads on keyed noisy copies; the noise is the pilot's, which no certificate rests on."""
+    """Logits of all heads on keyed noise samples, as certification computes them; the noise is the pilot's,
+    which no certificate rests on."""
 
-    def __init__(self, ready: Checkpoint, sampling: Sampling, on_copies: OnCopies | None = None) -> None:
-        self.noise = make_noise(
-            sampling.noise, sampling.sigma, ready.info.grid, sampling.seed, sampling.block
-        )
-        self.device = devices.parse(sampling.device)
-        self.model = ready.model.eval().to(device=self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._on_copies = on_copies
-        self._probed = False
+    def __init__(self, ready: Checkpoint, sampling: Sampling, on_samples: OnSamples | None = None) -> None:
+        noise = make_noise(sampling.noise, sampling.sigma, ready.info.grid, sampling.seed, sampling.block)
+        network = Network(ready.model, ready.info, noise, ENSEMBLE, Store())
+        self.engine = TorchEngine(Torch(device=sampling.device, threads=sampling.threads), network)
+        self._on_samples = on_samples
 
     def blocks(self, image: Pixels, index: int, count: int) -> Iterator[Tensor]:
-        """[L, M, C] on the CPU, `count` copies in all. Raises SoundnessError when a logit is not finite."""
-        for block, start in enumerate(range(0, count, self.noise.block_size)):
-            wanted = min(self.noise.block_size, count - start)
-            yield self._block(image, index, block)[:, :wanted]
-            if self._on_copies:
-                self._on_copies(wanted)
+        """[L, M, C] on the CPU, `count` samples in all. Raises SoundnessError when a logit is not finite."""
+        size = self.engine.noise.block_size
+        for block, start in enumerate(range(0, count, size)):
+            wanted = min(size, count - start)
+            request = Request(image, index, Phase.PILOT, block, wanted)
+            with self.engine.computing():
+                ((logits_LMC, _),) = self.engine.logits([request])
+            yield logits_LMC.cpu()
+            if self._on_samples:
+                self._on_samples(wanted)
 
-    @torch.inference_mode()
-    def _block(self, image: Pixels, index: int, block: int) -> Tensor:
-        copies = torch.from_numpy(self.noise.noisy(image, index, Phase.PILOT, block)).to(self.device)
-        if not self._probed:
-            require_function(self._logits, copies, tolerance=1e-3)
-            self._probed = True
-        logits = self._logits(copies)
-        require_finite(logits, index)
-        return logits.cpu()
 
-    def _logits(self, copies: Tensor) -> Tensor:
-        logits: Tensor = self.model(copies.contiguous(memory_format=torch.channels_last))
-        return logits.float()
+class Measured(NamedTuple):
+    facts: dict[str, Any]
+    """Plain values, as JSON has them."""
+    gaps: Gaps
+
+
+def diversity_run(
+    folders: Sequence[Path],
+    sampling: Sampling,
+    subset: SubsetConfig,
+    index: int,
+    *,
+    root: str | None = None,
+    on_start: Callable[[int], None] | None = None,
+    on_samples: OnSamples | None = None,
+) -> list[Measured]:
+    """The heads of each checkpoint compared on the test images of `subset`, and on the one at `index`, under
+    the same noise. `on_start` is told how many noise samples there will be."""
+    work = []
+    for folder in folders:
+        ready = open_checkpoint(folder)
+        data = replace(ready.config.data, root=root or ready.config.data.root)
+        test = certification_images(ready, data, SubsetConfig())
+        work.append((folder, ready, select(test, subset), select(test, SubsetConfig(indices=(index,)))))
+    if on_start:
+        on_start(sum(len(chosen) * sampling.copies + sampling.draws for _, _, chosen, _ in work))
+    measured = []
+    for folder, ready, chosen, one in work:
+        spread = measure(ready, chosen, sampling, on_samples)
+        found = gaps(ready, one, 0, sampling, on_samples)
+        label = ready.info.class_names[int(one.labels[0])]
+        facts = {
+            "checkpoint": str(folder),
+            "name": folder.parent.name if folder.name == CHECKPOINT else folder.name,
+            "sigma": sampling.sigma,
+            "heads": len(ready.model.heads),
+            "images": spread.to_dict(),
+            "image": {"index": index, "label": label} | found.to_dict(),
+        }
+        measured.append(Measured(facts, found))
+    return measured
 
 
 def measure(
-    ready: Checkpoint, dataset: Dataset, sampling: Sampling, on_copies: OnCopies | None = None
+    ready: Checkpoint, dataset: Dataset, sampling: Sampling, on_samples: OnSamples | None = None
 ) -> Spread:
-    """The heads compared on `copies` noisy copies of every image of `dataset`."""
+    """The heads compared under `copies` noise samples of every image of `dataset`."""
     if not len(dataset):
         raise DataError("at least one image", "an empty selection", "widen the subset")
-    logits = NoisyLogits(ready, sampling, on_copies)
+    logits = NoisyLogits(ready, sampling, on_samples)
     spread = Spread(len(ready.model.heads))
     with devices.threads(sampling.threads):
         for position, index in enumerate(dataset.indices.tolist()):
@@ -71,10 +107,14 @@ def measure(
 
 
 def gaps(
-    ready: Checkpoint, dataset: Dataset, position: int, sampling: Sampling, on_copies: OnCopies | None = None
+    ready: Checkpoint,
+    dataset: Dataset,
+    position: int,
+    sampling: Sampling,
+    on_samples: OnSamples | None = None,
 ) -> Gaps:
-    """Log-probability gaps of one image of `dataset` on `draws` noisy copies (the SOME paper's Figure 2)."""
-    logits = NoisyLogits(ready, sampling, on_copies)
+    """Log-probability gaps of one image under `draws` noise samples (the SOME paper's Figure 2)."""
+    logits = NoisyLogits(ready, sampling, on_samples)
     found = Gaps(len(ready.model.heads))
     label, index = int(dataset.labels[position]), int(dataset.indices[position])
     with devices.threads(sampling.threads):

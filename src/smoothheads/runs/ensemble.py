@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from smoothheads import checkpoint, seeding
-from smoothheads.config import DataConfig, SubsetConfig
 from smoothheads.config.check import at_least
-from smoothheads.data import Dataset, load, plain_batches, select
+from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, plain_batches, select
 from smoothheads.errors import ConfigError
+from smoothheads.files import claim
 from smoothheads.models import MultiHead, fit_weights
 from smoothheads.models.mode import borrowed_mode
-from smoothheads.objectives.base import noisy_copies
-from smoothheads.runs.layout import open_checkpoint, require_new
+from smoothheads.objectives.losses import add_noise
+from smoothheads.runs.layout import open_checkpoint
 
 IMAGES = 5000  # a handful of weights needs no more
 
@@ -30,15 +30,16 @@ def ensemble_run(
     learn_weights: bool = False,
     root: str | None = None,
     draws: int = 10,
+    on_training: bool = False,
     device: torch.device | str = "cpu",
 ) -> Path:
     """Writes the joined checkpoint to `out`; its manifest names the members by the hashes of their weights.
 
-    Weights are learned under the noise of training on validation images, or where none were held out on
-    training images; `root` says where the data lies, if not where it lay. One multi-head checkpoint is enough
-    for that.
+    Weights are learned under the noise of training on the validation images that were held out, or with
+    `on_training` on training images, which the networks know; the manifest says which. `root` says where the
+    data lies, if not where it lay. One multi-head checkpoint is enough for that.
     """
-    require_new(out)
+    claim(out)
     at_least("draws", draws, 1)
     if len(folders) < (1 if learn_weights else 2):
         raise ConfigError("two or more checkpoints", f"{len(folders)}", "name the members of the ensemble")
@@ -52,16 +53,27 @@ def ensemble_run(
         if len(model.heads) == 1:
             raise ConfigError("two heads or more to weigh", "1", "name several checkpoints")
         data = replace(config.data, root=root or config.data.root)
-        model.to(device).weigh(_learned(model, data, config.train.sigma, draws, torch.device(device)))
+        images = _weighing_images(data, on_training)
+        facts["weights_learned_on"] = "training" if on_training else "validation"
+        device = torch.device(device)
+        logits, labels = noisy_logits(
+            model.to(device), images, sigma=config.train.sigma, draws=draws, seed=0, device=device
+        )
+        model.weigh(fit_weights(logits, labels))
     checkpoint.save(out, model, config, members[0].info, **facts)
     return out
 
 
-def _learned(model: MultiHead, data: DataConfig, sigma: float, draws: int, device: torch.device) -> Tensor:
+def _weighing_images(data: DataConfig, on_training: bool) -> Dataset:
     splits = load(data)
-    images = splits.validation if len(splits.validation) else splits.train
-    images = select(images, SubsetConfig(every=-(-len(images) // IMAGES)))
-    return fit_weights(*noisy_logits(model, images, sigma=sigma, draws=draws, seed=0, device=device))
+    images = splits.train if on_training else splits.validation
+    if not len(images):
+        raise ConfigError(
+            "validation images to learn weights on",
+            "none that training held out",
+            "add --on-training to take training images, which the networks know",
+        )
+    return select(images, SubsetConfig(every=-(-len(images) // IMAGES)))
 
 
 @torch.no_grad()
@@ -75,12 +87,12 @@ def noisy_logits(
     device: torch.device,
     batch: int = 64,
 ) -> tuple[Tensor, Tensor]:
-    """Logits [L, N, C] of `draws` noisy copies of every image, and the copies' labels [N]."""
+    """Logits [L, N, C] of `draws` noise draws of every image, and their labels [N]."""
     generator = seeding.generator(seed, "ensemble-weights", device=device)
     logits, labels = [], []
     with borrowed_mode(model, training=False):
         for images, target_N, _ in plain_batches(dataset, batch):
-            copies = noisy_copies(images.to(device), sigma, draws, generator)
-            logits.append(model(copies).float().cpu())
+            noisy = add_noise(images.to(device), sigma, draws, generator)
+            logits.append(model(noisy).float().cpu())
             labels.append(target_N.repeat(draws))
     return torch.cat(logits, dim=1), torch.cat(labels)

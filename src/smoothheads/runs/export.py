@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import math
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from smoothheads.checkpoint import verified_manifest
 from smoothheads.checkpoint.weights import WEIGHTS
-from smoothheads.errors import CheckpointError, LedgerError
-from smoothheads.files import new_folder, write_atomic, write_json
-from smoothheads.results.cohen import read_log
-from smoothheads.results.log import Log
-from smoothheads.results.manifest import Manifest, run_indices
+from smoothheads.errors import CheckpointError, LedgerError, StorageError
+from smoothheads.files import claim, new_folder, write_atomic, write_json
+from smoothheads.results.manifest import Manifest
+from smoothheads.results.read import read_log
+from smoothheads.results.results import Results
 from smoothheads.results.summary import summarize
 from smoothheads.runs import exported
-from smoothheads.runs.certify import FORMAT
 from smoothheads.runs.exported import CHECKPOINT_FILES, ENGINE_FILES, LEDGER_FILES, Exported
 from smoothheads.runs.layout import (
     CHECKPOINT,
     LEDGER,
     checkpoint_folder,
-    require_new,
 )
 
 README = """\
@@ -31,7 +30,7 @@ A smoothed image classifier with certificates
 
 What was certified
 ------------------
-{images} test images of the data set {data}: sigma {sigma:g} ({noise} noise), n {n:,}, alpha {alpha:g},
+{images} test images of the data set {data}: sigma {sigma:g} ({noise} noise), n {n}, alpha {alpha:g},
 rule {rule}, engine {engine}, {precision}.
 
   right and not abstained   {accuracy:.1%}
@@ -69,7 +68,7 @@ In Python:
   smoothed = sh.open_export("FOLDER")
   image = read_image(Path("image.png"), smoothed.info)
   prediction, votes = smoothed.predict(image)      # sh.ABSTAIN, or a place in smoothed.info.class_names
-  certificate, _ = smoothed.certify_image(image)   # certificate.prediction, certificate.radius
+  certified = smoothed.certify_image(image)        # certified.prediction, certified.radius
 
 Both check every file against SHA256SUMS first; without smoothheads: sha256sum -c SHA256SUMS
 """
@@ -82,56 +81,79 @@ def export_run(ledger: Path, out: Path, *, checkpoint: Path | None = None) -> Pa
     LedgerError for a ledger that is not finished or of other weights, CheckpointError where the checkpoint or
     the converted network that was certified is missing or is not the same any more.
     """
-    require_new(out)
+    claim(out)
     log = read_log(ledger)
-    _require_finished(log)
-    sources = _sources(log.manifest, ledger, checkpoint or _above(ledger))
-    facts: dict[str, Any] = {"format": exported.FORMAT, "summary": summary(log)}
+    manifest = _finished(log)
+    sources = _sources(manifest, ledger, checkpoint or _above(ledger))
+    facts: dict[str, Any] = {"format": exported.FORMAT, "summary": summary(log, manifest)}
     with new_folder(out) as partial:
         for name, source in sources.items():
             (partial / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, partial / name)
         write_json(partial / exported.FACTS, facts)
-        write_atomic(partial / exported.README, _readme(facts["summary"], log.manifest))
+        write_atomic(partial / exported.README, _readme(facts["summary"], manifest))
         write_atomic(partial / exported.SUMS, exported.sums(partial))
         Exported.open(partial)
     return out
 
 
-def summary(log: Log) -> dict[str, Any]:
+def export_onnx(place: Path, out: Path, *, checkpoint: Path | None = None) -> Path:
+    """Writes the network of a checkpoint, a training run or a ledger as the one file `out`, which must be
+    new."""
+    from smoothheads.certify.engines import onnx
+    from smoothheads.runs.layout import open_checkpoint
+
+    if out.exists():
+        raise StorageError(f"a new file {out}", "one that is there", "choose another --out")
+    here = (checkpoint_folder(place) / WEIGHTS).is_file()
+    ready = open_checkpoint(checkpoint or (place if here else _above(place)))
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "model.onnx"
+        onnx.convert(ready.model, ready.info.shape, made)
+        write_atomic(out, made.read_bytes())
+    return out
+
+
+def summary(log: Results, manifest: Manifest) -> dict[str, Any]:
     """What was certified and how it came out; accuracies as shares of all images."""
-    found, config = summarize(log), exported.settings(log.manifest)
+    found, config = summarize(log), exported.settings(manifest)
     columns = zip(found.radii, found.certified, strict=True)
     return {
-        "data": log.manifest["data"]["name"],
+        "data": manifest.data.name if manifest.data else None,
         "images": found.images,
         "norm": log.norm,
-        "scope": log.manifest["scope"],
-        **{name: getattr(config, name) for name in _SHOWN},
+        "scope": manifest.scope,
+        "sigma": config.sigma,
+        "noise": config.noise.name,
+        "n0": manifest.n0,
+        "n": manifest.n,
+        "alpha": config.alpha,
+        "budget": config.budget.name,
+        "rule": config.rule,
+        "engine": config.engine.name,
+        "precision": getattr(config.engine, "precision", "float32"),
         "accuracy": found.accuracy,
-        "abstained": found.abstained,
+        "abstained": found.abstained.value,
         "acr": _estimate(*found.acr),
         "certified": [{"radius": radius, **_estimate(*share)} for radius, share in columns],
     }
-
-
-_SHOWN = ("sigma", "noise", "n0", "n", "alpha", "budget", "rule", "engine", "precision")
 
 
 def _estimate(value: float, standard_error: float) -> dict[str, float | None]:
     return {"value": value, "standard_error": None if math.isnan(standard_error) else standard_error}
 
 
-def _require_finished(log: Log) -> None:
-    if log.manifest.get("format") != FORMAT:
-        raise LedgerError(f"a ledger of format {FORMAT}", f"another log in {log.name}", "run `certify`")
-    left = len(run_indices(log.manifest) or ()) - len(log)
+def _finished(log: Results) -> Manifest:
+    if log.manifest is None:
+        raise LedgerError("a ledger of `smoothheads certify`", f"another log, {log.name}", "run `certify`")
+    left = len(log.manifest.indices or ()) - len(log)
     if left > 0:
         raise LedgerError(
             f"a finished ledger in {log.name}",
             f"one that lacks {left} of {len(log) + left} images",
             "run its `certify` again, or `merge` the shards",
         )
+    return log.manifest
 
 
 def _above(ledger: Path) -> Path:
@@ -158,6 +180,6 @@ def _readme(facts: dict[str, Any], manifest: Manifest) -> str:
     lines = [f"  certified at radius {each['radius']:<5g} {each['value']:.1%}" for each in facts["certified"]]
     return README.format(
         **facts | {"acr": facts["acr"]["value"], "certified": "\n".join(lines)},
-        version=manifest["versions"]["smoothheads"],
+        version=manifest.versions.get("smoothheads"),
         extra=" with its extra openvino" if facts["engine"] == "openvino" else "",
     )

@@ -9,34 +9,39 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from smoothheads import checkpoint
-from smoothheads.certify.engines import Artefacts, artefact, undecided
+from smoothheads import checkpoint, hub
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import Artefacts, Store, artefact
 from smoothheads.certify.engines.artefact import Artefact
-from smoothheads.certify.smoothed import Smoothed
 from smoothheads.checkpoint import weights
-from smoothheads.config import CertifyConfig, from_dict, load_json
+from smoothheads.config import load_json, to_dict
+from smoothheads.config.flat import differences
 from smoothheads.errors import CheckpointError, ConfigError, LedgerError
 from smoothheads.files import sha256
 from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import versions
 from smoothheads.results import ledger
-from smoothheads.results.manifest import Manifest, differences
+from smoothheads.results.manifest import FILE, Manifest, read_manifest
 from smoothheads.runs.layout import CHECKPOINT, ENGINES, LEDGER, engines_folder
+from smoothheads.smoothed import Smoothed
 
 FORMAT = "smoothheads-export/1"
 FACTS, README, SUMS, ENGINE = "export.json", "README.txt", "SHA256SUMS", "engine"
 
 CHECKPOINT_FILES = (weights.WEIGHTS, weights.CONFIG, weights.MANIFEST)
-LEDGER_FILES = (ledger.TABLE, ledger.MANIFEST)
+LEDGER_FILES = (ledger.TABLE, FILE)
 ENGINE_FILES = (artefact.MODEL, artefact.WEIGHTS, artefact.FACTS)
 
-FUNCTION: Final = (
-    *("sigma", "noise", "rule", "block", "engine", "precision", "compile", "grouped", "lazy_consensus"),
-    *("blocks_per_pass", "graphs", "device", "threads"),
-)
-"""Settings that make the function; the others say how often it is asked and how sure the answer must be."""
+
+def _function(config: CertifyConfig) -> dict[str, Any]:
+    """The settings that make the function; the others say how often it is asked and how sure the answer must
+    be."""
+    plain = to_dict(config)
+    noise, engine = plain["noise"], plain["engine"]
+    own = {name: plain[name] for name in ("sigma", "rule", "block")}
+    return own | {"noise": noise.pop("name"), **noise, "engine": engine.pop("name"), **engine}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class Exported:
     def open(cls, folder: Path) -> Exported:
         """Raises CheckpointError for a folder that is not exactly as it was exported."""
         listed = _verified(folder)
-        manifest, facts = _json(folder / LEDGER / ledger.MANIFEST), _json(folder / FACTS)
+        manifest, facts = read_manifest(folder / LEDGER), _json(folder / FACTS)
         if facts.get("format") != FORMAT:
             raise CheckpointError(
                 f"format {FORMAT}", repr(facts.get("format")), "use the version that wrote it"
@@ -65,36 +70,41 @@ class Exported:
         require_weights(manifest, sha256(folder / CHECKPOINT / weights.WEIGHTS))
         return cls(folder, settings(manifest), manifest, facts)
 
-    def smoothed(self, *, model: MultiHead | None = None, **changes: Any) -> Smoothed:
+    def smoothed(
+        self, config: CertifyConfig | None = None, *, model: MultiHead | None = None, **changes: Any
+    ) -> Smoothed:
         """The smoothed classifier that was certified; `changes` may concern n0, n, alpha and the budget.
 
         `model` gives the structure of a network that the registry does not know. Raises ConfigError for
         settings that make another function. `notes` say what of the software differs here.
         """
-        config = replace(self.config, **changes)
+        config = (config or replace(self.config, seed=None)).changed(**changes)
         self._require_same_function(config)
         ready = checkpoint.load(self.folder / CHECKPOINT, model)
-        smoothed = Smoothed(ready.model, ready.info, config, artefacts=self._artefacts())
+        smoothed = Smoothed(ready.model, ready.info, config, store=Store(given=self._artefacts()))
         smoothed.notes += self._unlike(smoothed)
         return smoothed
 
-    def _artefacts(self) -> Artefacts | None:
+    def listed(self) -> set[str]:
+        """The files of the export, its list of hashes apart."""
+        return _verified(self.folder)
+
+    def _artefacts(self) -> Artefacts:
         hashes = artefact_hashes(self.manifest)
-        return tuple(artefact.stored(self.folder / name, digest) for name, digest in hashes.items()) or None
+        return tuple(artefact.stored(self.folder / name, digest) for name, digest in hashes.items())
 
     def _require_same_function(self, config: CertifyConfig) -> None:
-        pairs = {name: (getattr(self.config, name), getattr(config, name)) for name in FUNCTION}
-        changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        changed = differences(_function(self.config), _function(config))
         if changed:
             raise ConfigError(
-                ", ".join(f"{name} {stated}" for name, (stated, _) in changed.items()) + " as certified",
-                ", ".join(f"{name} {got}" for name, (_, got) in changed.items()),
+                ", ".join(f"{name} {stated}" for name, stated, _ in changed) + " as certified",
+                ", ".join(f"{name} {got}" for name, _, got in changed),
                 "the certificate is for the exported function; certify the other one and export that",
             )
 
     def _unlike(self, smoothed: Smoothed) -> tuple[str, ...]:
         now = {"engine": smoothed.engine.describe(), "versions": versions()}
-        found = differences({key: self.manifest.get(key) for key in now}, now)
+        found = differences({key: getattr(self.manifest, key) for key in now}, now)
         if not found:
             return ()
         changes = "; ".join(f"{key} {here}, certified with {stated}" for key, stated, here in found)
@@ -102,8 +112,8 @@ class Exported:
 
 
 def open_export(folder: Path | str, *, model: MultiHead | None = None, **changes: Any) -> Smoothed:
-    """The smoothed classifier in an exported folder; see `Exported`."""
-    return Exported.open(Path(folder)).smoothed(model=model, **changes)
+    """The smoothed classifier in an exported folder, or at `hf://user/name[@revision]`; see `Exported`."""
+    return Exported.open(hub.local(folder)).smoothed(model=model, **changes)
 
 
 def is_export(folder: Path) -> bool:
@@ -113,23 +123,20 @@ def is_export(folder: Path) -> bool:
 
 def settings(manifest: Manifest) -> CertifyConfig:
     """What a ledger was certified with, as a classifier without labels uses it."""
-    try:
-        config = from_dict(CertifyConfig, manifest.get("certify"), "manifest.certify")
-    except ConfigError as error:
-        raise LedgerError(
-            "a ledger with the settings of `smoothheads certify`", str(error), "certify with this version"
-        ) from None
-    if undecided(config):
+    config = manifest.certify
+    if config.engine.undecided:
         raise LedgerError("a ledger that says its engine", "auto", "certify with this version")
-    return replace(config, label_aware=False)
+    return config.changed(label_aware=False) if config.budget.uses_label else config
 
 
 def artefact_hashes(manifest: Manifest) -> dict[str, str]:
     """Of the converted networks that were certified, by their folders in an export; none for an engine that
     converts nothing."""
-    stated = manifest.get("engine", {}).get("artefact", {})
+    stated = manifest.engine.get("artefact", {})
     parts = {ENGINE: stated} if "sha256" in stated else {f"{ENGINE}/{part}": stated[part] for part in stated}
-    if not parts and settings(manifest).engine == "openvino":
+    if not all(isinstance(part, dict) and isinstance(part.get("sha256"), str) for part in parts.values()):
+        raise LedgerError("a manifest that names the converted network", repr(stated), "certify again")
+    if not parts and settings(manifest).engine.name == "openvino":
         raise LedgerError("a manifest that names the converted network", "none", "certify with this version")
     return {folder: part["sha256"] for folder, part in parts.items()}
 
@@ -142,7 +149,7 @@ def find_artefacts(manifest: Manifest, ledger: Path, checkpoint: Path) -> dict[s
 
 
 def require_weights(manifest: Manifest, got: str) -> None:
-    stated = str(manifest.get("weights"))
+    stated = str(manifest.weights)
     if stated != got:
         raise LedgerError(
             f"the weights that the ledger was certified with ({stated[:12]}...)",

@@ -8,25 +8,37 @@ from pathlib import Path
 
 from smoothheads import checkpoint
 from smoothheads.checkpoint.legacy import load_legacy
-from smoothheads.config import RunConfig
 from smoothheads.data import describe
 from smoothheads.errors import ConfigError
-from smoothheads.files import sha256
+from smoothheads.files import claim, sha256
 from smoothheads.models import build
-from smoothheads.runs.layout import require_new
+from smoothheads.training import RunConfig
 
 
-def import_run(files: Sequence[Path], config: RunConfig, out: Path, *, centre_only: bool = False) -> Path:
+def import_run(
+    files: Sequence[Path],
+    config: RunConfig,
+    out: Path,
+    *,
+    centre_only: bool = False,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+) -> Path:
     """Writes the checkpoint folder `out` and returns it; nothing in the files is executed.
 
     `config` says what the files cannot: data, architecture, heads, cut and sigma. Several files are separate
-    networks and become one head each. `centre_only`: the network subtracts the mean but divides by nothing.
+    networks and become one head each. `centre_only`: the network subtracts the mean but divides by nothing;
+    `mean` and `std` are others than those of the data set.
     """
-    require_new(out)
+    claim(out)
     _check(files, config)
     info = describe(config.data)
+    info = replace(info, mean=tuple(mean) or info.mean, std=tuple(std) or info.std)
     if centre_only:
         info = replace(info, std=(1.0,) * len(info.std))
+    for name, values in (("mean", info.mean), ("std", info.std)):
+        if len(values) != info.shape[0]:
+            raise ConfigError(f"{info.shape[0]} values of {name}", str(len(values)), "give one per channel")
     model = build(config.model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
     load_legacy(files[0] if len(files) == 1 else files, model)
     sources = [{"file": path.name, "sha256": sha256(path)} for path in files]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from smoothheads import checkpoint
 from smoothheads.checkpoint import Checkpoint
-from smoothheads.errors import CheckpointError
 
 CONFIG, METRICS, STATE, CHECKPOINT = "config.json", "metrics.jsonl", "state.safetensors", "checkpoint"
+PREPARED = "prepared.safetensors"
 ENGINES, LEDGER = "engines", "ledger"
 
 
@@ -29,9 +29,3 @@ def engines_folder(path: Path) -> Path:
 def ledger_folder(path: Path) -> Path:
     """A ledger, or the one inside a training run's folder."""
     return path / LEDGER if (path / LEDGER).is_dir() else path
-
-
-def require_new(out: Path) -> None:
-    """A checkpoint is written as a whole folder, so whatever stood there would be gone."""
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise CheckpointError(f"a new folder at {out}", "one that is in use", "choose another --out")

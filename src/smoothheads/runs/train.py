@@ -6,29 +6,30 @@ Killed at any moment and resumed, it goes on from the last saved state to the bi
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from smoothheads import checkpoint
+from smoothheads import checkpoint, hub
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.checkpoint.join import differing
-from smoothheads.config import RunConfig, from_dict, load_json, to_dict
-from smoothheads.data import DataInfo, Splits, augments, load
+from smoothheads.checkpoint.weights import MANIFEST
+from smoothheads.config import from_dict, load_json, to_dict
+from smoothheads.config.flat import differences
+from smoothheads.data import DataInfo, augments, load
 from smoothheads.device import parse, threads
 from smoothheads.errors import CheckpointError, DataError
-from smoothheads.files import exclusive, storage, write_json
+from smoothheads.files import append, claim, exclusive, storage, write_json
 from smoothheads.models import MultiHead, build
-from smoothheads.results.manifest import differences
 from smoothheads.runs.interrupt import Interrupt
-from smoothheads.runs.layout import CHECKPOINT, CONFIG, METRICS, STATE, open_checkpoint
-from smoothheads.runs.teacher import soft_labels
+from smoothheads.runs.layout import CHECKPOINT, CONFIG, METRICS, PREPARED, STATE, open_checkpoint
+from smoothheads.runs.prepared import keep, prepare
 from smoothheads.runs.tensorboard import Writer
-from smoothheads.training import EpochDone, Plan, StepDone, Trainer, make_plan
+from smoothheads.training import EpochDone, Plan, RunConfig, StepDone, Trainer, make_plan
 from smoothheads.training.loop import resolve
 
 OnPlan = Callable[[Plan], None]
@@ -45,20 +46,40 @@ def train_run(
     save_seconds: float = 30.0,
     tensorboard: bool = False,
     workers: int = 0,
+    on_prepare: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Trains as `config` says and returns the checkpoint folder.
 
     Refuses a folder that already holds a run unless `resume` is set, and a resume with another configuration
-    or from other initial weights.
+    or from other initial weights; a run that has saved nothing yet is replaced. The folder is claimed only
+    when everything that training needs is there. `on_prepare(done, total)` follows what a method computes
+    before training.
     """
     start = _start(config)
     config = replace(config, train=resolve(config.train), init_sha256=start.weights_hash if start else None)
+    claim(out, _is_run)
     with exclusive(out):
-        _claim(out, config, resume)
+        _check_folder(out, config, resume)
         if (out / CHECKPOINT).is_dir():
             return out / CHECKPOINT
         with threads(config.train.threads):
-            trainer = _trainer(config, load(config.data), start, out, workers)
+            data = load(config.data)
+            model = _initial(config, data.train.info, start)
+            prepared = prepare(
+                config.objective.method, data.train, out, parse(config.train.device), on_prepare
+            )
+            trainer = Trainer(
+                model,
+                data.train,
+                config=config.train,
+                objective=config.objective,
+                validation=data.validation,
+                augment=augments(config.data),
+                workers=workers,
+                prepared=prepared,
+            )
+            write_json(out / CONFIG, to_dict(config))
+            keep(prepared, out)
             metrics_size = _restore(trainer, out / STATE)
             if on_plan:
                 on_plan(make_plan(trainer))
@@ -70,29 +91,17 @@ def train_run(
                     trainer, out, metrics, writer=writer, on_event=on_event, save_seconds=save_seconds
                 )
         info = trainer.loader.dataset.info
-        checkpoint.save(out / CHECKPOINT, trainer.model, config, info, metrics=last)
+        test = {"name": data.test.info.name, "fingerprint": data.test.fingerprint}
+        checkpoint.save(out / CHECKPOINT, trainer.model, config, info, metrics=last, test_data=test)
         (out / STATE).unlink(missing_ok=True)
     return out / CHECKPOINT
-
-
-def _trainer(config: RunConfig, data: Splits, start: Checkpoint | None, out: Path, workers: int) -> Trainer:
-    return Trainer(
-        _initial(config, data.train.info, start),
-        data.train,
-        config=config.train,
-        objective=config.objective,
-        validation=data.validation,
-        augment=augments(config.data),
-        workers=workers,
-        soft_labels=soft_labels(config.objective.method, data.train, out, parse(config.train.device)),
-    )
 
 
 def _start(config: RunConfig) -> Checkpoint | None:
     """The checkpoint that training begins with, if it is of the same network and still the same."""
     if config.init is None:
         return None
-    start = open_checkpoint(Path(config.init))
+    start = open_checkpoint(hub.local(config.init))
     found = differences(to_dict(start.config.model), to_dict(config.model))
     if config.init_sha256 not in (None, start.weights_hash):
         found.append(("init_sha256", str(config.init_sha256), start.weights_hash))
@@ -125,7 +134,7 @@ def _initial(config: RunConfig, info: DataInfo, start: Checkpoint | None) -> Mul
 def _loop(
     trainer: Trainer,
     out: Path,
-    metrics: IO[bytes],
+    metrics: FileIO,
     *,
     writer: Writer,
     on_event: OnEvent | None,
@@ -137,7 +146,7 @@ def _loop(
         for event in trainer.run():
             if isinstance(event, EpochDone):
                 last = event.metrics
-                _append_line(metrics, last, out / METRICS)
+                append(metrics, json.dumps(last).encode() + b"\n", out / METRICS)
                 writer.add(event)
             if on_event:
                 on_event(event)
@@ -148,24 +157,35 @@ def _loop(
     return last
 
 
-def _claim(out: Path, config: RunConfig, resume: bool) -> None:
-    """Writes the configuration of a new run, or checks that a resumed run has the same."""
+def _is_run(folder: Path) -> bool:
+    """Not a checkpoint, which has a file of that name too."""
+    return (folder / CONFIG).is_file() and not (folder / MANIFEST).exists()
+
+
+def _check_folder(out: Path, config: RunConfig, resume: bool) -> None:
+    """Whether the folder is new, or holds this very run if that is to go on."""
     path = out / CONFIG
     if not path.exists():
-        write_json(path, to_dict(config))
         return
-    if not resume:
+    saved = (out / STATE).exists() or (out / CHECKPOINT).exists() or _size(out / METRICS)
+    if saved and not resume:
         raise CheckpointError(
             f"a new folder at {out}", "one that holds a run", "add --resume or choose another --out"
         )
     stored = from_dict(RunConfig, load_json(path))
     found = differences(to_dict(stored), to_dict(config))
-    if found:
+    if found and not saved:
+        (out / PREPARED).unlink(missing_ok=True)  # it was made for the other settings
+    elif found:
         raise CheckpointError(
             f"what {out} was started with ({'; '.join(f'{key} = {old}' for key, old, _ in found)})",
             "; ".join(f"{key} = {new}" for key, _, new in found),
             "resume with the original settings or choose another --out",
         )
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _restore(trainer: Trainer, path: Path) -> int:
@@ -178,18 +198,11 @@ def _restore(trainer: Trainer, path: Path) -> int:
 
 
 @contextmanager
-def _appending(path: Path, size: int) -> Iterator[IO[bytes]]:
+def _appending(path: Path, size: int) -> Iterator[FileIO]:
     """The metrics file cut back to the restored state, so that no epoch stands in it twice."""
     with storage(path):
-        file = path.open("ab")
+        file = path.open("ab", buffering=0)
     with file:
         file.truncate(size)
         file.seek(size)
         yield file
-
-
-def _append_line(file: IO[bytes], values: dict[str, Any], path: Path) -> None:
-    with storage(path):
-        file.write(json.dumps(values).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())

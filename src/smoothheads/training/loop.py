@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 from smoothheads import seeding
-from smoothheads.config import AcrTargeted, ObjectiveConfig, TrainConfig
 from smoothheads.data import Batch, Dataset, Loader
 from smoothheads.device import autocast, computes_bfloat16, parse
-from smoothheads.errors import TrainingError
+from smoothheads.errors import ConfigError, TrainingError
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives.base import Step
-from smoothheads.objectives.curriculum import Curriculum
+from smoothheads.objectives.config import ObjectiveConfig
+from smoothheads.objectives.method import Step
 from smoothheads.objectives.objective import Objective
+from smoothheads.objectives.presets import warn_if_unlike
 from smoothheads.objectives.soft_labels import class_frequencies, right_shares
+from smoothheads.training.config import TrainConfig
 from smoothheads.training.meter import Meter
 from smoothheads.training.schedule import learning_rate
 from smoothheads.training.validate import head_cosines, noisy_accuracy
@@ -62,6 +63,16 @@ def resolve(config: TrainConfig) -> TrainConfig:
     return replace(config, precision="bfloat16" if native else "float32")
 
 
+def _one_row_per_image(prepared: Tensor | None, images: int, method: str) -> Tensor | None:
+    if prepared is not None and len(prepared) != images:
+        raise ConfigError(
+            f"what {method} prepared for {images} training images",
+            f"{len(prepared)} rows",
+            "prepare it on these images",
+        )
+    return prepared
+
+
 class Trainer:
     """Trains `model` in place: iterate over `run()`; between two events `state()` can be taken."""
 
@@ -75,19 +86,23 @@ class Trainer:
         validation: Dataset | None = None,
         augment: bool = False,
         workers: int = 0,
-        soft_labels: Tensor | None = None,
+        prepared: Tensor | None = None,
     ) -> None:
+        """`prepared` is what the method's `prepare` gave for the training images."""
         self.config = resolve(config)
         self.device = parse(config.device)
         layout = torch.channels_last if config.channels_last else torch.contiguous_format
         self.layout = layout
         self.model = model.to(device=self.device, memory_format=layout)  # type: ignore[call-overload]
         self.validation = validation
-        self.objective = Objective(
-            objective, classes=train.info.classes, epochs=config.epochs, soft_labels=soft_labels
+        self.objective = Objective(objective, classes=train.info.classes, epochs=config.epochs)
+        method = self.objective.method
+        method.require(heads=len(model.heads))
+        warn_if_unlike(objective.preset, len(model.heads))
+        self.prepared = _one_row_per_image(prepared, len(train), method.name)
+        images = (
+            config.batch if config.batch_unit == "images" else max(1, config.batch // method.trained_draws)
         )
-        draws = objective.method.draws
-        images = config.batch if config.batch_unit == "images" else max(1, config.batch // draws)
         self.loader = Loader(train, images, config.seed, augment=augment, workers=workers)
         heads = list(model.heads.parameters())
         known = {id(p) for p in heads}
@@ -101,8 +116,7 @@ class Trainer:
         )
         self.epoch, self.step_in_epoch = 1, 0
         self.meter = Meter()
-        method = objective.method
-        self.curriculum = Curriculum(method, len(train)) if isinstance(method, AcrTargeted) else None
+        self.curriculum = method.curriculum(len(train))
 
     @property
     def steps(self) -> int:
@@ -175,7 +189,7 @@ class Trainer:
                     model=self.model,
                     images=batch.images.to(self.device, memory_format=self.layout),
                     labels=batch.labels.to(self.device),
-                    positions=batch.positions.to(self.device),
+                    prepared=self.prepared_rows(batch.positions),
                     sigma=self.config.sigma,
                     generator=generator,
                     epoch=self.epoch,
@@ -194,6 +208,9 @@ class Trainer:
         loss.backward()  # type: ignore[no-untyped-call]
         self.meter.add(terms, len(batch.images))
         return float(loss.detach())
+
+    def prepared_rows(self, positions: Tensor) -> Tensor | None:
+        return None if self.prepared is None else self.prepared[positions].to(self.device)
 
     def _epoch_metrics(self) -> dict[str, Any]:
         lr = learning_rate(self.config, self.step - 1, self.loader.steps_per_epoch)

@@ -11,7 +11,7 @@ import torch
 from smoothheads import seeding
 from smoothheads.device import autocast
 from smoothheads.models.cost import Cost, cost
-from smoothheads.objectives.base import Step
+from smoothheads.objectives.method import Step
 from smoothheads.training.loop import Trainer
 
 
@@ -54,7 +54,7 @@ def _seconds_per_step(trainer: Trainer, images: int, repeats: int = 3) -> float:
         model=model,
         images=pixels.contiguous(memory_format=trainer.layout),
         labels=torch.arange(len(pixels), device=trainer.device) % info.classes,
-        positions=torch.zeros(len(pixels), dtype=torch.long, device=trainer.device),
+        prepared=trainer.prepared_rows(torch.zeros(len(pixels), dtype=torch.long)),
         sigma=trainer.config.sigma,
         generator=generator,
         epoch=trainer.config.epochs,

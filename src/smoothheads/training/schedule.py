@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from smoothheads.config import TrainConfig
+from smoothheads.training.config import TrainConfig
 
 
 def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float:

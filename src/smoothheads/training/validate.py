@@ -8,15 +8,15 @@ from smoothheads import seeding
 from smoothheads.data import Dataset, plain_batches
 from smoothheads.models.aggregate import ensemble
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives.base import noisy_copies
 from smoothheads.objectives.diversity import cosines
+from smoothheads.objectives.losses import add_noise
 
 
 @torch.no_grad()
 def noisy_accuracy(
     model: MultiHead, dataset: Dataset, *, sigma: float, seed: int, device: torch.device, batch: int = 256
 ) -> dict[str, float | list[float]]:
-    """Accuracy of the ensemble and of each head on one noisy copy per image, the same copies every time.
+    """Accuracy of the ensemble and of each head under one noise draw per image, the same draws every time.
 
     The model is left in the mode it came in.
     """
@@ -26,8 +26,7 @@ def noisy_accuracy(
     right = 0
     generator = seeding.generator(seed, "validation", device=device)
     for images, labels, _ in plain_batches(dataset, batch):
-        copies = noisy_copies(images.to(device), sigma, 1, generator)
-        logits_LNC = model(copies).float()
+        logits_LNC = model(add_noise(images.to(device), sigma, 1, generator)).float()
         target = labels.to(device)
         right_L += (logits_LNC.argmax(2) == target).sum(1).cpu()
         right += int((ensemble(logits_LNC).argmax(1) == target).sum())

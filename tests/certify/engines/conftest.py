@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from smoothheads.config import CertifyConfig
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.data import Splits
 from smoothheads.models import MultiHead
 from smoothheads.noise import Noise, make_noise
@@ -17,7 +17,7 @@ from smoothheads.types import Grid
 
 @pytest.fixture
 def config() -> CertifyConfig:
-    return CertifyConfig(sigma=0.5, n0=20, n=100, block=20)
+    return CertifyConfig.of(0.5, seed=0, n0=20, n=100, block=20)
 
 
 @pytest.fixture

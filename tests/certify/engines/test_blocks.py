@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from smoothheads.certify.engines import Engine, Request, TorchEngine, make_engine
-from smoothheads.certify.engines import blocks as module
-from smoothheads.config import CertifyConfig
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import Engine, Request
+from smoothheads.certify.engines import base as module
+from smoothheads.certify.engines.torch import TorchEngine
 from smoothheads.data import Splits
 from smoothheads.errors import SoundnessError
 from smoothheads.models import MultiHead
 from smoothheads.noise import Noise
 from smoothheads.types import Phase, Pixels, Votes
 
-CPU = torch.device("cpu")
+from .builders import make_engine, torch_engine
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def wide(
     small_digits: Splits,
     noise: Noise,
 ) -> Engine:
-    settings = replace(config, blocks_per_pass=request.param)
+    settings = config.changed(blocks_per_pass=request.param)
     return make_engine(settings, trained_like(heads=3), small_digits.train.info, noise)
 
 
@@ -104,7 +104,7 @@ def test_every_pass_has_the_same_size(noise: Noise, image: Pixels) -> None:
             return x.flatten(1)[:, :10]
 
     model = MultiHead(nn.Identity(), [Watched()])
-    engine = TorchEngine(model, noise, classes=10, shape=(1, 8, 8), device=CPU, blocks_per_pass=4)
+    engine = torch_engine(model, noise, blocks_per_pass=4)
     sizes.clear()  # whatever was tried when it was made
     for count in (1, 20, 70, 130):
         assert engine.votes(image, 3, Phase.ESTIMATION, 0, count).n == count
@@ -133,8 +133,7 @@ class Leaky(nn.Module):
 
 def leaky(noise: Noise, what: str, size: float, blocks_per_pass: int) -> TorchEngine:
     model = MultiHead(nn.Identity(), [Leaky(what, size)])
-    settings: dict[str, Any] = {"classes": 10, "shape": (1, 8, 8), "device": CPU}
-    return TorchEngine(model, noise, blocks_per_pass=blocks_per_pass, **settings)
+    return torch_engine(model, noise, blocks_per_pass=blocks_per_pass)
 
 
 @pytest.mark.parametrize("what", ["batch", "block before", "place", "half"])
@@ -161,7 +160,7 @@ def test_a_pass_that_is_not_finite_where_nobody_looks_is_no_probe(noise: Noise, 
 
     model = MultiHead(nn.Identity(), [Late("batch", 1.0)])
     far: Any = Spoilt(noise)
-    engine = TorchEngine(model, far, classes=10, shape=(1, 8, 8), device=CPU)
+    engine = torch_engine(model, far)
     engine.votes(image, 3, Phase.SELECTION, 0, 10)
     with pytest.raises(SoundnessError, match="put the network into eval mode"):
         engine.votes(image, 3, Phase.ESTIMATION, 0, 10)
@@ -196,22 +195,22 @@ class FaultyLate(nn.Module):
 
 def test_a_nan_in_any_block_is_found(noise: Noise, image: Pixels) -> None:
     model = MultiHead(nn.Identity(), [FaultyLate()])
-    engine = TorchEngine(model, noise, classes=10, shape=(1, 8, 8), device=CPU)
+    engine = torch_engine(model, noise)
     engine.votes(image, 3, Phase.ESTIMATION, 0, 20)
-    with pytest.raises(SoundnessError, match=r"\d+ noisy copies of image 3 with NaN"):
+    with pytest.raises(SoundnessError, match=r"\d+ noisy samples of image 3 with NaN"):
         engine.votes(image, 3, Phase.ESTIMATION, 0, 2000)
 
 
 def test_a_nan_is_told_of_the_image_that_has_it(noise: Noise, image: Pixels) -> None:
     model = MultiHead(nn.Identity(), [FaultyLate()])
-    engine = TorchEngine(model, noise, classes=10, shape=(1, 8, 8), device=CPU, blocks_per_pass=4)
+    engine = torch_engine(model, noise, blocks_per_pass=4)
     dark = np.zeros_like(image)
     requests = [
         Request(dark, 1, Phase.ESTIMATION, 0, 20),
         Request(np.full_like(image, 16), 2, Phase.ESTIMATION, 0, 20),
         Request(dark, 3, Phase.ESTIMATION, 0, 20),
     ]
-    with pytest.raises(SoundnessError, match=r"\d+ noisy copies of image 2 with NaN"):
+    with pytest.raises(SoundnessError, match=r"\d+ noisy samples of image 2 with NaN"):
         engine.votes_of(requests)
 
 
@@ -233,7 +232,7 @@ class Bare(MultiHead):
 
 
 def test_answers_in_memory_that_is_used_again_are_counted_right(noise: Noise, image: Pixels) -> None:
-    engine = TorchEngine(Bare(nn.Identity(), [SameMemory()]), noise, classes=10, shape=(1, 8, 8), device=CPU)
+    engine = torch_engine(Bare(nn.Identity(), [SameMemory()]), noise)
     at_once = engine.votes(image, 3, Phase.ESTIMATION, 0, 100)
     parts = [engine.votes(image, 3, Phase.ESTIMATION, block, 20) for block in range(5)]
     np.testing.assert_array_equal(at_once.counts, added(parts).counts)

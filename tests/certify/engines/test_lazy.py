@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from smoothheads import checkpoint
-from smoothheads.certify.engines import make_engine
-from smoothheads.certify.engines.lazy import LazyConsensusEngine
-from smoothheads.config import CertifyConfig, ModelConfig, RunConfig, SubsetConfig
-from smoothheads.data import Splits, select
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines.lazy import Lazy
+from smoothheads.data import Splits, SubsetConfig, select
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.models import MultiHead
+from smoothheads.models import ModelConfig, MultiHead
 from smoothheads.noise import Noise
-from smoothheads.results.cohen import read_log
+from smoothheads.results.read import read_log
 from smoothheads.runs.certify import certify_run
+from smoothheads.training import RunConfig
 from smoothheads.types import Phase
+
+from .builders import make_engine
 
 Network = Callable[..., MultiHead]
 
@@ -34,11 +35,11 @@ def test_the_votes_are_those_of_the_whole_consensus(
 ) -> None:
     info, image = small_digits.train.info, small_digits.test.image(0)
     whole = make_engine(config, agreeing, info, noise)
-    lazy = make_engine(replace(config, rule=rule, lazy_consensus=True), agreeing, info, noise)
-    assert isinstance(lazy, LazyConsensusEngine)
+    lazy = make_engine(config.changed(rule=rule, lazy_consensus=True), agreeing, info, noise)
+    assert isinstance(lazy, Lazy)
     expected = whole.votes(image, 0, Phase.ESTIMATION, 0, count)
     got = lazy.votes(image, 0, Phase.ESTIMATION, 0, count)
-    np.testing.assert_array_equal(got.of(rule), expected.of(rule))
+    np.testing.assert_array_equal(got.for_rule(rule), expected.for_rule(rule))
     assert got.rules == (rule,)
     assert got.n == count
     assert lazy.describe()["lazy_consensus"] is True
@@ -49,13 +50,13 @@ def test_the_work_that_was_saved_is_told(
     agreeing: MultiHead, small_digits: Splits, config: CertifyConfig, noise: Noise
 ) -> None:
     info = small_digits.train.info
-    settings = replace(config, rule="consensus-2", lazy_consensus=True)
+    settings = config.changed(rule="consensus-2", lazy_consensus=True)
     engine = make_engine(settings, agreeing, info, noise)
-    assert isinstance(engine, LazyConsensusEngine)
+    assert isinstance(engine, Lazy)
     image = small_digits.test.image(0)
     engine.votes(image, 0, Phase.ESTIMATION, 0, 200)
     work = engine.work
-    assert (work.copies, work.passes) == (200, 10)
+    assert (work.samples, work.passes) == (200, 10)
     assert 0 < work.agreement < 1
     assert work.late_passes == -(-(200 - work.agreed) // 20)
     assert work.late_passes < 10
@@ -80,14 +81,14 @@ class Constant(nn.Module):
 def test_where_all_agree_the_other_heads_are_never_asked(small_digits: Splits, noise: Noise) -> None:
     asked: list[int] = []
     model = MultiHead(nn.Identity(), [Constant(3), Constant(3), Constant(5, asked)])
-    settings = CertifyConfig(sigma=0.5, block=20, rule="consensus-2", lazy_consensus=True)
+    settings = CertifyConfig.of(0.5, seed=0, block=20, rule="consensus-2", lazy_consensus=True)
     engine = make_engine(settings, model, small_digits.train.info, noise)
     image = small_digits.test.image(0)
     engine.votes(image, 0, Phase.ESTIMATION, 0, 20)  # probes every head once
     asked.clear()
     votes = engine.votes(image, 0, Phase.ESTIMATION, 0, 100)
     assert not asked
-    assert votes.of("consensus-2").tolist() == [0, 0, 0, 100, 0, 0, 0, 0, 0, 0]
+    assert votes.for_rule("consensus-2").tolist() == [0, 0, 0, 100, 0, 0, 0, 0, 0, 0]
 
 
 class ByPlace(Constant):
@@ -101,7 +102,7 @@ def test_other_heads_to_which_the_place_matters_in_the_last_bit_are_refused(
     small_digits: Splits, noise: Noise
 ) -> None:
     model = MultiHead(nn.Identity(), [Constant(3), Constant(4), ByPlace(5)])
-    settings = CertifyConfig(sigma=0.5, block=20, rule="consensus-2", lazy_consensus=True)
+    settings = CertifyConfig.of(0.5, seed=0, block=20, rule="consensus-2", lazy_consensus=True)
     with pytest.raises(SoundnessError, match="with its place in the batch; use another engine"):
         make_engine(settings, model, small_digits.train.info, noise)
 
@@ -109,12 +110,12 @@ def test_other_heads_to_which_the_place_matters_in_the_last_bit_are_refused(
 def test_features_need_not_be_images(small_digits: Splits, noise: Noise) -> None:
     torch.manual_seed(0)
     model = MultiHead(nn.Flatten(), [nn.Linear(64, 10) for _ in range(4)])
-    settings = CertifyConfig(sigma=0.5, block=20, rule="consensus-2")
+    settings = CertifyConfig.of(0.5, seed=0, block=20, rule="consensus-2")
     info, image = small_digits.train.info, small_digits.test.image(0)
     whole = make_engine(settings, model, info, noise).votes(image, 0, Phase.ESTIMATION, 0, 100)
-    lazy = make_engine(replace(settings, lazy_consensus=True), model, info, noise)
+    lazy = make_engine(settings.changed(lazy_consensus=True), model, info, noise)
     got = lazy.votes(image, 0, Phase.ESTIMATION, 0, 100)
-    np.testing.assert_array_equal(got.of("consensus-2"), whole.of("consensus-2"))
+    np.testing.assert_array_equal(got.for_rule("consensus-2"), whole.for_rule("consensus-2"))
 
 
 def test_it_is_another_ledger_that_can_be_read(
@@ -123,12 +124,12 @@ def test_it_is_another_ledger_that_can_be_read(
     run = RunConfig(model=ModelConfig(arch="resnet8", heads=3))
     checkpoint.save(tmp_path / "network", tiny_network(heads=3), run, small_digits.train.info)
     ready, data = checkpoint.load(tmp_path / "network"), select(small_digits.test, SubsetConfig(first=3))
-    full = CertifyConfig(sigma=0.5, n0=20, n=100, block=20, rule="consensus-2")
+    full = CertifyConfig.of(0.5, seed=0, n0=20, n=100, block=20, rule="consensus-2")
     a = read_log(certify_run(ready, data, full, tmp_path / "full"))
     said: list[str] = []
-    lazy = replace(full, lazy_consensus=True)
+    lazy = full.changed(lazy_consensus=True)
     b = read_log(certify_run(ready, data, lazy, tmp_path / "lazy", on_note=said.append))
-    assert "of 360 copies; the other heads were spared" in said[0]
+    assert "of 360 samples; the other heads were spared" in said[0]
     certify_run(ready, data, lazy, tmp_path / "two", workers=2, on_note=said.append)
     assert said[1] == said[0]
     certify_run(ready, data, lazy, tmp_path / "two", on_note=said.append)  # nothing was left to do
@@ -141,10 +142,9 @@ def test_it_is_another_ledger_that_can_be_read(
     ("settings", "message"),
     [
         ({"rule": "ensemble"}, "a rule consensus-K with lazy_consensus, got 'ensemble'"),
-        ({"rule": "consensus-2", "grouped": "on"}, "heads one by one for lazy_consensus"),
         ({"rule": "consensus-2", "blocks_per_pass": 2}, "one block per pass for lazy_consensus, got 2"),
     ],
 )
 def test_what_it_is_not_for_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        CertifyConfig(sigma=0.5, lazy_consensus=True, **settings)
+        CertifyConfig.of(0.5, seed=0, lazy_consensus=True, **settings)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,27 +14,24 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from smoothheads import checkpoint
-from smoothheads.certify.engines import (
-    LazyConsensusEngine,
-    choose,
-    convert,
-    extra,
-    lazy_openvino,
-    make_engine,
-)
-from smoothheads.config import CertifyConfig, ModelConfig, RunConfig, SubsetConfig
-from smoothheads.data import Dataset, Splits, select
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import convert
+from smoothheads.certify.engines import openvino as extra
+from smoothheads.certify.engines.lazy import Lazy
+from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.errors import CheckpointError, ConfigError, SoundnessError
-from smoothheads.models import MultiHead
+from smoothheads.models import ModelConfig, MultiHead
 from smoothheads.models.aggregate import decide, rules
 from smoothheads.noise import Noise
 from smoothheads.runs.certify import certify_run
+from smoothheads.training import RunConfig
 from smoothheads.types import Phase
 
+from .builders import choose, make_engine
+
 RULE = "consensus-2"
-choosing = sys.modules[choose.__module__]  # its name in the package is the function's
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "int8"])
-Make = Callable[..., LazyConsensusEngine]
+Make = Callable[..., Lazy]
 
 pytestmark = pytest.mark.openvino
 
@@ -48,7 +43,7 @@ def _few_images(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lazy(config: CertifyConfig) -> CertifyConfig:
-    return replace(config, engine="openvino", rule=RULE, lazy_consensus=True)
+    return config.changed(engine="openvino", rule=RULE, lazy_consensus=True)
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +54,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def make(lazy: CertifyConfig, agreeing: MultiHead, small_digits: Splits, noise: Noise, made: Path) -> Make:
-    def one(precision: Literal["float32", "int8"], **options: Any) -> LazyConsensusEngine:
+    def one(precision: Literal["float32", "int8"], **options: Any) -> Lazy:
         given: dict[str, Any] = {"artefacts": made, "training": lambda: small_digits.train} | options
-        settings = replace(lazy, precision=precision)
+        settings = lazy.changed(precision=precision)
         engine = make_engine(settings, agreeing, small_digits.train.info, noise, **given)
-        assert isinstance(engine, LazyConsensusEngine)
+        assert isinstance(engine, Lazy)
         return engine
 
     return one
@@ -101,7 +96,7 @@ def test_the_votes_are_those_of_its_two_files_in_full(
     got = engine.votes(image, 3, Phase.ESTIMATION, 0, 190)
     blocks = [noise.noisy(image, 3, Phase.ESTIMATION, block) for block in range(10)]
     classes_N = decide(in_full(made, precision, blocks)[:, :190])[rules(4).index(RULE)]
-    np.testing.assert_array_equal(got.of(RULE), np.bincount(classes_N, minlength=10))
+    np.testing.assert_array_equal(got.for_rule(RULE), np.bincount(classes_N, minlength=10))
     assert 0 < engine.work.agreement < 1
     assert 0 < engine.work.late_passes < engine.work.passes == 10
 
@@ -109,10 +104,10 @@ def test_the_votes_are_those_of_its_two_files_in_full(
 def test_in_float32_they_are_those_of_the_whole_network(
     *, make: Make, lazy: CertifyConfig, agreeing: MultiHead, small_digits: Splits, noise: Noise
 ) -> None:
-    whole = make_engine(replace(lazy, lazy_consensus=False), agreeing, small_digits.train.info, noise)
+    whole = make_engine(lazy.changed(lazy_consensus=False), agreeing, small_digits.train.info, noise)
     engine, image = make("float32"), small_digits.test.image(3)
     expected, got = (each.votes(image, 3, Phase.ESTIMATION, 0, 190) for each in (whole, engine))
-    np.testing.assert_array_equal(got.of(RULE), expected.of(RULE))
+    np.testing.assert_array_equal(got.for_rule(RULE), expected.for_rule(RULE))
 
 
 @PRECISIONS
@@ -196,22 +191,22 @@ def test_where_the_place_moves_a_bit_it_is_refused_and_auto_takes_the_other_engi
     noise: Noise,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(choosing, "TRIAL_SECONDS", 0.0)
-    compiled = lazy_openvino.LazyOpenVinoEngine._compiled
+    monkeypatch.setattr("smoothheads.certify.engines.auto.TRIAL_SECONDS", 0.0)
+    compiled = extra.LazyOpenVinoEngine._compiled
 
     def by_place(self: Any, artefact: Any, shape: Any) -> Any:
         request = compiled(self, artefact, shape)
         return ByPlace(request) if artefact.folder.name.endswith("late") else request
 
-    auto, info = replace(lazy, engine="auto"), small_digits.train.info
+    auto, info = lazy.changed(engine="auto", blocks_per_pass=1, compile="off"), small_digits.train.info
     both = choose(auto, agreeing, info, noise, artefacts=made)
     assert "torch" in both.notes[0]
     assert "openvino" in both.notes[0]
-    monkeypatch.setattr(lazy_openvino.LazyOpenVinoEngine, "_compiled", by_place)
+    monkeypatch.setattr(extra.LazyOpenVinoEngine, "_compiled", by_place)
     with pytest.raises(SoundnessError, match="with its place in the batch; use another engine, or lazy_cons"):
         make("float32")
     one = choose(auto, agreeing, info, noise, artefacts=made)
-    assert one.config.engine == "torch"
+    assert one.config.engine.name == "torch"
     assert one.notes[0].startswith("engine openvino left out: expected logits that depend on the noisy image")
 
 
@@ -221,8 +216,8 @@ def test_a_trunk_that_does_nothing(
     torch.manual_seed(0)
     model = MultiHead(nn.Identity(), [nn.Sequential(nn.Flatten(), nn.Linear(64, 10)) for _ in range(4)])
     info, image = small_digits.train.info, small_digits.test.image(0)
-    engines = [make_engine(replace(lazy, engine=name), model, info, noise) for name in ("openvino", "torch")]
-    one, other = (engine.votes(image, 0, Phase.ESTIMATION, 0, 200).of(RULE) for engine in engines)
+    engines = [make_engine(lazy.changed(engine=name), model, info, noise) for name in ("openvino", "torch")]
+    one, other = (engine.votes(image, 0, Phase.ESTIMATION, 0, 200).for_rule(RULE) for engine in engines)
     assert np.abs(one - other).sum() <= 4  # a copy or two so near to a boundary that rounding decides
 
 
@@ -231,7 +226,7 @@ def test_a_rule_without_other_heads_is_refused_before_anything_is_made(
 ) -> None:
     with pytest.raises(ConfigError, match="a known consensus of this network, got 'consensus-4'"):
         make_engine(
-            replace(lazy, rule="consensus-4"), agreeing, small_digits.train.info, noise, artefacts=tmp_path
+            lazy.changed(rule="consensus-4"), agreeing, small_digits.train.info, noise, artefacts=tmp_path
         )
     assert not files(tmp_path)
 
@@ -242,7 +237,7 @@ def test_two_workers_write_the_same_ledger_and_tell_the_same_work(
     run = RunConfig(model=ModelConfig(arch="resnet8", heads=4))
     checkpoint.save(tmp_path / "network", agreeing, run, small_digits.train.info)
     ready, data = checkpoint.load(tmp_path / "network"), select(small_digits.test, SubsetConfig(first=4))
-    settings = replace(lazy, precision="int8")
+    settings = lazy.changed(precision="int8")
     said: list[str] = []
     ledgers = []
     for workers in (1, 2):
@@ -262,5 +257,5 @@ def test_two_workers_write_the_same_ledger_and_tell_the_same_work(
     assert ledgers[0] == ledgers[1]
     assert len(ledgers[0]) == 5
     assert said[0] == said[1]
-    assert "of 480 copies; the other heads were spared" in said[0]
+    assert "of 480 samples; the other heads were spared" in said[0]
     assert '"first_heads": 2' in (tmp_path / "1" / "manifest.json").read_text()

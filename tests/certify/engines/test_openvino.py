@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from smoothheads.certify.engines import Engine, Request, convert, extra, make_engine
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import Engine, Request, convert
+from smoothheads.certify.engines import openvino as extra
 from smoothheads.certify.engines.openvino import _require_bfloat16
-from smoothheads.certify.smoothed import Smoothed
-from smoothheads.config import CertifyConfig, SubsetConfig
-from smoothheads.data import Dataset, Splits, select
+from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.errors import CheckpointError, ConfigError, DataError, MissingExtraError, SoundnessError
 from smoothheads.models import MultiHead
 from smoothheads.noise import Noise
+from smoothheads.smoothed import Smoothed
 from smoothheads.types import Phase
+
+from .builders import make_engine
 
 Network = Callable[..., MultiHead]
 Make = Callable[..., Engine]
@@ -37,9 +39,9 @@ def make(
 ) -> Make:
     def engine(precision: str, seed: int = 0, blocks_per_pass: int = 1, **options: object) -> Engine:
         given = {"artefacts": tmp_path, "training": lambda: small_digits.train} | options
-        settings = replace(config, engine="openvino", precision=precision, blocks_per_pass=blocks_per_pass)  # type: ignore[arg-type]
+        settings = config.changed(engine="openvino", precision=precision, blocks_per_pass=blocks_per_pass)
         model = trained_like(heads=3, seed=seed)
-        return make_engine(settings, model, small_digits.train.info, noise, **given)  # type: ignore[arg-type]
+        return make_engine(settings, model, small_digits.train.info, noise, **given)
 
     return engine
 
@@ -151,7 +153,14 @@ def test_without_a_folder_nothing_is_left_behind(make: Make, tmp_path: Path, sma
 def test_logits_that_are_not_finite_are_refused(tiny_network: Network, small_digits: Splits) -> None:
     model = tiny_network()
     data = select(small_digits.test, SubsetConfig(first=1))
-    settings: dict[str, Any] = {"sigma": 0.5, "n0": 20, "n": 100, "block": 20, "engine": "openvino"}
+    settings: dict[str, Any] = {
+        "seed": 0,
+        "sigma": 0.5,
+        "n0": 20,
+        "n": 100,
+        "block": 20,
+        "engine": "openvino",
+    }
     smoothed = Smoothed(model, data.info, **settings)
     assert len(list(smoothed.certify(data))) == 1
     next(module for module in model.modules() if isinstance(module, torch.nn.Linear)).bias.data[0] = torch.nan
@@ -186,5 +195,5 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_an_engine_cannot_do_is_refused(settings: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        CertifyConfig(sigma=0.5, **settings)  # type: ignore[arg-type]
-    CertifyConfig(sigma=0.5, precision="float16", device="cuda:1")
+        CertifyConfig.of(0.5, seed=0, **settings)
+    CertifyConfig.of(0.5, seed=0, precision="float16", device="cuda:1")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from smoothheads.certify.engines.split import split
+from smoothheads.certify.engines.rewrite import split
 from smoothheads.errors import ConfigError
 from smoothheads.models import MultiHead
 

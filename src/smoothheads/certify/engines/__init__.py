@@ -1,23 +1,31 @@
 """Engines compute the votes; statistics never sees a network."""
 
-from smoothheads.certify.engines.artefact import Artefacts
-from smoothheads.certify.engines.base import Engine, Request
-from smoothheads.certify.engines.choose import Choice, as_stored, choose, undecided
-from smoothheads.certify.engines.eager import TorchEngine
-from smoothheads.certify.engines.factory import make_engine
-from smoothheads.certify.engines.lazy import LazyConsensusEngine, Work, work_of
+from __future__ import annotations
 
-__all__ = [
-    "Artefacts",
-    "Choice",
-    "Engine",
-    "LazyConsensusEngine",
-    "Request",
-    "TorchEngine",
-    "Work",
-    "as_stored",
-    "choose",
-    "make_engine",
-    "undecided",
-    "work_of",
-]
+from typing import TYPE_CHECKING
+
+from smoothheads.certify.engines.base import ENGINES, Engine, EngineConfig, Network, Request
+from smoothheads.lazy import attributes
+
+if TYPE_CHECKING:
+    from smoothheads.certify.engines.artefact import Artefacts as Artefacts
+    from smoothheads.certify.engines.artefact import Store as Store
+    from smoothheads.certify.engines.auto import Auto as Auto
+    from smoothheads.certify.engines.auto import choose as choose
+    from smoothheads.certify.engines.lazy import Work as Work
+    from smoothheads.certify.engines.lazy import work_of as work_of
+    from smoothheads.certify.engines.openvino import OpenVino as OpenVino
+    from smoothheads.certify.engines.torch import Torch as Torch
+else:
+    __getattr__ = attributes(
+        __name__,
+        {
+            "artefact": "Artefacts Store",
+            "auto": "Auto choose",
+            "lazy": "Work work_of",
+            "openvino": "OpenVino",
+            "torch": "Torch",
+        },
+    )
+
+__all__ = ["ENGINES", "Engine", "EngineConfig", "Network", "Request"]

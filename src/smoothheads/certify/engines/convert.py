@@ -17,69 +17,73 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from smoothheads.certify.engines import extra
-from smoothheads.certify.engines.artefact import MODEL, Artefact, Artefacts, Facts, identity, obtain
-from smoothheads.certify.engines.split import Early, split
-from smoothheads.config import CertifyConfig
+from smoothheads.certify.engines.artefact import (
+    MODEL,
+    Artefact,
+    Artefacts,
+    Facts,
+    Training,
+    identity,
+    obtain,
+)
+from smoothheads.certify.engines.base import Network
+from smoothheads.certify.engines.openvino import nncf, openvino
+from smoothheads.certify.engines.rewrite import Early, split
 from smoothheads.data import DataInfo, Dataset
 from smoothheads.data.subset import fixed_permutation
 from smoothheads.errors import ConfigError, DataError
-from smoothheads.models.multihead import MultiHead
-from smoothheads.noise import make_noise
+from smoothheads.models.mode import borrowed_mode
+from smoothheads.noise import Noise
 from smoothheads.seeding import derive
 from smoothheads.types import Phase
 
 CALIBRATION: Final = 300  # images; what NNCF advises
 CLOSE: Final = 1e-3  # of the largest logit
 
-Training = Callable[[], Dataset]
 
-
-def converted(
-    config: CertifyConfig, model: MultiHead, info: DataInfo, root: Path, training: Training | None
-) -> Artefacts:
-    """The artefact of a network in eval mode, or those of the two parts that a lazy consensus runs; bfloat16
-    runs those of float32.
+def converted(network: Network, root: Path, *, int8: bool, lazy: bool) -> Artefacts:
+    """The artefact of a network, or those of the two parts that a lazy consensus runs, kept in `root`;
+    bfloat16 runs those of float32.
 
     The quantised one depends on the network, the noise's law and sigma, and the training images.
     """
-    if config.lazy_consensus:
-        return _parts(config, model, info, root, training)
-    name, wanted = _identified(config, model, info)
-    whole = _Source(model, _example(info))
-    return (obtain(root, name, wanted, lambda folder: _made(folder, whole, config, training)),)
+    with borrowed_mode(network.model, training=False):
+        if lazy:
+            return _parts(network, root, int8=int8)
+        name, wanted = _identified(network, int8=int8)
+        whole = _Source(network.model, _example(network.info))
+        return (obtain(root, name, wanted, lambda folder: _made(folder, whole, network, int8=int8)),)
 
 
-def _parts(
-    config: CertifyConfig, model: MultiHead, info: DataInfo, root: Path, training: Training | None
-) -> Artefacts:
+def _parts(network: Network, root: Path, *, int8: bool) -> Artefacts:
     """Each is quantised by itself, the second one for the features that the quantised first one gives, and is
     refused beside any other first one."""
-    early, late = split(model, config.rule)
-    name, wanted = _identified(config, model, info)
+    info, rule = network.info, network.rule
+    early, late = split(network.model, rule)
+    name, wanted = _identified(network, int8=int8)
     first = obtain(
         root,
-        f"{name}-{config.rule}-early",
-        wanted | {"rule": config.rule, "part": "early"},
-        lambda folder: _made(folder, _Source(early, _example(info)), config, training),
+        f"{name}-{rule}-early",
+        wanted | {"rule": rule, "part": "early"},
+        lambda folder: _made(folder, _Source(early, _example(info)), network, int8=int8),
     )
     second = obtain(
         root,
-        f"{name}-{config.rule}-late",
-        wanted | {"rule": config.rule, "part": "late", "early": first.sha256},
-        lambda folder: _made(folder, _Source(late, _features(early, info), first), config, training),
+        f"{name}-{rule}-late",
+        wanted | {"rule": rule, "part": "late", "early": first.sha256},
+        lambda folder: _made(folder, _Source(late, _features(early, info), first), network, int8=int8),
     )
     return first, second
 
 
-def _identified(config: CertifyConfig, model: MultiHead, info: DataInfo) -> tuple[str, Facts]:
+def _identified(network: Network, *, int8: bool) -> tuple[str, Facts]:
     """Name of the artefact, and what it is made of."""
-    wanted = identity(model, info.shape)
-    if config.precision != "int8":
+    wanted, noise = identity(network.model, network.info.shape), network.noise
+    if not int8:
         return "openvino-float32", wanted | {"precision": "float32"}
     return (
-        f"openvino-int8-{config.noise}-{config.sigma!r}",
-        wanted | {"precision": "int8", "noise": config.noise, "sigma": config.sigma},
+        f"openvino-int8-{noise.law.name}-{noise.sigma!r}",
+        wanted | {"precision": "int8", "noise": noise.law.name, "sigma": noise.sigma},
     )
 
 
@@ -90,36 +94,36 @@ class _Source(NamedTuple):
     """Reads images and gives, as its second output, what the network reads; none: images."""
 
 
-def _made(folder: Path, source: _Source, config: CertifyConfig, training: Training | None) -> Facts:
-    if config.precision == "int8":
-        return _int8(folder, source, config, training)
+def _made(folder: Path, source: _Source, network: Network, *, int8: bool) -> Facts:
+    if int8:
+        return _int8(folder, source, network)
     _save(_convert(source), folder)
-    return {"versions": _versions(extra.openvino())}
+    return {"versions": _versions(openvino())}
 
 
-def _int8(folder: Path, source: _Source, config: CertifyConfig, training: Training | None) -> Facts:
-    dataset = _training_images(training)
-    openvino, nncf = extra.openvino(), extra.nncf()
-    examples = list(_calibration(config, dataset))
+def _int8(folder: Path, source: _Source, network: Network) -> Facts:
+    dataset = _training_images(network.store.training)
+    quantizer = nncf()
+    examples = list(_calibration(network.noise, dataset))
     transform = None if source.early is None else _second_output(source.early)
     # Weights of 7 bits: with 8, sums would saturate on processors without VNNI, and be others than elsewhere.
     # Ranges by histogram and biases corrected layer by layer: nearer to float32 than NNCF's quick defaults
     # (`bench engines` tells how near), for a minute or two, once.
-    careful = nncf.AdvancedQuantizationParameters(
-        overflow_fix=nncf.OverflowFix.ENABLE,
+    careful = quantizer.AdvancedQuantizationParameters(
+        overflow_fix=quantizer.OverflowFix.ENABLE,
         activations_range_estimator_params=_estimators().HISTOGRAM,
     )
     with contextlib.redirect_stdout(io.StringIO()):  # its progress bars
-        quantized = nncf.quantize(
+        quantized = quantizer.quantize(
             _convert(source),
-            nncf.Dataset(examples, transform),
+            quantizer.Dataset(examples, transform),
             subset_size=len(examples),
             fast_bias_correction=False,
             advanced_parameters=careful,
         )
     _save(quantized, folder)
     calibration = {"images": len(examples), "fingerprint": dataset.fingerprint}
-    return {"versions": _versions(openvino, nncf), "calibration": calibration}
+    return {"versions": _versions(openvino(), quantizer), "calibration": calibration}
 
 
 def _estimators() -> Any:
@@ -127,14 +131,13 @@ def _estimators() -> Any:
 
 
 def _convert(source: _Source) -> Any:
-    openvino = extra.openvino()
     plain, example = _plain(source.network), source.example
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             outputs = plain(example)
             shape = [-1, *example.shape[1:]]
-            network = openvino.convert_model(plain, example_input=example, input=shape)
+            network = openvino().convert_model(plain, example_input=example, input=shape)
             got = _compiled(network)(example.numpy())
     except ConfigError:
         raise
@@ -168,11 +171,11 @@ def _second_output(artefact: Artefact) -> Callable[[NDArray[np.float32]], NDArra
 
 
 def _compiled(network: Any) -> Any:
-    return extra.openvino().compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    return openvino().compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
 
 
 def _save(network: Any, folder: Path) -> None:
-    extra.openvino().save_model(network, folder / MODEL, compress_to_fp16=False)
+    openvino().save_model(network, folder / MODEL, compress_to_fp16=False)
 
 
 def _training_images(training: Training | None) -> Dataset:
@@ -186,9 +189,9 @@ def _training_images(training: Training | None) -> Dataset:
         ) from error
 
 
-def _calibration(config: CertifyConfig, dataset: Dataset) -> Iterator[NDArray[np.float32]]:
+def _calibration(like: Noise, dataset: Dataset) -> Iterator[NDArray[np.float32]]:
     """Noisy training images [1, C, H, W], always the same whatever the seed of the certification."""
-    noise = make_noise(config.noise, config.sigma, dataset.info.grid, derive(0, "calibration"), 1)
+    noise = like.law.keyed(like.sigma, dataset.info.grid, derive(0, "calibration"), 1)
     for position in np.sort(fixed_permutation(len(dataset), "calibration")[:CALIBRATION]).tolist():
         yield noise.noisy(dataset.image(position), position, Phase.PILOT, 0)
 

@@ -1,0 +1,85 @@
+"""The paper's cost tables: ratios measured here beside those that follow from the published values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from smoothheads.bench.costs import Costs
+from smoothheads.report.table import Cell, Table
+from smoothheads.studies import published
+from smoothheads.studies.claims import Ratio
+from smoothheads.studies.published import PublishedRow
+
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "train": ("train_seconds_per_epoch",),
+    "certify": ("certify_seconds_per_image", "seconds_per_image"),
+    "gflops": ("gflops",),
+}
+
+
+def table(name: str, costs: Costs) -> Table:
+    """SOME over every other structure of the table, in time and arithmetic."""
+    rows = []
+    own = {row.base for row in published.rows(name) if row.structure == "some"}
+    printed = published.rows(name)
+    for cost, columns in _COLUMNS.items():
+        column = next((each for each in columns if each in printed[0].values), None)
+        for base, baseline in _others(printed):
+            theirs = _published(printed, column, base, baseline)
+            this = base if base in own else next(iter(own))
+            found = costs.ratio(cost, (this, "some"), (base, baseline))
+            if theirs is not None or found is not None:
+                of = base if base == this else f"{this} / {base}"
+                rows.append(_row(f"{cost}: some / {baseline}, {of}", found, theirs))
+    networks = {
+        key: value for key, value in costs.params.items() if key in {(r.base, r.structure) for r in printed}
+    }
+    sizes = "; ".join(
+        f"{base} {structure}: {params:,} parameters, {costs.gflops[base, structure]:.4f} GFLOPs"
+        for (base, structure), params in networks.items()
+    )
+    settings = costs.settings
+    return Table(
+        title=f"{name}: cost ratios, {settings['arch']} at {settings['side']}x{settings['side']}",
+        columns=("cost", "here", "95 % of the median", "published"),
+        rows=tuple(rows),
+        notes=(
+            f"{settings['rounds']} rounds in turns on {costs.machine['processor']}, processor time of "
+            f"{settings['threads']} thread. K networks trained apart take K times one, by definition.",
+            f"GFLOPs in the paper's convention. {sizes}.",
+        ),
+    )
+
+
+def _others(rows: tuple[PublishedRow, ...]) -> list[tuple[str, str]]:
+    """What SOME is compared with: rows of its own base, in table8 those of other bases."""
+    bases = {row.base for row in rows if row.structure == "some"}
+    found = [(row.base, row.structure) for row in rows if row.structure != "some"]
+    mine = [pair for pair in found if pair[0] in bases]
+    return list(dict.fromkeys(mine or found))
+
+
+def _published(rows: tuple[PublishedRow, ...], column: str | None, base: str, baseline: str) -> float | None:
+    if column is None:
+        return None
+    read: Callable[[PublishedRow], float] = lambda row: total(row.values[column])  # noqa: E731
+    other = next(row for row in rows if (row.base, row.structure) == (base, baseline))
+    mine = [row for row in rows if row.structure == "some" and row.sigma == other.sigma]
+    this = next((row for row in mine if row.base == base), mine[0] if mine else None)
+    return None if this is None else read(this) / read(other)
+
+
+def total(text: str) -> float:
+    """What `21.5 x3 + 1055.0` comes to."""
+    parts = [re.fullmatch(r"([\d.]+)(?: x(\d+))?", part.strip()) for part in text.split("+")]
+    return sum(float(part[1]) * int(part[2] or 1) for part in parts if part)
+
+
+def _row(name: str, found: Ratio | None, theirs: float | None) -> tuple[Cell, ...]:
+    return (
+        Cell(name, name),
+        Cell("–") if found is None else Cell(f"{found.value:.3f}", found.value),
+        Cell("–") if found is None else Cell(f"[{found.low:.3f}, {found.high:.3f}]", (found.low, found.high)),
+        Cell("–") if theirs is None else Cell(f"{theirs:.3f}", theirs),
+    )

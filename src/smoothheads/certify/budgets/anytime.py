@@ -1,0 +1,105 @@
+"""A certificate that may be read at any moment and only grows: no sample size need be chosen."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from smoothheads.certify.budgets.base import Budget
+from smoothheads.config.check import at_least, positive
+from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from smoothheads import types
+    from smoothheads.certify import algorithm, evidence, radius
+    from smoothheads.certify.algorithm import Run, Terms
+    from smoothheads.types import Certificate, Counts
+else:
+    algorithm = LazyModule("smoothheads.certify.algorithm")
+    radius = LazyModule("smoothheads.certify.radius")
+    evidence, types = LazyModule("smoothheads.certify.evidence"), LazyModule("smoothheads.types")
+
+_MOST_ALPHA = 0.3  # below it the evidence falls in p0 wherever it suffices (see p_lower_anytime)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnytimeBudget(Budget):
+    """Stops when TARGET is certified, after n samples or when SECONDS are over, whatever comes first.
+
+    With probability at least 1 - alpha every certificate on the way is right, at once, so any reason to stop
+    is a good one.
+    """
+
+    name: ClassVar[str] = "anytime"
+
+    n0: int = 100
+    """Samples that choose the class; they never enter the bound."""
+    n: int | None = 100_000
+    """Fresh samples at most; none: only target, seconds or whoever listens to the stream ends it."""
+    target: float | None = None
+    """Radius at which to stop."""
+    seconds: float | None = None
+    """Time after which to stop, for every image; what holds then is the answer."""
+
+    def __post_init__(self) -> None:
+        at_least("n0", self.n0, 1)
+        if self.n is not None:
+            at_least("n", self.n, 1)
+        if self.target is not None:
+            positive("target", self.target)
+        if self.seconds is not None:
+            positive("seconds", self.seconds)
+
+    @property
+    def max_samples(self) -> int | None:
+        return self.n
+
+    @property
+    def ends(self) -> bool:
+        """A target alone may be out of reach."""
+        return self.n is not None or self.seconds is not None
+
+    def check(self, terms: Terms) -> None:
+        n = self.n or radius.minimum_n(terms.alpha)
+        algorithm.require_samples(self.n0, n, terms.alpha, terms.correction)
+        if not terms.alpha <= _MOST_ALPHA:
+            raise ConfigError(f"alpha <= {_MOST_ALPHA}", f"{terms.alpha:g}", "0.001 is usual")
+
+    def run(self, terms: Terms) -> Run[Certificate]:
+        self.check(terms)
+        started = time.monotonic()
+        candidate = algorithm.top_class((yield algorithm.Samples(types.Phase.SELECTION, self.n0)))
+        k = n = 0
+        p_lower = 0.0
+        certificate = terms.certificate(candidate, k, n, self.n0, p_lower=p_lower)
+        while self._goes_on(certificate, time.monotonic() - started):
+            count = terms.block if self.n is None else min(terms.block, self.n - n)
+            votes = yield algorithm.Samples(types.Phase.ESTIMATION, count, certificate if n else None)
+            k, n = k + int(votes[candidate]), n + count
+            p_lower = max(p_lower, evidence.p_lower_anytime(k, n, terms.alpha))
+            certificate = terms.certificate(candidate, k, n, self.n0, p_lower=p_lower)
+        return certificate
+
+    def _goes_on(self, certificate: Certificate, seconds: float) -> bool:
+        if certificate.n == 0:
+            return True
+        reached = self.target is not None and certificate.radius >= self.target
+        spent = self.n is not None and certificate.n >= self.n
+        return not (reached or spent or (self.seconds is not None and seconds >= self.seconds))
+
+    def recompute(self, terms: Terms, selection: Counts, votes: Counts, claimed: Certificate) -> Certificate:
+        """Of the running bounds that some order of these votes reaches, the nearest to the claimed:
+        not below the bound of the totals, not above that of all hits before all misses."""
+        candidate, n0, n = algorithm.top_class(selection), int(selection.sum()), int(votes.sum())
+        step, most = terms.block, n if self.n is None else self.n
+        if n0 != self.n0 or not (0 < n <= most and (n % step == 0 or n == self.n)):
+            raise SoundnessError(
+                f"{self.n0} samples and a multiple of {step} up to {most}", f"{n0} and {n}", algorithm.DAMAGED
+            )
+        k = int(votes[candidate])
+        early = [m for m in (k // step * step, -(-k // step) * step) if 0 < m < n]
+        bounds = [evidence.p_lower_anytime(min(k, m), m, terms.alpha) for m in (n, *early)]
+        p_lower = min(max(bounds[0], claimed.p_lower + terms.correction), max(bounds))
+        return terms.certificate(candidate, k, n, n0, p_lower=p_lower)

@@ -1,0 +1,61 @@
+"""The same number of samples for every image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from smoothheads.certify.budgets.base import Budget
+from smoothheads.config.check import at_least
+from smoothheads.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from smoothheads.certify import algorithm
+    from smoothheads.certify.algorithm import Run, Terms
+    from smoothheads.types import Certificate, Counts
+else:
+    algorithm = LazyModule("smoothheads.certify.algorithm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedBudget(Budget):
+    """Cohen's, comparable with every published table: n samples of every image."""
+
+    name: ClassVar[str] = "fixed"
+
+    n0: int = 100
+    """Samples that choose the class; they never enter the bound."""
+    n: int = 100_000
+    """Fresh samples that bound its probability."""
+    bound: Literal["clopper-pearson", "randomized", "pair"] = "clopper-pearson"
+    """randomized and pair (bounds the runner-up too) are tighter but do not compare with published tables."""
+
+    def __post_init__(self) -> None:
+        at_least("n0", self.n0, 1)
+        at_least("n", self.n, 1)
+
+    @property
+    def max_samples(self) -> int:
+        return self.n
+
+    @property
+    def typical_samples(self) -> int:
+        return self.n0 + self.n
+
+    def check(self, terms: Terms) -> None:
+        alpha = terms.alpha / 2 if self.bound == "pair" else terms.alpha
+        algorithm.require_samples(self.n0, self.n, alpha, terms.correction)
+
+    def run(self, terms: Terms) -> Run[Certificate]:
+        return algorithm.certify(terms, n0=self.n0, n=self.n, bound=self.bound)
+
+    def recompute(
+        self,
+        terms: Terms,
+        selection: Counts,
+        votes: Counts,
+        claimed: Certificate,  # noqa: ARG002
+    ) -> Certificate:
+        """Exactly the certificate of these votes."""
+        stored = iter((selection, votes))
+        return self.certify(lambda _, __: next(stored), terms)

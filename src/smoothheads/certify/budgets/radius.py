@@ -1,0 +1,129 @@
+"""A radius within a tolerance of what n samples would give: a discarded pilot, then one fresh bound.
+
+Pilot samples choose the class and the sample size and never enter the bound, so they cost none of alpha.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from smoothheads.certify.budgets.base import Budget
+from smoothheads.config.check import at_least, positive
+from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from smoothheads import types
+    from smoothheads.certify import algorithm, bounds, planning, radius
+    from smoothheads.certify.algorithm import Run, Samples, Terms
+    from smoothheads.types import Certificate, Counts
+else:
+    algorithm, bounds = LazyModule("smoothheads.certify.algorithm"), LazyModule("smoothheads.certify.bounds")
+    radius = LazyModule("smoothheads.certify.radius")
+    planning, types = LazyModule("smoothheads.certify.planning"), LazyModule("smoothheads.types")
+
+_PILOTS = (100, 500, 2500)
+_LONG = 20_000  # planned samples above which the largest pilot pays for itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadiusBudget(Budget):
+    """Comes within TOLERANCE of the radius of n samples, or spends what a radius is worth at a PRICE.
+
+    It plans the fewest samples that lose, on average, at most max(tolerance * R, floor * sigma) of the radius
+    R of n samples; or with a price, that minimise samples + price * loss / sigma (least ACR lost for a total
+    of samples). Validity does not depend on the plan.
+    """
+
+    name: ClassVar[str] = "radius"
+
+    n: int = 100_000
+    """Fresh samples at most."""
+    tolerance: float = 0.05
+    """Share of the radius that may be lost on average."""
+    floor: float = 0.01
+    """Radius, in sigmas, that may be lost in any case."""
+    price: float | None = None
+    """Samples that a radius of one sigma is worth, instead of a tolerance."""
+    label_aware: bool = False
+    """Test the true label instead of a chosen class: cheaper, for evaluation only."""
+
+    def __post_init__(self) -> None:
+        at_least("n", self.n, 1)
+        if not (0 <= self.tolerance < 1 and self.floor >= 0):
+            got = f"{self.tolerance:g} and {self.floor:g}"
+            raise ConfigError("0 <= tolerance < 1 and floor >= 0", got, "0.05 and 0.01 are usual")
+        if self.price is not None:
+            positive("price", self.price)
+
+    @property
+    def max_samples(self) -> int:
+        return self.n
+
+    @property
+    def uses_label(self) -> bool:
+        return self.label_aware
+
+    def check(self, terms: Terms) -> None:
+        algorithm.require_samples(1, self.n, terms.alpha, terms.correction)
+
+    def run(self, terms: Terms) -> Run[Certificate]:
+        self.check(terms)
+        pilot, n = yield from self._pilot(terms)
+        n0 = int(pilot.sum())
+        votes = (yield algorithm.Samples(types.Phase.ESTIMATION, n)) if n else pilot * 0
+        return self._concluded(terms, pilot, votes, n0)
+
+    def recompute(
+        self,
+        terms: Terms,
+        selection: Counts,
+        votes: Counts,
+        claimed: Certificate,  # noqa: ARG002
+    ) -> Certificate:
+        """Exactly the certificate of these votes; whether the pilot planned so many is not asked."""
+        n0, n = int(selection.sum()), int(votes.sum())
+        if n0 not in _PILOTS or n > self.n or (n > 0 and n0 == _PILOTS[0]):
+            raise SoundnessError(
+                f"a pilot of {', '.join(map(str, _PILOTS))} samples and at most {self.n} more",
+                f"{n0} and {n}",
+                algorithm.DAMAGED,
+            )
+        return self._concluded(terms, selection, votes, n0)
+
+    def _concluded(self, terms: Terms, pilot: Counts, votes: Counts, n0: int) -> Certificate:
+        target, n = terms.chosen(pilot), int(votes.sum())
+        k = int(votes[target])
+        p_lower = bounds.clopper_pearson_lower(k, n, terms.alpha) if n else 0.0
+        return terms.certificate(target, k, n, n0, p_lower=p_lower)
+
+    def _pilot(self, terms: Terms) -> Generator[Samples, Counts, tuple[Counts, int]]:
+        """The votes of the pilot and the planned samples (0: hopeless)."""
+        votes = yield algorithm.Samples(types.Phase.PILOT, _PILOTS[0])
+        n = 0
+        for size in _PILOTS:
+            seen = int(votes.sum())
+            if size > seen:
+                votes = votes + (yield algorithm.Samples(types.Phase.PILOT, size - seen))
+            k = int(votes[terms.chosen(votes)])
+            if bounds.clopper_pearson_upper(k, size, 0.01) < 0.5:
+                return votes, 0
+            if size == _PILOTS[0]:
+                continue
+            n = self._plan(k, size, terms)
+            if n <= _LONG:
+                break
+        return votes, n
+
+    def _plan(self, k: int, size: int, terms: Terms) -> int:
+        if self.price is None:
+            n = planning.plan_for_tolerance(
+                k, size, self.n, terms, tolerance=self.tolerance, floor=self.floor
+            )
+        else:
+            n = planning.plan_for_price(k, size, self.n, terms, price=self.price)
+        n = max(n, radius.minimum_n(terms.alpha))
+        return min(terms.block * -(-n // terms.block), self.n)

@@ -1,0 +1,280 @@
+"""ONNX Runtime on the processor: one file with trunk, heads and normalisation, run without PyTorch.
+
+Making the file needs PyTorch; running it needs NumPy and ONNX Runtime alone (extra `onnx`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothheads.certify.engines.artefact import FILES, ONNX, Artefact, identity, obtain
+from smoothheads.certify.engines.base import Engine, EngineConfig, Network
+from smoothheads.errors import CheckpointError, ConfigError, MissingExtraError, SoundnessError
+from smoothheads.types import ENSEMBLE, Phase, Pixels, Votes
+
+if TYPE_CHECKING:
+    from smoothheads.certify.engines.base import Request
+    from smoothheads.models.multihead import MultiHead
+    from smoothheads.noise import Noise
+
+EXTRA: Final = "onnx"
+INPUT, OUTPUT = "pixels", "logits"
+CLOSE: Final = 1e-3  # of the largest logit
+OPSET: Final = 17
+
+Logits = NDArray[np.float32]
+Classes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnnxRuntime(EngineConfig):
+    """ONNX Runtime on the processor, in float32; needs the extra `onnx`."""
+
+    name: ClassVar[str] = "onnxruntime"
+
+    precision: Literal["float32"] = "float32"
+
+    def build(self, network: Network) -> Engine:
+        assert self.blocks_per_pass != "auto"
+        with network.store.opened() as folder:
+            found = network.store.given[0] if network.store.given else _made(network, folder)
+            return OnnxEngine(described(found), network.noise, self.threads, self.blocks_per_pass)
+
+
+def described(found: Artefact) -> OnnxNetwork:
+    """The network of an artefact, which needs no PyTorch."""
+    facts = found.facts
+    weights = None if facts["head_weights"] is None else tuple(facts["head_weights"])
+    return OnnxNetwork(found.model, facts["heads"], facts["classes"], weights, found.sha256)
+
+
+def _made(network: Network, root: Path) -> Artefact:
+    model, info = network.model, network.info
+    weights = model.ensemble_weights
+    wanted = identity(model, info.shape, ONNX) | {
+        "heads": len(model.heads),
+        "classes": info.classes,
+        "head_weights": None if weights is None else weights.tolist(),
+    }
+
+    def build(folder: Path) -> dict[str, Any]:
+        convert(model, info.shape, folder / FILES[ONNX][0])
+        return {"versions": {"onnxruntime": runtime().__version__}}
+
+    return obtain(root, "onnxruntime-float32", wanted, build)
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxNetwork:
+    """A network file and what it does not say itself."""
+
+    path: Path
+    heads: int
+    classes: int
+    weights: tuple[float, ...] | None = None
+    """Of the rule `weighted`, if it was learned."""
+    sha256: str | None = None
+    """Of its artefact; none: of the file."""
+
+
+class OnnxEngine:
+    """An engine in NumPy: noise, passes of one size, checks, and votes of every rule.
+
+    The certificate is for exactly the bytes of the file, under this version of ONNX Runtime.
+    """
+
+    tolerance: float = 1e-3
+
+    def __init__(
+        self, network: OnnxNetwork, noise: Noise, threads: int = 1, blocks_per_pass: int = 1
+    ) -> None:
+        self.network, self.noise, self.classes = network, noise, network.classes
+        self.threads, self.blocks_per_pass = threads, blocks_per_pass
+        self.rules = rules(network.heads, weighted=network.weights is not None)
+        self._data = network.path.read_bytes()
+        self._session = _session(self._data, threads, network.path)
+        self._probed = False
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "engine": "onnxruntime",
+            "precision": "float32",
+            "device": "cpu",
+            "threads": self.threads,
+            "onnxruntime": runtime().__version__,
+            "artefact": {"sha256": self.fingerprint()},
+        }
+
+    def fingerprint(self) -> str:
+        return self.network.sha256 or hashlib.sha256(self._data).hexdigest()
+
+    def votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Votes:
+        return Votes(self.rules, self._votes(image, index, phase, block, count))
+
+    def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
+        return [self.votes(ask.image, ask.index, ask.phase, ask.block, ask.count) for ask in requests]
+
+    def scores(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> NDArray[np.float64]:
+        parts = [_softmax(_means(part)[-1]) for part in self._logits_of(image, index, phase, block, count)]
+        return np.concatenate(parts)
+
+    def _votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> NDArray[np.int64]:
+        table = np.zeros((len(self.rules), self.classes), dtype=np.int64)
+        for logits_LNC in self._logits_of(image, index, phase, block, count):
+            for row, classes_N in enumerate(decide(logits_LNC, self.network.weights)):
+                table[row] += np.bincount(classes_N, minlength=self.classes)
+        return table
+
+    def _logits_of(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Iterator[Logits]:
+        """Finite logits [L, M, C] of the samples that are wanted, pass by pass; every pass is whole."""
+        size, most = self.noise.block_size, self.blocks_per_pass
+        for first in range(0, -(-count // size), most):
+            drawn = [self.noise.noisy(image, index, phase, block + first + i) for i in range(most)]
+            samples_NCHW = drawn[0] if most == 1 else np.concatenate(drawn)
+            self._probe(samples_NCHW)
+            logits_LNC = self._logits(samples_NCHW)[:, : count - first * size]
+            if not np.isfinite(logits_LNC).all():
+                got = f"NaN or infinite logits on samples of image {index}"
+                raise SoundnessError("finite logits", got, "repair the network")
+            yield logits_LNC
+
+    def _logits(self, samples_NCHW: NDArray[np.float32]) -> Logits:
+        logits_LNC: Logits = self._session.run([OUTPUT], {INPUT: samples_NCHW})[0]
+        wanted = (self.network.heads, len(samples_NCHW), self.classes)
+        if logits_LNC.shape != wanted:
+            got = f"shape {logits_LNC.shape}"
+            raise SoundnessError(f"logits of shape {wanted}", got, "export the network again")
+        return logits_LNC
+
+    def _probe(self, samples_NCHW: NDArray[np.float32]) -> None:
+        """Once: the same sample must get the same logits wherever it stands, and twice the same bits."""
+        if self._probed:
+            return
+        first, again = self._logits(samples_NCHW), self._logits(samples_NCHW)
+        turned = self._logits(samples_NCHW[::-1].copy())[:, ::-1]
+        if not np.isfinite(first).all():
+            return
+        allowed = self.tolerance * float(np.abs(first - first.mean(-1, keepdims=True)).max())
+        if not np.array_equal(first, again) or np.abs(first - turned).max() > allowed:
+            raise SoundnessError(
+                "logits that depend on their own sample alone",
+                "others when the samples stand in another order",
+                "use no layer that mixes samples",
+            )
+        self._probed = True
+
+
+def rules(heads: int, *, weighted: bool = False) -> tuple[str, ...]:
+    """As `models.aggregate.rules`, which needs PyTorch."""
+    if heads == 1:
+        return (ENSEMBLE,)
+    partial = range(2, heads)
+    return (
+        ENSEMBLE,
+        *(f"head-{k}" for k in range(1, heads + 1)),
+        *(f"prefix-{k}" for k in partial),
+        *(f"consensus-{k}" for k in partial),
+        *("softmax", "vote", "margin"),
+        *(("weighted",) if weighted else ()),
+    )
+
+
+def decide(logits_LNC: Logits, weights: tuple[float, ...] | None = None) -> list[Classes]:
+    """Classes [N] of every rule, as `models.aggregate.decide` has them; of equals the smallest class wins."""
+    heads_LN = logits_LNC.argmax(-1)
+    count = len(logits_LNC)
+    if count == 1:
+        return [heads_LN[0]]
+    prefixes_LN = _means(logits_LNC).argmax(-1)
+    agree_LN = np.logical_and.accumulate(heads_LN == heads_LN[0], 0)
+    consensus_LN = np.where(agree_LN, heads_LN[0], prefixes_LN[-1])
+    p_LNC = _softmax(logits_LNC.astype(np.float64))
+    votes_NC = (heads_LN[..., None] == np.arange(logits_LNC.shape[-1])).sum(0)
+    top_LN2 = np.sort(p_LNC, -1)[..., -2:]
+    surest_N = (top_LN2[..., 1] - top_LN2[..., 0]).argmax(0)
+    margin_N = np.take_along_axis(heads_LN, surest_N[None], 0)[0]
+    others = [_means(p_LNC)[-1].argmax(-1), votes_NC.argmax(-1), margin_N]
+    if weights is not None:
+        others.append(np.einsum("l,lnc->nc", np.asarray(weights), logits_LNC.astype(np.float64)).argmax(-1))
+    return [prefixes_LN[-1], *heads_LN, *prefixes_LN[1:-1], *consensus_LN[1:-1], *others]
+
+
+def convert(model: MultiHead, shape: tuple[int, int, int], path: Path) -> None:
+    """Writes the file: pixels [N, C, H, W] in [0, 1] in, logits [L, N, classes] out, for any N.
+
+    Raises ConfigError for a network that ONNX cannot express, or whose logits come out as others.
+    """
+    import torch
+
+    from smoothheads.models.mode import borrowed_mode
+
+    runtime()
+    example = torch.linspace(0, 1, 2 * math.prod(shape)).reshape(2, *shape)
+    with borrowed_mode(model, training=False), warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        expected = model(example).numpy()
+        try:
+            torch.onnx.export(
+                model,
+                (example,),
+                str(path),
+                input_names=[INPUT],
+                output_names=[OUTPUT],
+                dynamic_axes={INPUT: {0: "samples"}, OUTPUT: {1: "samples"}},
+                opset_version=OPSET,
+                dynamo=False,
+            )
+        except Exception as error:  # whatever a network's code or the exporter raises
+            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            raise _refused(reason) from error
+    (got,) = _session(path.read_bytes(), 1, path).run([OUTPUT], {INPUT: example.numpy()})
+    allowed = CLOSE * float(np.nanmax(np.abs(expected)))
+    if not np.allclose(got, expected, rtol=0, atol=allowed, equal_nan=True):
+        raise _refused("other logits than PyTorch's")
+
+
+def runtime() -> ModuleType:
+    try:
+        return importlib.import_module("onnxruntime")
+    except ImportError:
+        raise MissingExtraError("onnxruntime", EXTRA) from None
+
+
+def _session(data: bytes, threads: int, path: Path) -> Any:
+    library = runtime()
+    options = library.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 4
+    try:
+        return library.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its own exceptions have no common base
+        reason = str(error).strip().partition("\n")[0][:120]
+        raise CheckpointError(f"an ONNX network in {path}", reason, "export it again") from None
+
+
+def _means(values_LNC: NDArray[Any]) -> NDArray[np.float64]:
+    """Row k is the mean of the first k + 1 heads, in float64."""
+    counts = np.arange(1, len(values_LNC) + 1, dtype=np.float64)
+    means: NDArray[np.float64] = np.cumsum(values_LNC, 0, dtype=np.float64) / counts[:, None, None]
+    return means
+
+
+def _softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    shifted = np.exp(values - values.max(-1, keepdims=True))
+    p: NDArray[np.float64] = shifted / shifted.sum(-1, keepdims=True)
+    return p
+
+
+def _refused(got: str) -> ConfigError:
+    return ConfigError("a network that ONNX can express", got, "use the engine torch")

@@ -1,0 +1,143 @@
+"""smoothheads study FILE"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from smoothheads.cli.common import duration, first_argument, parse, print_json, say
+
+if TYPE_CHECKING:
+    from smoothheads.report.table import Table
+    from smoothheads.studies.outcome import Outcome
+    from smoothheads.studies.plan import Plan
+    from smoothheads.studies.run import Status
+    from smoothheads.studies.store import Store
+
+DESCRIPTION = """Train and certify several arms alike and show them as one table, with differences paired over
+images, noise and seeds.
+
+FILE comes first: a TOML file with arms (a recipe and what is changed), sigmas, seeds, settings, certify,
+images and show (docs/studies.md). Networks and ledgers lie in the store under a name made from everything
+they were told, so that nothing is trained or certified twice, in any study. Stop it at any moment; the same
+command goes on."""
+
+Format = Literal["text", "markdown", "latex", "csv", "json"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    store: Path = Path("runs")
+    """Where networks and ledgers are kept, for all studies."""
+    root: str | None = None
+    """Where the data set lies, if not where the file says."""
+    jobs: int | None = None
+    """Processes, with one thread each (default: one per core)."""
+    plan: bool = False
+    """Say what is needed, what is there and how long the rest will take, and stop."""
+    status: bool = False
+    """Say how far the study is, which may be running elsewhere, and stop."""
+    source: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Show what was kept in this folder by --keep, instead of running anything."""
+    keep: Path | None = None
+    """Folder for the results: all that is needed to show them again, with figures."""
+    format: Format = "text"
+
+
+def main(arguments: list[str]) -> int:
+    name, rest = first_argument(arguments, "a study file", "give a TOML file, see docs/studies.md")
+    args = parse(
+        StudyOptions, rest, default=StudyOptions(), prog=f"study {name or 'FILE'}", description=DESCRIPTION
+    )
+
+    from smoothheads.studies.parse import read_study
+
+    study = read_study(Path(name or "")).at(args.root)
+    if args.source is not None:
+        from smoothheads.studies.outcome import load
+
+        return show(load(args.source), args)
+
+    from smoothheads.studies import costs
+    from smoothheads.studies.outcome import collect
+    from smoothheads.studies.prepare import prepare
+    from smoothheads.studies.run import status
+    from smoothheads.studies.store import Store
+
+    store = Store(args.store)
+    plan, images = prepare(study)
+    seconds = costs.estimate(plan, store, images)
+    jobs = args.jobs or len(os.sched_getaffinity(0))
+    if args.status:
+        say(line(status(plan, store, seconds), jobs))
+        return show(collect(plan, store), args)
+    say(describe(plan, store, images, sum(seconds.values()), jobs))
+    if args.plan:
+        return 0
+    return show(collect(plan, store, execute(plan, store, seconds, jobs)), args)
+
+
+def execute(plan: Plan, store: Store, seconds: dict[str, float], jobs: int) -> dict[str, str]:
+    """Runs what is missing and tells from time to time how far it is."""
+    from smoothheads.studies.executor import LocalProcesses
+    from smoothheads.studies.run import run
+
+    def on_status(status: Status) -> None:
+        say(line(status, jobs))
+
+    return run(plan, store, LocalProcesses(jobs), seconds, on_status)
+
+
+def describe(plan: Plan, store: Store, images: int, seconds: float, jobs: int) -> str:
+    """What a plan needs, in lines for a person."""
+    from smoothheads.studies.plan import Certification, Training
+
+    kinds = {"trainings": Training, "certifications": Certification}
+    lines = [f"{plan.study.title}: {len(plan.rows)} rows, {images} images each"]
+    for what, kind in kinds.items():
+        items = [item for item in plan.items if isinstance(item, kind)]
+        there = sum(store.facts(item) is not None for item in items)
+        lines.append(f"{what}: {len(items)}, of which {there} are there")
+    shared = Counter((row.arm, row.rule) for row in plan.rows if row.certification != row.own)
+    lines += [f"{arm}: {count} rows are {rule} of another ledger" for (arm, rule), count in shared.items()]
+    lines.append(f"about {duration(seconds / jobs)} with {jobs} processes")
+    return "\n".join(lines)
+
+
+def show(outcome: Outcome, args: StudyOptions) -> int:
+    """Prints the tables; 1 if an arm failed."""
+    from smoothheads.studies.tables import all_tables, costs
+
+    print_tables([*all_tables(outcome), costs(outcome)], args.format)
+    if args.keep is not None:
+        from smoothheads.studies.figures import write_figures
+        from smoothheads.studies.outcome import save
+
+        save(outcome, args.keep)
+        for path in write_figures(outcome, args.keep):
+            say(f"wrote {path}")
+    return 1 if outcome.failed else 0
+
+
+def print_tables(tables: Sequence[Table], form: Format) -> None:
+    from smoothheads.report import table
+    from smoothheads.studies.tables import to_csv
+
+    if form == "json":
+        print_json([table.to_json(each) for each in tables])
+        return
+    render = {"text": table.to_text, "markdown": table.to_markdown, "latex": table.to_latex, "csv": to_csv}[
+        form
+    ]
+    print("\n\n".join(render(each) for each in tables))
+
+
+def line(status: Status, jobs: int) -> str:
+    counts = ", ".join(f"{status.count(state)} {state}" for state in ("done", "running", "waiting", "failed"))
+    return f"study: {counts}; about {duration(status.seconds_left / jobs)} left"

@@ -1,0 +1,127 @@
+"""Repositories on the Hugging Face Hub: `hf://user/name[@revision]` stands for a local copy of one.
+
+Only files are fetched, and nothing in them is ever run: what they hold is checked by whoever opens them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard
+
+from smoothheads.errors import HubError, MissingExtraError, SmoothheadsError
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+SCHEME: Final = "hf://"
+Kind = Literal["model", "dataset"]
+_NAME = r"[A-Za-z0-9][\w.-]{0,95}"
+_ADDRESS = re.compile(rf"hf://(?:datasets/)?({_NAME}/{_NAME})(?:@([\w./-]{{1,200}}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`repo` is user/name; without a revision the newest is meant."""
+
+    repo: str
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        return SCHEME + self.repo + (f"@{self.revision}" if self.revision else "")
+
+
+def is_address(text: object) -> TypeGuard[str]:
+    return isinstance(text, str) and text.startswith(SCHEME)
+
+
+def parse(text: str) -> Address:
+    found = _ADDRESS.fullmatch(text)
+    if found is None:
+        raise HubError(f"{SCHEME}user/name or {SCHEME}user/name@revision", repr(text), "mend the address")
+    return Address(found[1], found[2])
+
+
+def local(place: str | Path, kind: Kind = "model", patterns: Sequence[str] | None = None) -> Path:
+    """A path as it is; of an address the folder of its copy, which is fetched if it is not here yet.
+
+    Without a network the copy of that revision is used if it was fetched before. Raises HubError.
+    """
+    if not is_address(place):
+        return Path(place)
+    address = parse(str(place))
+    hub = _library()
+    with _reaching(address):
+        folder = hub.snapshot_download(
+            address.repo,
+            repo_type=kind,
+            revision=address.revision,
+            allow_patterns=None if patterns is None else list(patterns),
+            library_name="smoothheads",
+        )
+    return Path(folder)
+
+
+def upload(
+    folder: Path, repo: str, *, message: str, private: bool = False, revision: str | None = None
+) -> str:
+    """Makes the repository if there is none, and one commit with all files of the folder; its address.
+
+    What is in the repository and not in the folder stays. Raises HubError.
+    """
+    address = parse(SCHEME + repo.removeprefix(SCHEME))
+    with _reaching(address):
+        api: HfApi = _library().HfApi(library_name="smoothheads")
+        api.create_repo(address.repo, private=private, exist_ok=True)
+        if revision is not None:
+            api.create_branch(address.repo, branch=revision, exist_ok=True)
+        commit = api.upload_folder(
+            repo_id=address.repo, folder_path=folder, commit_message=message, revision=revision
+        )
+    return str(Address(address.repo, commit.oid))
+
+
+def _library() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise MissingExtraError("huggingface_hub", "hub") from None
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    disable_progress_bars()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    return huggingface_hub
+
+
+@contextmanager
+def _reaching(address: Address) -> Iterator[None]:
+    """Turns what the library raises into one message with a remedy."""
+    from huggingface_hub import errors
+
+    known: list[tuple[type[Exception], str, str]] = [
+        (errors.RevisionNotFoundError, "no such revision", "check what stands behind the @"),
+        (errors.GatedRepoError, "one that asks for consent", "agree on its page, then `hf auth login`"),
+        (errors.RepositoryNotFoundError, "none, or a private one", "check the name, or `hf auth login`"),
+        (errors.EntryNotFoundError, "a file that is missing there", "check the repository"),
+        (errors.LocalEntryNotFoundError, "no connection and no copy here", "connect to the network"),
+        (errors.HFValidationError, "a name that the Hub refuses", "check the name"),
+        (errors.HfHubHTTPError, "", ""),
+    ]
+    try:
+        yield
+    except SmoothheadsError:
+        raise
+    except Exception as error:
+        fitting = [entry for entry in known if isinstance(error, entry[0])]
+        nearest = max(fitting, key=lambda entry: len(entry[0].__mro__), default=None)
+        if nearest is None or nearest[0] is errors.HfHubHTTPError:
+            raise HubError(f"the repository {address}", _first_line(error), "try again") from error
+        raise HubError(f"the repository {address}", nearest[1], nearest[2]) from error
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0][:200]}"

@@ -1,0 +1,37 @@
+"""Names and modules that are imported when they are first used, so that settings are parsed without torch."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["LazyModule", "attributes", "torch"]
+
+
+def attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package whose names (separated by blanks) live in the modules `homes`."""
+    home = {name: module for module, names in homes.items() for name in names.split()}
+
+    def get(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{home[name]}"), name)
+
+    return get
+
+
+class LazyModule:
+    """Stands for a module that is heavy to import; components that compute hold torch by one of these."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = LazyModule("torch")

@@ -1,0 +1,32 @@
+"""What a network is told to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from smoothheads.config.check import at_least
+from smoothheads.errors import ConfigError
+
+OWN = "own"  # arch and cut of a network that has no name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    arch: str = "resnet8"
+    heads: int = 1
+    """L: 1 is a single network; SOME uses 5."""
+    cut: str = "stage2"
+    """Where the shared trunk ends; `input` makes the heads separate networks."""
+    normalize: bool = True
+    """Subtract the data's mean and divide by its deviation, inside the network, after the noise."""
+    normalize_heads: bool = False
+    """Each head normalises for itself, as networks do that were trained apart; needs the cut `input`."""
+
+    def __post_init__(self) -> None:
+        at_least("heads", self.heads, 1)
+        if self.normalize_heads and not (self.normalize and self.cut == "input"):
+            raise ConfigError(
+                "normalize and cut 'input' with normalize_heads",
+                f"normalize {self.normalize} and cut {self.cut!r}",
+                "only separate networks can normalise for themselves",
+            )

@@ -1,0 +1,96 @@
+"""From a probability to an l2 radius and back, under Gaussian noise of deviation sigma per pixel.
+
+Radii are rounded down and probabilities up.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from scipy import special
+
+from smoothheads.config.check import check_radius, check_sigma
+from smoothheads.errors import ConfigError, SoundnessError
+
+Floats = NDArray[np.float64]
+DOWN, UP = 1 - 1e-12, 1 + 1e-12  # factors far above the errors of a few operations
+# Above the errors of ndtri and of the multiplication by sigma: relative, and absolute for p next to 1/2.
+_RELATIVE, _ABSOLUTE = 1e-12, 1e-15
+
+
+def l2_radius(p_lower: float, sigma: float) -> float:
+    """sigma * Phi^-1(p_lower) rounded down, and 0 where p_lower <= 1/2 (nothing is certified)."""
+    check_sigma(sigma)
+    if p_lower <= 0.5:
+        return 0.0
+    return max(0.0, sigma * quantile_below(p_lower))
+
+
+def pair_radius(p_lower: float, p_upper: float, sigma: float) -> float:
+    """sigma/2 * (Phi^-1(p_lower) - Phi^-1(p_upper)) rounded down, and 0 where the bounds do not separate.
+
+    p_lower bounds the top class from below, p_upper every other class from above.
+    """
+    check_sigma(sigma)
+    if p_lower <= p_upper:
+        return 0.0
+    return max(0.0, 0.5 * sigma * (quantile_below(p_lower) - quantile_above(p_upper)))
+
+
+def quantile_below(p: float) -> float:
+    """z with Phi(z) <= p, next to Phi^-1(p)."""
+    _check_probability(p)
+    z = float(special.ndtri(p))
+    z -= _ABSOLUTE + _RELATIVE * abs(z)
+    while special.ndtr(z) > p:
+        z = math.nextafter(z, -math.inf)
+    return z
+
+
+def quantile_above(p: float) -> float:
+    """z with Phi(z) >= p, next to Phi^-1(p)."""
+    _check_probability(p)
+    z = float(special.ndtri(p))
+    z += _ABSOLUTE + _RELATIVE * abs(z)
+    while special.ndtr(z) < p:
+        z = math.nextafter(z, math.inf)
+    return z
+
+
+def probability_above(radius: float, sigma: float) -> float:
+    """p >= Phi(radius / sigma), next to it: a class this likely is certified at `radius`."""
+    check_sigma(sigma)
+    check_radius(radius)
+    p = float(special.ndtr(radius / sigma))
+    miss = float(special.ndtr(-radius / sigma)) * (1 - 1e-12)
+    return math.nextafter(max(p, 1 - miss), 2.0) if radius > 0 else 0.5
+
+
+def unit_radius(p: Floats) -> Floats:
+    """Phi^-1(p), not rounded."""
+    z: Floats = special.ndtri(p)
+    return z
+
+
+def draw_gaussian(generator: Generator, shape: tuple[int, ...], sigma: float) -> NDArray[np.float32]:
+    noise = generator.standard_normal(shape, dtype=np.float32)
+    noise *= np.float32(sigma)
+    return noise
+
+
+def _check_probability(p: float) -> None:
+    if not 0 < p < 1:
+        raise SoundnessError(
+            "a probability strictly between 0 and 1",
+            repr(p),
+            "no finite sample shows certainty; cap the bound",
+        )
+
+
+def check_bound(p_lower: float, sigma: float) -> None:
+    check_sigma(sigma)
+    if not 0 <= p_lower < 1:
+        raise ConfigError("0 <= p_lower < 1", repr(p_lower), "no finite sample shows certainty")

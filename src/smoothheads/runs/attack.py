@@ -1,0 +1,175 @@
+"""An attack on a ledger: checkpoint, ledger and data in, results beside the ledger out. Run it again and it
+goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smoothheads.attack import record
+from smoothheads.attack.falsify import falsify, outcome
+from smoothheads.attack.outcome import Attacked, Claim, Outcome
+from smoothheads.attack.settings import AttackSettings
+from smoothheads.checkpoint import Checkpoint
+from smoothheads.config import to_dict
+from smoothheads.config.check import at_least
+from smoothheads.data import Dataset, SubsetConfig
+from smoothheads.errors import LedgerError
+from smoothheads.files import sha256
+from smoothheads.provenance import versions
+from smoothheads.results.ledger import TABLE
+from smoothheads.results.manifest import FILE, Manifest, require_equal
+from smoothheads.results.read import read_log
+from smoothheads.results.results import Results
+from smoothheads.runs.certify import certification_images
+from smoothheads.runs.exported import find_artefacts
+from smoothheads.runs.layout import LEDGER, open_checkpoint
+
+OnImages = Callable[[int, int, int], None]
+"""Told how many images are done, of how many, and how many balls were broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A ledger and the network that it is about."""
+
+    network: Path
+    ledger: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What came of it."""
+
+    outcome: Outcome
+    radii: tuple[float, ...]
+    """Zero, and those that were attacked outside."""
+    name: str
+    facts: dict[str, Any]
+    files: tuple[Path, Path]
+
+    def summary(self) -> dict[str, Any]:
+        return record.summary(self.outcome, self.facts, self.radii)
+
+
+def subject(path: Path, ledger: Path | None = None) -> Subject:
+    """The ledger beside a checkpoint, or in a run's folder; of a ledger's path, the run that it lies in."""
+    if ledger is None and (path / TABLE).is_file():
+        if not (path.absolute().parent / "checkpoint").is_dir():
+            remedy = f"smoothheads attack CHECKPOINT --ledger {path}"
+            raise LedgerError(f"the network that {path} is about", "a ledger alone", remedy)
+        return Subject(path.absolute().parent, path)
+    return Subject(path, ledger or path / LEDGER)
+
+
+def attack_run(
+    about: Subject,
+    settings: AttackSettings,
+    *,
+    images: int | None = None,
+    out: Path | None = None,
+    root: str | None = None,
+    fresh: bool = False,
+    on_images: OnImages | None = None,
+) -> Attack:
+    """Attacks what earlier results of that name do not hold (default: `attack` in the ledger's folder), and
+    saves after every image."""
+    ready = open_checkpoint(about.network)
+    log = _first(read_log(about.ledger), images)
+    folder = about.ledger if about.ledger.is_dir() else about.ledger.parent
+    manifest = _manifest(log)
+    artefacts = tuple(find_artefacts(manifest, folder, about.network).values()) or None
+    dataset, certified = _images(ready, log, root), manifest.certify
+    facts, out = _facts(log, folder, settings), out or folder / "attack"
+    radii = (0.0, *settings.outside(certified.sigma))
+    claims = [Claim(row.index, row.label, row.prediction, row.radius) for row in log.rows]
+    done = _earlier(out, facts, claims, fresh=fresh)
+    max_value = dataset.info.grid.max_value
+
+    def tell() -> None:
+        broken = len(outcome(done, max_value, certified, settings).violations)
+        if on_images:
+            on_images(len(done), len(claims), broken)
+
+    def on_image(attacked: Attacked) -> None:
+        done.append(attacked)
+        record.save(out, outcome(done, max_value, certified, settings), facts, radii)
+        tell()
+
+    tell()
+    whole = falsify(
+        ready.model,
+        dataset,
+        claims,
+        certified,
+        settings,
+        artefacts=artefacts,
+        done=tuple(done),
+        on_image=on_image,
+    )
+    record.save(out, whole, facts, radii)
+    return Attack(whole, radii, log.name, facts, record.files(out))
+
+
+def _manifest(log: Results) -> Manifest:
+    if log.manifest is None:
+        raise LedgerError("a ledger with its manifest", "a foreign log", "certify with `smoothheads certify`")
+    return log.manifest
+
+
+def _first(log: Results, images: int | None) -> Results:
+    _manifest(log)
+    if log.norm != "l2":
+        raise LedgerError("radii in the l2 norm", f"{log.norm} in {log.name}", "attack a ledger of l2 radii")
+    if images is None:
+        return log
+    at_least("images", images, 1)
+    return log.take(np.arange(min(images, len(log))))
+
+
+def _images(ready: Checkpoint, log: Results, root: str | None) -> Dataset:
+    """The images that the ledger is about, if the network is the one that it is about too."""
+    manifest = _manifest(log)
+    data = replace(ready.config.data, root=root or ready.config.data.root)
+    dataset = certification_images(ready, data, SubsetConfig(indices=manifest.indices))
+    for what, stated, got in (
+        ("weights", manifest.weights, ready.weights_hash),
+        ("images", manifest.data and manifest.data.fingerprint, dataset.fingerprint),
+    ):
+        if stated != got:
+            raise LedgerError(
+                f"the {what} that {log.name} was certified with ({str(stated)[:12]}...)",
+                f"{got[:12]}...",
+                "attack the checkpoint and data that the ledger names",
+            )
+    return dataset
+
+
+def _facts(log: Results, folder: Path, settings: AttackSettings) -> dict[str, Any]:
+    """What the results depend on."""
+    return {
+        "ledger": {"name": log.name, "manifest_sha256": sha256(folder / FILE)},
+        "weights": _manifest(log).weights,
+        "certify": to_dict(_manifest(log).certify),
+        "settings": to_dict(settings),
+        "versions": versions(),
+    }
+
+
+def _earlier(out: Path, facts: dict[str, Any], claims: Sequence[Claim], *, fresh: bool) -> list[Attacked]:
+    record.claim(out)
+    stored, attacked = ({}, []) if fresh else record.load(out)
+    if stored:
+        require_equal(stored, facts, str(out))
+    others = [each.claim.index for each in attacked if each.claim not in set(claims)]
+    if others:
+        raise LedgerError(
+            f"all {len(attacked)} images of the earlier results in {out}",
+            f"a selection without {len(others)} of them",
+            "raise --images, name another --out, or start --fresh",
+        )
+    return attacked

@@ -1,0 +1,153 @@
+"""A classifier on the Hub: what was certified, the ledger as evidence, and a card that says so."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from smoothheads import hub
+from smoothheads.checkpoint import verified_manifest
+from smoothheads.errors import CheckpointError
+from smoothheads.files import write_atomic
+from smoothheads.report import guarantee
+from smoothheads.results import read_log
+from smoothheads.runs.export import export_run
+from smoothheads.runs.exported import CHECKPOINT_FILES, SUMS, Exported, is_export
+from smoothheads.runs.layout import CHECKPOINT, LEDGER, checkpoint_folder
+
+CARD: Final = "README.md"
+
+BODY = """
+# {name}
+
+{lead}
+
+## Use
+
+```python
+import smoothheads as sh
+
+smoothed = sh.from_pretrained("hf://{name}")  # or "hf://{name}@REVISION", which never changes
+prediction, votes = smoothed.predict(image)  # grid integers [C, H, W]
+certificate, _ = smoothed.certify_image(image)  # certificate.prediction, certificate.radius
+```
+
+or `smoothheads predict hf://{name} image.png --radius`. It needs `pip install 'smoothheads[hub]'`. Every
+file is checked against its hash and none is run.
+"""
+
+CERTIFIED = """
+## What was certified
+
+{images} test images of {data}: sigma {sigma:g}, n {n:,}, alpha {alpha:g}, rule {rule}.
+
+| {norm} radius | certified accuracy |
+|---:|---:|
+{rows}
+
+Average certified radius: {acr:.3f}. Abstained: {abstained:.1%}. Every certificate with its votes is in
+`ledger/`; `smoothheads audit` checks them.
+
+## What is guaranteed
+
+{guaranteed}
+
+## What is not
+
+{not_guaranteed}
+
+{scope}
+"""
+
+
+def push(
+    folder: Path, repo: str, *, private: bool = False, message: str | None = None, revision: str | None = None
+) -> str:
+    """Uploads an export, or a training run as one if its ledger is finished, or else its checkpoint; gives
+    the address of the commit. Files are checked against their hashes first."""
+    with _parts(folder) as staged:
+        write_atomic(staged / CARD, card(staged, repo.removeprefix(hub.SCHEME)))
+        text = message or f"smoothheads: {folder.resolve().name}"
+        return hub.upload(staged, repo, message=text, private=private, revision=revision)
+
+
+def card(folder: Path, name: str) -> str:
+    """README.md of an export or a checkpoint: metadata that the Hub reads, and what a reader must know."""
+    if not is_export(folder):
+        lead = "An image classifier with heads for randomized smoothing. Nothing was certified of it yet."
+        return _front(name, None) + BODY.format(name=name, lead=lead)
+    facts: dict[str, Any] = Exported.open(folder).facts["summary"]
+    log = read_log(folder / LEDGER)
+    lead = (
+        "A smoothed image classifier with certificates: for each test image a radius within which no change "
+    )
+    lead += "of the image alters the answer."
+    rows = [f"| {each['radius']:g} | {each['value']:.1%} |" for each in facts["certified"]]
+    certified = CERTIFIED.format(
+        **facts | {"acr": facts["acr"]["value"], "scope": guarantee.scope(log)},
+        rows="\n".join(rows),
+        guaranteed=_items(guarantee.guaranteed(log)),
+        not_guaranteed=_items(guarantee.not_guaranteed(log)),
+    )
+    return _front(name, facts) + BODY.format(name=name, lead=lead) + certified
+
+
+def _front(name: str, facts: dict[str, Any] | None) -> str:
+    """The card's metadata; certified accuracies stand in its model-index."""
+    data: dict[str, Any] = {
+        "library_name": "smoothheads",
+        "pipeline_tag": "image-classification",
+        "tags": ["certified-robustness", "randomized-smoothing"],
+    }
+    if facts is not None:
+        accuracies = {
+            f"Certified accuracy at {facts['norm']} radius {e['radius']:g}": e for e in facts["certified"]
+        }
+        metrics = [
+            {"type": "certified_accuracy", "name": text, "value": round(each["value"], 6)}
+            for text, each in accuracies.items()
+        ]
+        acr = {"type": "acr", "name": "Average certified radius", "value": round(facts["acr"]["value"], 6)}
+        result = {
+            "task": {"type": "image-classification"},
+            "dataset": {"name": facts["data"], "type": facts["data"], "split": "test"},
+            "metrics": [*metrics, acr],
+        }
+        data["model-index"] = [{"name": name.rpartition("/")[2], "results": [result]}]
+    return f"---\n{json.dumps(data, indent=2)}\n---\n"  # JSON is YAML too
+
+
+@contextmanager
+def _parts(folder: Path) -> Iterator[Path]:
+    """What is uploaded, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as temporary:
+        staged = Path(temporary) / "repository"
+        if is_export(folder):
+            names = [SUMS, *Exported.open(folder).listed()]
+            _copy(folder, staged, names)
+        elif (folder / LEDGER).is_dir():
+            export_run(folder / LEDGER, staged)
+        else:
+            network = checkpoint_folder(folder)
+            if not network.is_dir():
+                raise CheckpointError(
+                    f"an export, a run or a checkpoint at {folder}", "none", "check the path"
+                )
+            verified_manifest(network)
+            _copy(network, staged / CHECKPOINT, CHECKPOINT_FILES)
+        yield staged
+
+
+def _copy(source: Path, target: Path, names: Any) -> None:
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, target / name)
+
+
+def _items(lines: list[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)

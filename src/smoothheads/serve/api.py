@@ -1,0 +1,167 @@
+"""`/v1`: certify, predict and attack images, as one answer or as events while the votes arrive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from smoothheads.errors import SmoothheadsError
+from smoothheads.serve import asked as asking
+from smoothheads.serve import pictures, work
+from smoothheads.serve.asked import Asked
+from smoothheads.serve.events import Events, event, unless_gone
+from smoothheads.serve.limits import Limits
+from smoothheads.serve.metrics import Metrics
+from smoothheads.serve.pictures import Pictures
+from smoothheads.serve.scheduler import BusyError, Job, OutOfTimeError, Scheduler
+from smoothheads.serve.work import Networks, Step
+
+if TYPE_CHECKING:
+    from smoothheads.data import Dataset
+
+T = TypeVar("T")
+Work = Callable[[Networks, Asked, Metrics], Iterator[Step]]
+
+PULSE = 0.1  # seconds between two events: nobody reads faster
+SAMPLES = 20
+TOLD = ("sigma", "alpha", "norm", "rule", "scope", "notes")
+
+
+@dataclass(frozen=True)
+class Api:
+    networks: Networks
+    scheduler: Scheduler
+    limits: Limits
+    metrics: Metrics
+    pictures: Pictures
+    public: Callable[[str], str] = str
+    """What of a message may leave the machine."""
+
+    async def certify(self, request: Request) -> Response:
+        return await self._answer(request, work.certify, "moment")
+
+    async def predict(self, request: Request) -> Response:
+        return await self._answer(request, work.predict, "answer")
+
+    async def attack(self, request: Request) -> Response:
+        """Events only."""
+        return self._events(await asking.read(request, self.limits), work.attack)
+
+    async def models(self, _: Request) -> Response:
+        limits = {"n": self.limits.n, "seconds": self.limits.seconds, "images": self.limits.images}
+        return JSONResponse({"models": self.networks.names, "limits": limits})
+
+    async def model(self, request: Request) -> Response:
+        """The facts of a network; opening it is work like any other."""
+        name = request.query_params.get("model")
+        facts = self.networks.facts(name)
+        if facts is None:
+            job = self._submit(work.opened(self.networks, name), self.limits.seconds)
+            facts = (await unless_gone(request, _all(job)))[0]
+        return JSONResponse(facts)
+
+    async def samples(self, request: Request) -> Response:
+        """Some test images to try, if the data set is here."""
+
+        def read() -> list[dict[str, Any]]:
+            return pictures.samples(self._dataset(request), SAMPLES)
+
+        try:
+            return JSONResponse({"samples": await run_in_threadpool(read)})
+        except SmoothheadsError as error:
+            return JSONResponse({"samples": [], "reason": self.public(str(error))})
+
+    async def sample(self, request: Request) -> Response:
+        index = request.query_params.get("index", "")
+        if not index.isascii() or not index.isdigit() or len(index) > 12:
+            raise HTTPException(422, "index: a whole number")
+
+        def read() -> bytes | None:
+            return pictures.picture(self._dataset(request), int(index))
+
+        found = await run_in_threadpool(read)
+        if found is None:
+            raise HTTPException(404, "no such image")
+        return Response(found, media_type="image/png")
+
+    def _dataset(self, request: Request) -> Dataset:
+        return self.pictures.dataset(self.networks.folder(request.query_params.get("model")))
+
+    async def _answer(self, request: Request, work_of: Work, kind: str) -> Response:
+        asked = await asking.read(request, self.limits)
+        if "text/event-stream" in request.headers.get("accept", ""):
+            return self._events(asked, work_of)
+        job = self._submit(work_of(self.networks, asked, self.metrics), asked.seconds)
+        facts: dict[str, Any] = {}
+        answers: list[dict[str, Any]] = [{"error": "not reached in time"} for _ in asked.images]
+
+        async def finish() -> None:
+            try:
+                async for step in job:
+                    if step.kind == "facts":
+                        facts.update({key: step.data[key] for key in TOLD})
+                    if step.kind == kind:
+                        answers[step.image] = step.data
+            except OutOfTimeError:
+                pass
+
+        try:
+            await unless_gone(request, finish())
+        finally:
+            job.cancel()
+        return JSONResponse({"answers": answers, **facts})
+
+    def _events(self, asked: Asked, work_of: Work) -> Response:
+        if len(asked.images) != 1:
+            raise HTTPException(422, "events are for one image; send one")
+        job = self._submit(work_of(self.networks, asked, self.metrics), asked.seconds)
+        return Events(_told(job, asked, self.public))
+
+    def _submit(self, steps: Iterator[T], seconds: float) -> Job[T]:
+        try:
+            return self.scheduler.submit(steps, seconds=seconds)
+        except BusyError:
+            raise HTTPException(429, "too many requests under way", {"Retry-After": "1"}) from None
+
+
+async def _all(job: Job[T]) -> list[T]:
+    try:
+        return [item async for item in job]
+    finally:
+        job.cancel()
+
+
+async def _told(job: Job[Step], asked: Asked, public: Callable[[str], str]) -> AsyncIterator[bytes]:
+    """Its place in the queue, then its news; of the certificates that came together only the last."""
+    last: dict[str, Any] = {}
+    try:
+        while True:
+            await job.news(0.5)
+            done = job.done
+            steps = job.take()
+            if not steps and not done:
+                yield event("waiting", {"position": job.waiting()})
+            moments = [step for step in steps if step.kind == "moment"]
+            for step in steps:
+                if step.kind not in ("quiet", "moment"):
+                    yield event(step.kind, step.data)
+            if moments:
+                last = moments[-1].data
+                yield event("moment", last)
+            if done and not steps:
+                yield event("end", {"reason": "radius" if last.get("radius", 0) >= asked.radius else "n"})
+                return
+            await asyncio.sleep(PULSE)
+    except OutOfTimeError:
+        yield event("end", {"reason": "seconds"})
+    except SmoothheadsError as error:
+        yield event("error", {"error": public(str(error))})
+    finally:
+        job.cancel()

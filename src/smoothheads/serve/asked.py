@@ -1,0 +1,152 @@
+"""What a client asks for, read from JSON or a form: `/v1/certify`, `/v1/predict` and `/v1/attack` take the
+same fields."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+
+from smoothheads.errors import ConfigError, suggest
+from smoothheads.serve import images
+from smoothheads.serve.limits import Limits
+
+if TYPE_CHECKING:
+    from smoothheads.data import DataInfo
+    from smoothheads.types import Pixels
+
+Source = Callable[["DataInfo"], "Pixels"]
+"""Gives the image when the network's size is known."""
+
+FIELDS = ("image", "images", "pixels", "model", "n", "radius", "seconds", "resize")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    images: list[Source]
+    model: str | None = None
+    n: int | None = None
+    radius: float = math.inf
+    """Where a certificate may stop, or how far an attack goes."""
+    seconds: float = math.inf
+
+
+async def read(request: Request, limits: Limits) -> Asked:
+    """Raises ConfigError for what is no request of ours."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        return _from_json(await request.body(), limits)
+    if kind == "multipart/form-data":
+        return await _from_form(request, limits)
+    raise ConfigError("JSON or multipart/form-data", kind or "no content type", "set Content-Type")
+
+
+def _from_json(body: bytes, limits: Limits) -> Asked:
+    try:
+        values = json.loads(body, parse_constant=_refused)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError("JSON in the request", str(error)[:200], "mend the request") from None
+    if not isinstance(values, dict):
+        raise ConfigError("a JSON object", type(values).__name__, 'for example {"image": "<base64>"}')
+    resize = _flag(values.get("resize", False))
+    encoded = values.get("images", [])
+    pixels = values.get("pixels")
+    if "image" in values:
+        encoded = [values["image"]]
+    if not isinstance(encoded, list) or not all(isinstance(text, str) for text in encoded):
+        raise ConfigError("image files in base64", "something else", "pixels takes numbers")
+    sources = [_encoded(text, i, limits, resize) for i, text in enumerate(encoded)]
+    if pixels is not None:
+        batch = pixels if isinstance(pixels, list) and _depth(pixels) == 4 else [pixels]
+        sources += [_numbers(values, len(sources) + i) for i, values in enumerate(batch)]
+    return _asked(values, sources, limits)
+
+
+async def _from_form(request: Request, limits: Limits) -> Asked:
+    async with request.form(max_files=limits.images + 1, max_fields=20, max_part_size=limits.body) as form:
+        values = {key: value for key, value in form.items() if isinstance(value, str)}
+        resize = _flag(values.get("resize", False))
+        files = [
+            value
+            for key, value in form.multi_items()
+            if isinstance(value, UploadFile) and key in ("image", "images")
+        ]
+        data = [await file.read() for file in files]
+    sources = [_file(content, i, limits, resize) for i, content in enumerate(data)]
+    return _asked(values, sources, limits)
+
+
+def _asked(values: dict[str, Any], sources: list[Source], limits: Limits) -> Asked:
+    for key in values:
+        if key not in FIELDS:
+            raise ConfigError("a known field", repr(key), suggest(key, FIELDS))
+    if not sources:
+        raise ConfigError("at least one image", "none", "send image, images or pixels")
+    if len(sources) > limits.images:
+        raise ConfigError(f"at most {limits.images} images", str(len(sources)), "send fewer at once")
+    model = values.get("model")
+    if model is not None and not isinstance(model, str):
+        raise ConfigError("a model's name", type(model).__name__, "see /v1/models")
+    n = _number(values, "n", limits.n)
+    if n is not None and n != int(n):
+        raise ConfigError("a whole number n", f"{n:g}", "round it")
+    radius, seconds = _number(values, "radius", 1e6), _number(values, "seconds", limits.seconds)
+    return Asked(
+        images=sources,
+        model=model or None,
+        n=None if n is None else int(n),
+        radius=math.inf if radius is None else radius,
+        seconds=limits.seconds if seconds is None else seconds,
+    )
+
+
+def _number(values: dict[str, Any], name: str, most: float) -> float | None:
+    value = values.get(name)
+    if value is None or value == "":
+        return None
+    try:
+        number = float(value) if not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 < number <= most:
+        raise ConfigError(f"0 < {name} <= {most:g}", repr(value)[:40], "stay within the server's limits")
+    return number
+
+
+def _flag(value: Any) -> bool:
+    known = {True: True, False: False, "true": True, "false": False, "1": True, "0": False, "on": True}
+    if not isinstance(value, bool | str) or value not in known:
+        raise ConfigError("resize true or false", repr(value)[:40], "leave it out to refuse other sizes")
+    return known[value]
+
+
+def _refused(name: str) -> float:
+    raise ValueError(f"{name}, which is no number of JSON")
+
+
+def _depth(values: Any) -> int:
+    depth = 0
+    while isinstance(values, list) and values:
+        values, depth = values[0], depth + 1
+    return depth
+
+
+def _name(i: int) -> str:
+    return f"image {i + 1}"
+
+
+def _encoded(text: str, i: int, limits: Limits, resize: bool) -> Source:
+    return lambda info: images.from_base64(text, info, name=_name(i), limit=limits.pixels, resize=resize)
+
+
+def _file(data: bytes, i: int, limits: Limits, resize: bool) -> Source:
+    return lambda info: images.decode(data, info, name=_name(i), limit=limits.pixels, resize=resize)
+
+
+def _numbers(values: Any, i: int) -> Source:
+    return lambda info: images.from_numbers(values, info, name=_name(i))

@@ -1,0 +1,277 @@
+"""Certification logs as plain data for the page: the one place of `serve` that reads results and reports."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smoothheads.errors import LedgerError, SmoothheadsError
+from smoothheads.report import plots, tables
+from smoothheads.report.table import Cell, Table, to_latex
+from smoothheads.results import metrics
+from smoothheads.results.compare import Comparison, compare
+from smoothheads.results.intervals import binomial_band
+from smoothheads.results.read import read_log
+from smoothheads.results.results import Results
+from smoothheads.results.summary import summarize
+from smoothheads.runs.layout import METRICS
+from smoothheads.serve import catalogue
+from smoothheads.studies import tables as study_tables
+from smoothheads.studies.outcome import Outcome
+from smoothheads.studies.outcome import load as load_study
+
+POINTS = 200
+MOST_DIFFERENT = 200
+WRITTEN = 2e-6  # radii are written with six decimals, rounded down
+
+
+class Logs:
+    """Reads every log once for every state of its file."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[Path, tuple[tuple[int, int], Results | SmoothheadsError]] = {}
+
+    def read(self, path: Path) -> Results:
+        """Raises what reading it raises, again and again until the file changes."""
+        stamp = catalogue.stamp(path)
+        with self._lock:
+            known = self._known.get(path)
+        if known is None or known[0] != stamp:
+            try:
+                known = stamp, read_log(path)
+            except SmoothheadsError as error:
+                known = stamp, error
+            with self._lock:
+                self._known[path] = known
+        if isinstance(known[1], SmoothheadsError):
+            raise known[1]
+        return known[1]
+
+    def row(self, name: str, path: Path) -> dict[str, Any]:
+        """One line of the list of ledgers."""
+        try:
+            log = self.read(path)
+        except SmoothheadsError as error:
+            return {"id": name, "error": str(error), "live": catalogue.is_live(path)}
+        summary, expected = summarize(log), None if log.manifest is None else log.manifest.expected
+        done = expected is None or len(log) >= len(expected)
+        return {
+            "id": name,
+            "images": len(log),
+            "expected": None if expected is None else len(expected),
+            "live": not done and catalogue.is_live(path),
+            "data": _data(log),
+            "sigma": log.sigma,
+            "n": log.n,
+            "alpha": log.alpha,
+            "norm": log.norm,
+            "budget": log.manifest and log.manifest.budget,
+            "acr": _plain(summary.acr),
+            "accuracy": summary.accuracy,
+            "abstained": summary.abstained.value,
+            "changed": catalogue.stamp(path)[0] / 1e9,
+        }
+
+
+def curves(names: Sequence[str], logs: Sequence[Results]) -> dict[str, Any]:
+    """Certified accuracy over the radius with 95 % intervals, and the tables of `report`."""
+    answer: dict[str, Any] = {"curves": [_curve(*pair) for pair in zip(names, logs, strict=True)]}
+    try:
+        comparison = compared(names, logs)
+        shown = [tables.headline(comparison), *tables.differences(comparison), tables.background(comparison)]
+        return answer | {"tables": [_table(table) for table in shown], "notes": list(comparison.notes)}
+    except SmoothheadsError as error:
+        return answer | {"tables": [], "notes": [str(error)]}
+
+
+def compared(names: Sequence[str], logs: Sequence[Results]) -> Comparison:
+    """On the images that all of them hold."""
+    from dataclasses import replace
+
+    return compare([replace(log, name=name) for name, log in zip(names, logs, strict=True)], align=True)
+
+
+def different(names: Sequence[str], logs: Sequence[Results]) -> dict[str, Any]:
+    """The paired difference of two logs, and the images on which they differ most."""
+    comparison = compared(names, logs)
+    first, second = comparison.logs
+    gains = metrics.certified_radii(second.correct, second.radius)
+    gains = gains - metrics.certified_radii(first.correct, first.radius)
+    gains[np.abs(gains) < WRITTEN] = 0.0
+    order = np.argsort(-np.abs(gains), kind="stable")
+    apart = [int(i) for i in order if gains[i] != 0 or first.prediction[i] != second.prediction[i]]
+    return {
+        "tables": [_table(table) for table in tables.differences(comparison)],
+        "notes": list(comparison.notes),
+        "images": len(first),
+        "gain": {
+            "better": int((gains > 0).sum()),
+            "worse": int((gains < 0).sum()),
+            "gains": [float(gain) for gain in np.sort(gains)],
+        },
+        "differ": len(apart),
+        "rows": [_pair(first, second, i, float(gains[i])) for i in apart[:MOST_DIFFERENT]],
+    }
+
+
+def image(log: Results, index: int) -> dict[str, Any] | None:
+    """All that a log knows of one image; None if it has not got it."""
+    places = np.flatnonzero(log.index == index)
+    if not len(places):
+        return None
+    place = int(places[0])
+    facts: dict[str, Any] = {
+        "index": index,
+        "previous": int(log.index[place - 1]) if place else None,
+        "next": int(log.index[place + 1]) if place + 1 < len(log) else None,
+        "label": _class(log, int(log.label[place])),
+        "prediction": _class(log, int(log.prediction[place])),
+        "correct": bool(log.correct[place]),
+        "abstained": bool(log.abstained[place]),
+        "radius": float(log.radius[place]),
+        "norm": log.norm,
+        "seconds": float(log.seconds[place]),
+        "sigma": log.sigma,
+        "alpha": log.alpha,
+    }
+    if not log.rows:
+        return facts
+    row = log.rows[place]
+    certificate = row.certificate
+    facts |= {name: getattr(certificate, name) for name in ("n0", "n", "k", "p_lower")}
+    for name, votes in (("selection", row.selection), ("votes", row.votes)):
+        if votes.n:
+            facts[name] = [
+                {"rule": rule, "counts": counts.tolist()}
+                for rule, counts in zip(votes.rules, votes.counts, strict=True)
+            ]
+    return facts | {"classes": [_class(log, label) for label in range(row.votes.counts.shape[1])]}
+
+
+def to_png(names: Sequence[str], logs: Sequence[Results]) -> bytes:
+    from dataclasses import replace
+
+    named = [replace(log, name=name) for name, log in zip(names, logs, strict=True)]
+    return plots.render(plots.certified_accuracy(named), "png")
+
+
+def to_csv(names: Sequence[str], logs: Sequence[Results]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["log", "radius", "certified_accuracy", "low", "high"])
+    for name, log in zip(names, logs, strict=True):
+        curve = _curve(name, log)
+        columns = (curve["radii"], curve["accuracy"], curve["low"], curve["high"])
+        safe = f"'{name}" if name.startswith(("=", "+", "-", "@")) else name  # no formula in a spreadsheet
+        writer.writerows([safe, *values] for values in zip(*columns, strict=True))
+    return out.getvalue()
+
+
+def latex(names: Sequence[str], logs: Sequence[Results]) -> str:
+    comparison = compared(names, logs)
+    shown = [tables.headline(comparison), *tables.differences(comparison)]
+    return "\n\n".join(to_latex(table) for table in shown) + "\n"
+
+
+def study(folder: Path) -> dict[str, Any]:
+    """The tables of a study that was kept."""
+    outcome = _study(folder)
+    return {"title": outcome.title, "tables": [_table(table) for table in study_tables.all_tables(outcome)]}
+
+
+def study_latex(folder: Path) -> str:
+    return "\n\n".join(to_latex(table) for table in study_tables.all_tables(_study(folder))) + "\n"
+
+
+def _study(folder: Path) -> Outcome:
+    try:
+        return load_study(folder)
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        got = f"{type(error).__name__}: {error}"
+        raise LedgerError(f"the results of a study in {folder}", got, "keep it again") from None
+
+
+def training(name: str, folder: Path) -> dict[str, Any]:
+    """The last lines of a training run's metrics, and whether it goes on."""
+    lines: list[dict[str, Any]] = []
+    path = folder / METRICS
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            lines.append(_numbers(json.loads(line)))
+    except (OSError, ValueError, TypeError):
+        pass  # a torn last line; a run that is just being cleared
+    finished = (folder / "checkpoint").is_dir()
+    return {
+        "id": name,
+        "finished": finished,
+        "live": not finished and catalogue.is_live(path),
+        "epochs": len(lines),
+        "last": lines[-1] if lines else {},
+        "history": lines[-500:],
+    }
+
+
+def _numbers(line: Any) -> dict[str, Any]:
+    if not isinstance(line, dict):
+        raise ValueError("no metrics")
+    means = {key: sum(value) / len(value) for key, value in line.items() if isinstance(value, list) and value}
+    numbers = {key: value for key, value in (line | means).items() if isinstance(value, int | float)}
+    return {key: value for key, value in numbers.items() if math.isfinite(value)}
+
+
+def _curve(name: str, log: Results) -> dict[str, Any]:
+    radii = np.linspace(0, float(log.radius.max()), POINTS + 1)
+    accuracy = metrics.certified_accuracy(log.correct, log.radius, radii.tolist())
+    low, high = binomial_band(accuracy, len(log))
+    rounded = {"radii": radii, "accuracy": accuracy, "low": low, "high": high}
+    return {
+        "id": name,
+        "images": len(log),
+        "norm": log.norm,
+        **{key: np.round(values, 6).tolist() for key, values in rounded.items()},
+    }
+
+
+def _pair(first: Results, second: Results, i: int, gain: float) -> dict[str, Any]:
+    return {
+        "index": int(first.index[i]),
+        "label": _class(first, int(first.label[i])),
+        "first": _class(first, int(first.prediction[i])),
+        "second": _class(second, int(second.prediction[i])),
+        "first_radius": float(first.radius[i]),
+        "second_radius": float(second.radius[i]),
+        "gain": gain,
+    }
+
+
+def _class(log: Results, label: int) -> str:
+    names = () if log.manifest is None else log.manifest.class_names
+    if label < 0:
+        return "abstains"
+    return str(names[label]) if label < len(names) else str(label)
+
+
+def _data(log: Results) -> str | None:
+    return None if log.manifest is None or log.manifest.data is None else log.manifest.data.name
+
+
+def _table(table: Table) -> dict[str, Any]:
+    def cell(each: Cell) -> dict[str, Any]:
+        return {"text": each.text, "error": each.error, "best": each.best}
+
+    rows = [[cell(each) for each in row] for row in table.rows]
+    return {"title": table.title, "columns": list(table.columns), "rows": rows, "notes": list(table.notes)}
+
+
+def _plain(estimate: tuple[float, float]) -> dict[str, float | None]:
+    value, error = estimate
+    return {"value": value, "standard_error": None if math.isnan(error) else error}

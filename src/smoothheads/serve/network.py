@@ -1,0 +1,242 @@
+"""The classifiers that are served: the one place that knows how a network is opened, sampled and attacked.
+
+Everything here computes; it is called by the scheduler's thread alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothheads.errors import ConfigError
+from smoothheads.types import ABSTAIN, Certificate, Phase, Pixels, Votes
+
+if TYPE_CHECKING:
+    from smoothheads.certify.algorithm import Run
+    from smoothheads.data import DataInfo, Dataset
+    from smoothheads.smoothed import Smoothed
+    from smoothheads.training.config import RunConfig
+
+ATTACK_STEPS, ATTACK_DRAWS = 10, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What stands after some samples: the certificate and all rules' votes."""
+
+    certificate: Certificate
+    votes: Votes
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """PREDICT's answer, or how far the sampling is when `prediction` is None."""
+
+    votes: Votes
+    prediction: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The image pushed along the attack's direction, and what the classifier says there."""
+
+    distance: float
+    image: Pixels
+    answer: Answer
+
+
+class Network:
+    """A smoothed classifier under a secret noise key."""
+
+    def __init__(self, smoothed: Smoothed) -> None:
+        self._smoothed = smoothed
+
+    @property
+    def info(self) -> DataInfo:
+        return self._smoothed.info
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._smoothed.notes
+
+    @property
+    def sigma(self) -> float:
+        return self._smoothed.config.sigma
+
+    @property
+    def rule(self) -> str:
+        return self._smoothed.config.rule
+
+    def facts(self) -> dict[str, Any]:
+        """What a client must know to read an answer."""
+        config, info = self._smoothed.config, self.info
+        return {
+            "data": info.name,
+            "shape": list(info.shape),
+            "grid": info.grid.max_value,
+            "classes": list(info.class_names),
+            "sigma": config.sigma,
+            "alpha": config.alpha,
+            "rule": config.rule,
+            "rules": list(self._smoothed.engine.rules),
+            "noise": self._smoothed.law.name,
+            "norm": self._smoothed.law.norm,
+            "scope": self._smoothed.engine.noise.scope,
+            "notes": list(self.notes),
+        }
+
+    def certify(self, image: Pixels, *, n: int, target: float = math.inf) -> Iterator[Moment]:
+        """Certificates that hold at every moment, one per pass; they only grow."""
+        from smoothheads.certify.budgets import AnytimeBudget
+
+        budget = AnytimeBudget(n=n, target=None if math.isinf(target) else target)
+        for flight in self._smoothed.steps(budget.run, image):
+            certificate = flight.result if flight.request is None else flight.so_far
+            if certificate is not None:
+                yield Moment(certificate, flight.votes(Phase.ESTIMATION))
+
+    def predict(self, image: Pixels, *, n: int) -> Iterator[Answer]:
+        """The votes after every pass; the last item has the answer."""
+        for flight in self._smoothed.steps(lambda _: self._predicted(n), image):
+            prediction = flight.result if flight.request is None else None
+            yield Answer(flight.votes(Phase.ESTIMATION), prediction)
+
+    def _predicted(self, n: int) -> Run[int]:
+        """PREDICT, asking block by block."""
+        from smoothheads.certify import algorithm
+
+        config = self._smoothed.config
+        counts = np.zeros(self.info.classes, dtype=np.int64)
+        for first in range(0, n, config.block):
+            counts += yield algorithm.Samples(Phase.ESTIMATION, min(config.block, n - first))
+        run = algorithm.predict(n=n, alpha=config.alpha, correction=self._smoothed.correction)
+        return algorithm.answered(run, lambda *_: counts).prediction
+
+    def attack(self, image: Pixels, *, radius: float, frames: int, n: int) -> Iterator[Frame | None]:
+        """Pushes the image away from its class, up to `radius`; None after a step that shows nothing."""
+        from smoothheads.attack.grid import move, squared_distance
+        from smoothheads.certify.radius import squared_grid_budget
+
+        self._require_l2()
+        label = 0
+        for answer in self.predict(image, n=n):
+            label = int(np.argmax(self._counts(answer.votes)))
+            yield None
+        direction = self._direction(image, label, radius)
+        yield None
+        q, seen = self.info.grid.max_value, -1
+        for i in range(frames):
+            budget = squared_grid_budget(radius * i / (frames - 1), q) if i else 0
+            pushed = move(image, direction, budget, self.info.grid) if budget > 0 else image
+            squared = squared_distance(image, pushed)
+            if squared == seen:
+                continue
+            seen = squared
+            for answer in self.predict(pushed, n=n):
+                yield Frame(math.sqrt(squared) / q, pushed, answer) if answer.prediction is not None else None
+
+    def _counts(self, votes: Votes) -> NDArray[np.int64]:
+        return votes.for_rule(self.rule)
+
+    def _direction(self, image: Pixels, label: int, radius: float) -> NDArray[np.float64]:
+        from smoothheads import device as devices
+        from smoothheads.attack.smoothed import ascend
+        from smoothheads.seeding import generator
+
+        config = self._smoothed.config
+        with devices.threads(config.engine.threads):
+            return ascend(
+                self._smoothed.model,
+                image,
+                label,
+                grid=self.info.grid,
+                sigma=config.sigma,
+                radius=radius,
+                draws=ATTACK_DRAWS,
+                steps=ATTACK_STEPS,
+                generator=generator(0, "serve", "attack", device=devices.parse(config.device)),
+                rule=config.rule,
+            )
+
+    def _require_l2(self) -> None:
+        if (norm := self._smoothed.law.norm) != "l2":
+            raise ConfigError("radii in the l2 norm", f"{norm} radii", "attack a network of Gaussian noise")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How the classifiers are opened; `seed` is the secret that keys their noise."""
+
+    seed: int
+    sigma: float | None = None
+    """Of checkpoints; none: as in training. An export has its own."""
+    alpha: float | None = None
+    n: int = 100_000
+    threads: int = 1
+
+
+def open_network(folder: Path, settings: Settings) -> Network:
+    """A checkpoint, a training run's folder or an export."""
+    from smoothheads.certify.config import CertifyConfig
+    from smoothheads.certify.engines import Store
+    from smoothheads.runs.exported import Exported, is_export
+    from smoothheads.runs.layout import engines_folder, open_checkpoint
+    from smoothheads.smoothed import Smoothed
+
+    if is_export(folder):
+        changes: dict[str, Any] = {"seed": settings.seed, "n": settings.n}
+        if settings.sigma is not None:
+            changes["sigma"] = settings.sigma
+        if settings.alpha is not None:
+            changes["alpha"] = settings.alpha
+        return Network(Exported.open(folder).smoothed(**changes))
+    ready = open_checkpoint(folder)
+    config = CertifyConfig.of(
+        ready.config.train.sigma if settings.sigma is None else settings.sigma,
+        n=settings.n,
+        seed=settings.seed,
+        threads=settings.threads,
+    )
+    if settings.alpha is not None:
+        config = replace(config, alpha=settings.alpha)
+    return Network(Smoothed(ready.model, ready.info, config, store=Store(engines_folder(folder))))
+
+
+def is_network(folder: Path) -> bool:
+    from smoothheads.checkpoint.weights import WEIGHTS
+    from smoothheads.runs.exported import is_export
+    from smoothheads.runs.layout import checkpoint_folder
+
+    return is_export(folder) or (checkpoint_folder(folder) / WEIGHTS).is_file()
+
+
+def test_images(folder: Path) -> Dataset:
+    """The test split of the data set that a network was trained on, where it lay then."""
+    from smoothheads.data import load_test
+
+    return load_test(_trained(folder).data)
+
+
+def trained_on(folder: Path) -> str:
+    """The name of its data set."""
+    return str(_trained(folder).data.name)
+
+
+def _trained(folder: Path) -> RunConfig:
+    from smoothheads.checkpoint.weights import CONFIG
+    from smoothheads.config import from_dict, load_json
+    from smoothheads.runs.layout import checkpoint_folder
+    from smoothheads.training.config import RunConfig
+
+    data = load_json(checkpoint_folder(folder) / CONFIG)
+    return from_dict(RunConfig, data.get("run", data))
+
+
+def class_name(info: DataInfo, prediction: int) -> str | None:
+    return None if prediction == ABSTAIN else info.class_names[prediction]

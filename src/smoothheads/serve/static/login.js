@@ -1,0 +1,1 @@
+document.getElementById("wrong").hidden = location.search !== "?wrong";

@@ -1,0 +1,1 @@
+"""Studies: many trainings and certifications as one table, the paper's experiments among them."""

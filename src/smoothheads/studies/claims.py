@@ -1,0 +1,193 @@
+"""The paper's claims, each answered by paired differences with intervals, or by a measured ratio."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+from smoothheads.report.table import Cell, Table
+from smoothheads.results.intervals import Interval
+from smoothheads.studies.outcome import Outcome
+from smoothheads.studies.statistics import Verdict
+from smoothheads.studies.tables import paired_gain, stacked
+
+CLOSE = 0.05
+"""Nearly equal: the interval of the difference lies within this share of the baseline's ACR."""
+
+
+class Ratio(NamedTuple):
+    """A median over rounds and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+Ratios = Mapping[tuple[str, str, str, str], Ratio]
+"""Of measured costs, by (cost, base, this structure, baseline structure)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    id: str
+    claim: str
+    where: str
+    in_print: str
+    above: tuple[tuple[str, str], ...] = ()
+    close: tuple[tuple[str, str], ...] = ()
+    ratio: Mapping[str, Any] | None = None
+    of: str = "certified_radius"
+    sigmas: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One comparison that a claim rests on."""
+
+    what: str
+    value: float
+    images: Interval
+    seeds: Interval | None
+    verdict: Verdict
+
+
+@cache
+def all_claims() -> dict[str, Claim]:
+    text = resources.files("smoothheads.studies").joinpath("claims.toml").read_text("utf-8")
+    return {
+        name: Claim(
+            id=name,
+            **fields
+            | {key: tuple((a, b) for a, b in fields.get(key, ())) for key in ("above", "close")}
+            | {"sigmas": tuple(fields.get("sigmas", ()))},
+        )
+        for name, fields in tomllib.loads(text).items()
+    }
+
+
+def of_experiment(name: str) -> list[Claim]:
+    return [claim for claim in all_claims().values() if claim.where == name]
+
+
+def answers(claim: Claim, outcome: Outcome, ratios: Ratios) -> Iterator[Answer]:
+    """Every comparison for which both sides were measured."""
+    for setting, sigma in outcome.groups():
+        if claim.sigmas and sigma not in claim.sigmas:
+            continue
+        for base in dict.fromkeys(arm.split(" ")[0] for arm in outcome.arms):
+            for this, baseline in (*claim.above, *claim.close):
+                found = _compared(claim, outcome, (setting, sigma), base, (this, baseline))
+                if found is not None:
+                    yield found
+    if claim.ratio is not None:
+        yield from _costs(claim.ratio, ratios)
+
+
+def verdict(found: list[Answer]) -> str:
+    """Of the whole claim: one contradiction is enough, confirmation needs all."""
+    verdicts = {each.verdict for each in found}
+    if not verdicts:
+        return "not measured"
+    if "contradicted" in verdicts:
+        return "contradicted"
+    return "confirmed" if verdicts == {"confirmed"} else "undecided"
+
+
+def table(name: str, outcome: Outcome, ratios: Ratios | None = None) -> Table:
+    """The claims that an experiment touches, each with its comparisons below it."""
+    rows: list[tuple[Cell, ...]] = []
+    for claim in of_experiment(name):
+        found = list(answers(claim, outcome, ratios or {}))
+        whole = verdict(found)
+        rows.append((Cell(claim.id, claim.id), *[Cell("")] * 3, Cell(whole, whole)))
+        rows += [_row(each) for each in found]
+    return Table(
+        title=f"Claims of {name}",
+        columns=("claim", "here", "95 % images", "95 % seeds and images", "verdict"),
+        rows=tuple(rows),
+        notes=(
+            *(f"{claim.id}: {claim.claim}. In print: {claim.in_print}." for claim in of_experiment(name)),
+            "A claim over several cells is confirmed if all are, contradicted if one is. Costs: 95 % of the "
+            "median over rounds.",
+        ),
+    )
+
+
+def summary(outcomes: Mapping[str, Outcome], ratios: Ratios) -> Table:
+    """All claims with their verdicts; `outcomes` by experiment."""
+    rows = []
+    for claim in all_claims().values():
+        outcome = outcomes.get(claim.where, _NOTHING)
+        found = list(answers(claim, outcome, ratios))
+        count = f"{sum(each.verdict == 'confirmed' for each in found)} of {len(found)}" if found else "–"
+        whole = verdict(found)
+        rows.append(
+            (
+                Cell(f"{claim.id}: {claim.claim}", claim.id),
+                Cell(claim.where, claim.where),
+                Cell(claim.in_print, claim.in_print),
+                Cell(count, count),
+                Cell(whole, whole),
+            )
+        )
+    return Table("All claims", ("claim", "where", "in print", "confirmed here", "verdict"), tuple(rows))
+
+
+_NOTHING = Outcome("", "", {}, (), (), ())
+
+
+def _costs(wanted: Mapping[str, Any], ratios: Ratios) -> Iterator[Answer]:
+    """Whether a cost is below the claimed share of another."""
+    most = float(wanted["most"])
+    for (cost, base, this, baseline), ratio in ratios.items():
+        if (cost, this, baseline) == (wanted["cost"], wanted["this"], wanted["baseline"]):
+            below: Verdict = "confirmed" if ratio.high < most else "undecided"
+            judged: Verdict = "contradicted" if ratio.low > most else below
+            what = f"{cost}: {this} / {baseline}, {base} (claimed: below {most:g})"
+            yield Answer(what, ratio.value, Interval(ratio.low, ratio.high), None, judged)
+
+
+def _compared(
+    claim: Claim, outcome: Outcome, where: tuple[str, float], base: str, pair: tuple[str, str]
+) -> Answer | None:
+    own = _base_of(outcome, where, base, pair[0])
+    arms = [outcome.of(*where, f"{of} {structure}") for of, structure in zip((own, base), pair, strict=True)]
+    gain = paired_gain(arms[0], arms[1], claim.of)
+    if gain is None:
+        return None
+    of = base if own == base else f"{own} and {base}"
+    what = " ".join(filter(None, (where[0], f"{pair[0]} − {pair[1]}, {of}, sigma {where[1]:g}")))
+    judged = gain.verdict
+    if pair in claim.close:
+        room = CLOSE * float(stacked(list(arms[1].values()), claim.of).mean())
+        low, high = gain.interval
+        inside, outside = low > -room and high < room, low > room or high < -room
+        judged = "confirmed" if inside else "contradicted" if outside else "undecided"
+    return Answer(what, gain.value, gain.images, gain.seeds, judged)
+
+
+def _base_of(outcome: Outcome, where: tuple[str, float], base: str, structure: str) -> str:
+    """The base of the arm to compare: the same, or where there is none (table8) the only other one."""
+    bases = [
+        arm.split(" ")[0] for arm in outcome.arms if arm.endswith(f" {structure}") and outcome.of(*where, arm)
+    ]
+    return bases[0] if base not in bases and len(bases) == 1 else base
+
+
+def _row(answer: Answer) -> tuple[Cell, ...]:
+    def shown(interval: Interval | None) -> Cell:
+        if interval is None:
+            return Cell("–")
+        return Cell(f"[{interval.low:+.4f}, {interval.high:+.4f}]", tuple(interval))
+
+    return (
+        Cell(f"  {answer.what}", answer.what),
+        Cell(f"{answer.value:+.4f}", answer.value),
+        shown(answer.images),
+        shown(answer.seeds),
+        Cell(answer.verdict, answer.verdict),
+    )

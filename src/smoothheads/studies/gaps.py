@@ -1,0 +1,75 @@
+"""The paper's Figure 2: how far one image's noisy versions are from being misclassified, network by network.
+
+One image proves little; the share of misclassified samples over all certified images follows from the ledgers
+and is what the claim is answered by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from smoothheads.report import plots
+from smoothheads.report.table import Cell, Table
+from smoothheads.studies import stages
+from smoothheads.studies.jobs import network_folder
+from smoothheads.studies.plan import Plan
+from smoothheads.studies.store import Store
+
+DRAWS = 10_000
+IMAGE_SEED = 0
+"""Chooses the image among the certified ones."""
+Gaps = Mapping[str, Mapping[str, Any]]
+"""By arm: edges and counts of the ensemble's gaps, share below 0, mean and deviation."""
+
+
+def measure(plan: Plan, store: Store, draws: int = DRAWS) -> dict[str, Any]:
+    """Of the first seed's networks, all on the same image and the same noise."""
+    study = plan.study
+    found: dict[str, Any] = {}
+    for row in plan.rows:
+        if (
+            row.seed == study.seeds[0]
+            and row.sigma == study.sigmas[0]
+            and store.facts(row.network) is not None
+        ):
+            folder = network_folder(row.network, store)
+            images = stages.images_of(folder, study.images)
+            position = int(np.random.default_rng(IMAGE_SEED).integers(len(images)))
+            gaps = stages.gaps(folder, images, position, row.sigma, draws)
+            found[row.arm] = gaps | {"image": int(images.indices[position]), "sigma": row.sigma}
+    return found
+
+
+def table(gaps: Gaps) -> Table:
+    rows = [
+        (
+            Cell(arm, arm),
+            Cell(f"{100 * each['below']:.2f}", each["below"]),
+            Cell(f"{each['mean']:.3f}", each["mean"]),
+            Cell(f"{each['deviation']:.3f}", each["deviation"]),
+        )
+        for arm, each in gaps.items()
+    ]
+    first = next(iter(gaps.values()))
+    return Table(
+        title=f"fig2: log-probability gaps of image {first['image']}, sigma {first['sigma']:g}, "
+        f"{first['draws']} draws",
+        columns=("network", "below 0 (%)", "mean", "deviation"),
+        rows=tuple(rows),
+        notes=("The same draws for all networks; the image is chosen by a fixed seed, not by its result.",),
+    )
+
+
+def figure(gaps: Gaps) -> Figure:
+    drawn, axes = plots.new_axes("log p of the label − largest log p of another class", "share of draws")
+    for i, (arm, each) in enumerate(gaps.items()):
+        colour, dash = plots.style(i)
+        shares = np.array(each["counts"]) / each["draws"]
+        axes.stairs(shares, each["edges"], color=colour, linestyle=dash, label=arm)
+    axes.axvline(0, color="#222222", linestyle="--", linewidth=1)
+    axes.legend(frameon=False)
+    return drawn

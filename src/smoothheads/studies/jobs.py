@@ -1,0 +1,86 @@
+"""What a process of a study does: makes one item and notes how it went. Made again, an item goes on.
+
+A job is the item and the folder of the store, nothing else, so that any executor on any machine that sees the
+store can do it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from smoothheads.errors import SmoothheadsError
+from smoothheads.studies.plan import Certification, Item, Joining, Training
+from smoothheads.studies.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    item: Item
+    store: Store
+
+    @property
+    def key(self) -> str:
+        return self.item.key
+
+
+def perform(job: Job) -> str | None:
+    """Makes the item unless it is there; a failure is noted and its message returned."""
+    if job.store.facts(job.item) is not None:
+        return None
+    _forget_peak()
+    started = time.monotonic()
+    try:
+        facts = _make(job.item, job.store)
+    except Exception as error:  # also of somebody's own component: one arm fails, not the study
+        traceback.print_exc()
+        known = isinstance(error, SmoothheadsError)
+        message = str(error) if known else f"{type(error).__name__}: {error}"
+        job.store.fail(job.item, message)
+        return message
+    job.store.finish(job.item, facts | {"seconds": time.monotonic() - started, "peak_mib": _peak()})
+    return None
+
+
+def _make(item: Item, store: Store) -> dict[str, Any]:
+    from smoothheads.studies import stages
+
+    out = store.artefact(item)
+    match item:
+        case Training():
+            start = None if item.start is None else network_folder(item.start, store)
+            checkpoint = stages.train(item.config, start, out)
+            return stages.fit(out) | {"weights": stages.weights_hash(checkpoint)}
+        case Joining():
+            checkpoint = stages.join([network_folder(member, store) for member in item.members], out)
+            return {"weights": stages.weights_hash(checkpoint)}
+        case Certification():
+            stages.certify(network_folder(item.network, store), item.images, item.config, out)
+            return {"images": stages.rows_written(out)}
+
+
+def network_folder(item: Training | Joining, store: Store) -> Path:
+    """Where its checkpoint is."""
+    artefact = store.artefact(item)
+    return artefact / "checkpoint" if isinstance(item, Training) else artefact
+
+
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def _forget_peak() -> None:
+    with suppress(OSError):
+        _RESET.write_text("5")
+
+
+def _peak() -> float | None:
+    """Largest memory of this process since `_forget_peak`, in MiB; none where the system does not tell."""
+    with suppress(OSError):
+        if found := re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text()):
+            return int(found[1]) / 2**10
+    return None

@@ -1,0 +1,208 @@
+"""What a study found: its rows with their measurements, read from the store or from a folder that was kept.
+
+The folder holds `study.json` and a compressed table per row, enough to recompute every number and interval
+without training or certifying anything.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smoothheads.config import load_json, to_dict
+from smoothheads.errors import LedgerError, SmoothheadsError
+from smoothheads.files import write_atomic, write_json
+from smoothheads.provenance import versions
+from smoothheads.studies import stages
+from smoothheads.studies.plan import Joining, Network, Plan, Row
+from smoothheads.studies.stages import Measured
+from smoothheads.studies.store import Store
+
+FORMAT = "smoothheads-study/1"
+FACTS, ROWS = "study.json", "rows"
+_COLUMNS = ("index", "label", "prediction", "radius", "noisy", "samples", "seconds")
+_WHOLE = ("index", "label", "prediction", "samples")
+_REAL = ("radius", "noisy", "seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One row: who it is, what was measured (none if it failed or is not there), and what is known of it."""
+
+    setting: str
+    sigma: float
+    arm: str
+    seed: int
+    measured: Measured | None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Fit of the training set, seconds, memory, hashes; `failed` holds the message of a failure."""
+
+    @property
+    def name(self) -> str:
+        return "/".join(filter(None, (self.setting, f"{self.sigma:.2f}", self.arm, str(self.seed))))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    name: str
+    title: str
+    arms: Mapping[str, str]
+    """How each is shown."""
+    radii: tuple[float, ...]
+    differences: tuple[tuple[str, str], ...]
+    results: tuple[Result, ...]
+    certify: Mapping[str, Any] = field(default_factory=dict)
+    made_by: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """What an experiment measures beside its rows."""
+
+    def groups(self) -> list[tuple[str, float]]:
+        """Settings and sigmas, in their order."""
+        return list(dict.fromkeys((each.setting, each.sigma) for each in self.results))
+
+    def of(self, setting: str, sigma: float, arm: str) -> dict[int, Result]:
+        """The measured rows of an arm, by seed."""
+        wanted = (setting, sigma, arm)
+        return {
+            each.seed: each
+            for each in self.results
+            if (each.setting, each.sigma, each.arm) == wanted and each.measured is not None
+        }
+
+    @property
+    def failed(self) -> dict[str, str]:
+        return {each.name: each.facts["failed"] for each in self.results if "failed" in each.facts}
+
+
+def collect(plan: Plan, store: Store, failed: Mapping[str, str] | None = None) -> Outcome:
+    """What the store holds of a plan."""
+    study = plan.study
+    return Outcome(
+        name=study.name,
+        title=study.title,
+        arms={arm.name: arm.title for arm in study.arms},
+        radii=study.show.radii,
+        differences=study.differences,
+        results=tuple(_result(row, store, failed or {}) for row in plan.rows),
+        certify={**study.certify, "images": to_dict(study.images)},
+        made_by=versions() | {"machine": platform.machine()},
+    )
+
+
+def save(outcome: Outcome, folder: Path) -> None:
+    """Writes the folder anew, rows that are the same to the same bytes."""
+    table = []
+    for result in outcome.results:
+        entry = {"setting": result.setting, "sigma": result.sigma, "arm": result.arm, "seed": result.seed}
+        entry["facts"] = dict(result.facts)
+        if result.measured is not None:
+            data = gzip.compress(_text(result.measured).encode(), mtime=0)
+            entry["rows"] = hashlib.sha256(data).hexdigest()[:16]
+            path = folder / ROWS / f"{entry['rows']}.tsv.gz"
+            if not path.is_file():
+                write_atomic(path, data)
+        table.append(entry)
+    known = {f"{entry['rows']}.tsv.gz" for entry in table if "rows" in entry}
+    rest = {name: value for name, value in asdict(replace(outcome, results=())).items() if name != "results"}
+    arms = [list(pair) for pair in outcome.arms.items()]  # their order counts
+    write_json(folder / FACTS, {"format": FORMAT, **rest, "arms": arms, "results": table})
+    for path in (folder / ROWS).glob("*.tsv.gz"):
+        if path.name not in known:
+            path.unlink()
+
+
+def load(folder: Path) -> Outcome:
+    data = load_json(folder / FACTS)
+    if data.get("format") != FORMAT:
+        raise LedgerError(f"the results of a study in {folder}", repr(data.get("format")), "check the path")
+    results = [
+        Result(
+            setting=entry["setting"],
+            sigma=entry["sigma"],
+            arm=entry["arm"],
+            seed=entry["seed"],
+            measured=_measured(folder / ROWS / f"{entry['rows']}.tsv.gz") if "rows" in entry else None,
+            facts=entry["facts"],
+        )
+        for entry in data["results"]
+    ]
+    return Outcome(
+        name=data["name"],
+        title=data["title"],
+        arms=dict(data["arms"]),
+        radii=tuple(data["radii"]),
+        differences=tuple((a, b) for a, b in data["differences"]),
+        results=tuple(results),
+        certify=data["certify"],
+        made_by=data["made_by"],
+        extra=data.get("extra", {}),
+    )
+
+
+def _result(row: Row, store: Store, failed: Mapping[str, str]) -> Result:
+    who = (row.setting, row.sigma, row.arm, row.seed)
+    items = (*_trainings(row.network), row.network, row.certification)
+    broken = [failed.get(item.key) or store.failure(item) for item in items if store.facts(item) is None]
+    message = next((text for text in broken if text), None)
+    if message is not None:
+        return Result(*who, None, {"failed": message})
+    done = store.facts(row.certification)
+    if done is None:
+        return Result(*who, None, {})
+    try:
+        measured = stages.read(store.artefact(row.certification), row.rule)
+    except SmoothheadsError as error:
+        return Result(*who, None, {"failed": str(error)})
+    return Result(*who, measured, _facts(row, store, done))
+
+
+def _facts(row: Row, store: Store, certified: Mapping[str, Any]) -> dict[str, Any]:
+    trained = [store.facts(item) or {} for item in _trainings(row.network)]
+    facts: dict[str, Any] = {
+        name: float(np.mean([each[name] for each in trained]))
+        for name in ("loss", "easy", "epoch_seconds", "peak_mib")
+        if all(name in each for each in trained)
+    }
+    facts |= {"trained": [each["weights"] for each in trained], "ledger": row.certification.key}
+    return facts | {"rule": row.rule, "certify_peak_mib": certified.get("peak_mib")}
+
+
+def _trainings(network: Network) -> Sequence[Any]:
+    return network.members if isinstance(network, Joining) else (network,)
+
+
+def _text(measured: Measured) -> str:
+    """Six decimals, which is all that was read, so that the folder gives the same numbers as the store."""
+    columns = [getattr(measured, name).tolist() for name in _COLUMNS]
+    rows = [
+        [f"{v:.6f}" if isinstance(v, float) else str(v) for v in row] for row in zip(*columns, strict=True)
+    ]
+    return "\n".join("\t".join(row) for row in [_COLUMNS, *rows]) + "\n"
+
+
+def _measured(path: Path) -> Measured:
+    try:
+        head, *lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+        columns = dict(
+            zip(head.split("\t"), zip(*(line.split("\t") for line in lines), strict=True), strict=True)
+        )
+        whole = {name: np.array(columns[name], dtype=np.int64) for name in _WHOLE}
+        real = {name: np.array(columns[name], dtype=np.float64) for name in _REAL}
+        return Measured(
+            index=whole["index"],
+            label=whole["label"],
+            prediction=whole["prediction"],
+            radius=real["radius"],
+            noisy=real["noisy"],
+            samples=whole["samples"],
+            seconds=real["seconds"],
+        )
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise LedgerError(f"the rows of a study in {path}", str(error), "keep the folder whole") from None

@@ -1,0 +1,75 @@
+"""The page that reports what was measured, made from a folder of kept results alone.
+
+The folder holds one folder per experiment or study (as `--keep` writes them), `costs.json` if costs were
+measured, and `protocol.md`, which was written before any test image was certified.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from smoothheads.report.table import Table, to_markdown
+from smoothheads.studies import claims, gaps, paper, tables
+from smoothheads.studies.claims import Ratios
+from smoothheads.studies.experiments import EXPERIMENTS
+from smoothheads.studies.outcome import FACTS, Outcome, load
+
+PROTOCOL = "protocol.md"
+
+
+def outcomes(folder: Path) -> dict[str, Outcome]:
+    """Every kept experiment and study, by the name of its folder."""
+    return {path.parent.name: load(path.parent) for path in sorted(folder.glob(f"*/{FACTS}"))}
+
+
+def page(folder: Path, beside: Path, ratios: Ratios, cost_tables: Mapping[str, Table]) -> str:
+    """Markdown for a file in the folder `beside`; nothing in it was written by hand but the protocol."""
+    found = outcomes(folder)
+    parts = [
+        "# The paper's experiments, measured here",
+        f"Made by `smoothheads paper all --from {folder} --page docs/paper.md`; every number and interval "
+        "follows from the files in that folder, without training.",
+    ]
+    protocol = folder / PROTOCOL
+    if protocol.is_file():
+        parts.append(protocol.read_text(encoding="utf-8").strip())
+    parts += ["## All claims", _body(claims.summary(found, ratios))]
+    parts += [_study(name, outcome) for name, outcome in found.items() if name not in EXPERIMENTS]
+    for name, experiment in EXPERIMENTS.items():
+        outcome, costs = found.get(name), cost_tables.get(name)
+        if outcome is not None or costs is not None:
+            shown = [f"## {name}: {experiment.title}", f"`smoothheads paper {name} --from {folder}`"]
+            if outcome is not None and outcome.results:
+                shown += [to_markdown(paper.comparison(experiment, outcome)), *_picture(folder, beside, name)]
+            if outcome is not None and outcome.extra.get("gaps"):
+                shown.append(to_markdown(gaps.table(outcome.extra["gaps"])))
+            shown += [to_markdown(costs)] if costs is not None else []
+            shown.append(to_markdown(claims.table(name, outcome or paper.empty(experiment), ratios)))
+            parts.append("\n\n".join(shown))
+    return "\n\n".join(parts) + "\n"
+
+
+def _study(name: str, outcome: Outcome) -> str:
+    body = [to_markdown(table) for table in (*tables.all_tables(outcome), tables.costs(outcome))]
+    return "\n\n".join([f"## {name}: {outcome.title}", _settings(outcome), *body])
+
+
+def _settings(outcome: Outcome) -> str:
+    settings = {each.setting for each in outcome.results}
+    seeds = sorted({each.seed for each in outcome.results})
+    done = sum(each.measured is not None for each in outcome.results)
+    return (
+        f"{len(settings)} settings, {len(outcome.arms)} arms, seeds {', '.join(map(str, seeds))}: {done} of "
+        f"{len(outcome.results)} rows are measured. Certification: {dict(outcome.certify)}."
+    )
+
+
+def _picture(folder: Path, beside: Path, name: str) -> list[str]:
+    path = folder / name / f"{name}.svg"
+    return [f"![{name}]({Path(os.path.relpath(path, beside)).as_posix()})"] if path.is_file() else []
+
+
+def _body(table: Table) -> str:
+    return to_markdown(table).partition("\n\n")[2]

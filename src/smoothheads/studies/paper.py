@@ -1,0 +1,184 @@
+"""An experiment of the paper, reported: its rows and columns in its order, published values beside ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from smoothheads.errors import ConfigError
+from smoothheads.report.table import Cell, Table
+from smoothheads.results.intervals import mean
+from smoothheads.studies import figures, gaps, schedule, stages
+from smoothheads.studies.experiments import EXPERIMENTS, Experiment
+from smoothheads.studies.outcome import Outcome, Result
+from smoothheads.studies.published import PublishedRow
+from smoothheads.studies.tables import stacked
+
+_BASES = ("gaussian", "consistency", "smoothmix", "smoothadv", "macer")
+_SIGMAS = (0.25, 0.5, 1.0)
+_AXES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
+    "fig3": (
+        "share",
+        {
+            "SOME": ("single", "some-mid", "some", "some-dnn5"),
+            "multi-head": ("single", "heads-mid", "heads", "dnn5"),
+        },
+    ),
+    "fig4": ("L", {"SOME": ("single-m2", "some-2", "some-3", "some", "some-7", "some-10")}),
+    "fig5": ("sigma", {name: (name,) for name in ("some", "some-hard", "some-high", "some-self")}),
+}
+_LABELS = {"share": "share of the layers in a head (%)", "L": "heads", "sigma": "sigma"}
+
+
+def listing() -> Table:
+    """All experiments with the claims that they answer."""
+    from smoothheads.studies.claims import of_experiment
+
+    rows = [
+        (
+            Cell(each.id, each.id),
+            Cell(each.kind, each.kind),
+            Cell(each.title, each.title),
+            Cell(" ".join(claim.id for claim in of_experiment(each.id)) or "–"),
+        )
+        for each in EXPERIMENTS.values()
+    ]
+    return Table("Experiments of the SOME paper", ("id", "kind", "what", "claims"), tuple(rows))
+
+
+def comparison(experiment: Experiment, outcome: Outcome) -> Table:
+    """Every published row with what was measured here; the published number stands below in brackets."""
+    radii = [f"ca_{r:.2f}" for r in experiment.radii]
+    printed = [name for name in radii if any(name in row.values for row in experiment.rows)]
+    extra = [
+        name
+        for name in experiment.rows[0].values
+        if name in ("share", "L", "draws", "params", "gflops")
+        and any(row.values[name] for row in experiment.rows)
+    ]
+    rows = [_row(row, outcome, extra, printed) for row in experiment.rows]
+    failed = [f"failed: {name}: {message}" for name, message in outcome.failed.items()]
+    return Table(
+        title=outcome.title,
+        columns=(
+            "base structure",
+            "sigma",
+            *extra,
+            "seeds",
+            "ACR",
+            *(n.removeprefix("ca_") for n in printed),
+        ),
+        rows=tuple(rows),
+        notes=(
+            "In brackets: published. ± is the standard error over seeds where there are several, else over "
+            "images. What compares between scales is the sign of a difference, not the radii.",
+            *failed,
+        ),
+    )
+
+
+def _row(
+    row: PublishedRow, outcome: Outcome, extra: Sequence[str], printed: Sequence[str]
+) -> tuple[Cell, ...]:
+    results = list(outcome.of("", row.sigma, row.arm).values())
+    cells = [Cell(row.arm, row.arm), Cell(f"{row.sigma:.2f}", row.sigma)]
+    cells += [Cell(row.values[name], row.values[name]) for name in extra]
+    cells.append(Cell(str(len(results)) if results else _state(row, outcome), len(results)))
+    published = row.number("acr")
+    below = "" if published is None else f"({published:.3f})"
+    if not results:
+        accuracies = [row.number(name) for name in printed]
+        cells.append(Cell("–", None, below))
+        return (*cells, *(Cell("–", None, "" if a is None else f"({a:.1f})") for a in accuracies))
+    values = stacked(results)
+    acr, error = mean(values.mean(1)) if len(values) > 1 else mean(values[0])
+    cells.append(Cell(f"{acr:.3f}±{error:.3f}", acr, below, error))
+    for name in printed:
+        share, theirs = 100 * _reached(results, float(name.removeprefix("ca_"))), row.number(name)
+        cells.append(Cell(f"{share:.1f}", share, "" if theirs is None else f"({theirs:.1f})"))
+    return tuple(cells)
+
+
+def _state(row: PublishedRow, outcome: Outcome) -> str:
+    mine = [each for each in outcome.results if (each.sigma, each.arm) == (row.sigma, row.arm)]
+    return "failed" if any("failed" in each.facts for each in mine) else "–"
+
+
+def _reached(results: Sequence[Result], radius: float) -> float:
+    shares = [
+        np.mean((each.measured.prediction == each.measured.label) & (each.measured.radius >= radius))
+        for each in results
+        if each.measured is not None
+    ]
+    return float(np.mean(shares))
+
+
+def figure(experiment: Experiment, outcome: Outcome) -> Figure | None:
+    """The paper's figure of what was measured; none where it has none, or nothing was measured."""
+    if experiment.kind == "schedule":
+        return schedule.figure()
+    if "gaps" in outcome.extra:
+        return gaps.figure(outcome.extra["gaps"])
+    if experiment.id not in _AXES or not any(each.measured for each in outcome.results):
+        return None
+    axis, families = _AXES[experiment.id]
+    series: dict[str, dict[float, Sequence[Result]]] = {}
+    for row in experiment.rows:
+        for family, structures in families.items():
+            if row.structure in structures:
+                by_sigma = axis == "sigma" or len({each.sigma for each in experiment.rows}) == 1
+                name = family if by_sigma else f"{family}, sigma {row.sigma:g}"
+                x = row.sigma if axis == "sigma" else float(row.values[axis])
+                series.setdefault(name, {})[x] = list(outcome.of("", row.sigma, row.arm).values())
+    return figures.curves(_LABELS[axis], series)
+
+
+def with_imports(outcome: Outcome, logs: Sequence[str]) -> Outcome:
+    """Logs of others as rows: `BASE/STRUCTURE/SIGMA=PATH`, or a path that says all three."""
+    added = []
+    for text in logs:
+        (base, structure, sigma), path = _named(text)
+        facts = {"imported": path.name}
+        added.append(Result("", sigma, f"{base} {structure}", 0, stages.read(path), facts))
+    known = {(each.sigma, each.arm) for each in added}
+    kept = [each for each in outcome.results if (each.sigma, each.arm) not in known]
+    arms = {**outcome.arms, **{each.arm: each.arm for each in added}}
+    return replace(outcome, results=(*kept, *added), arms=arms)
+
+
+def empty(experiment: Experiment) -> Outcome:
+    """Nothing measured yet."""
+    return Outcome(
+        name=experiment.id,
+        title=f"{experiment.id}: {experiment.title}",
+        arms={row.arm: row.arm for row in experiment.rows},
+        radii=experiment.radii,
+        differences=(),
+        results=(),
+    )
+
+
+def _named(text: str) -> tuple[tuple[str, str, float], Path]:
+    said, _, path = text.rpartition("=")
+    words = said.split("/") if said else re.split(r"[/\\_]|(?<=[a-z])-(?=[\d.])|\.tsv|\.txt|\.log", path)
+    base = [word for word in words if word in _BASES]
+    structure = [
+        word for word in words if re.fullmatch(r"single\d?|dnn\d+|heads(-mid)?|some(-\w+)?|drt3", word)
+    ]
+    sigma = [float(word) for word in words if _is_number(word) and float(word) in _SIGMAS]
+    if not (base and structure and sigma):
+        raise ConfigError(
+            "a log whose path says base, structure and sigma, as some/gaussian-0.25.tsv",
+            repr(text),
+            "write BASE/STRUCTURE/SIGMA=PATH, for example gaussian/single/0.25=log.tsv",
+        )
+    return (base[-1], structure[-1], sigma[-1]), Path(path)
+
+
+def _is_number(word: str) -> bool:
+    return bool(re.fullmatch(r"\d+(\.\d+)?", word))

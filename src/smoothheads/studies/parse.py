@@ -1,0 +1,177 @@
+"""Reads a study from TOML; whatever is wrong in it is said with its line before anything starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from smoothheads.config import from_dict
+from smoothheads.errors import ConfigError, suggest
+from smoothheads.studies.configs import certify_config, merge, run_config
+from smoothheads.studies.spec import Arm, Images, Show, Study
+from smoothheads.training import RunConfig
+
+_TOP = ("title", "sigmas", "seeds", "all", "arms", "settings", "certify", "images", "show")
+_ARM = ("recipe", "members", "rule", "start", "sigmas", "label")
+_RUN = tuple(field.name for field in dataclasses.fields(RunConfig) if not field.name.startswith("init"))
+
+
+def read_study(path: Path) -> Study:
+    """The study in a TOML file; raises ConfigError that names the line and the nearest known key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"a study file at {path}", str(error), "check the path") from None
+    return parse_study(text, path.stem, str(path))
+
+
+def parse_study(text: str, name: str, where: str) -> Study:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"TOML in {where}", str(error), "repair that line") from None
+    try:
+        study = _study(data, name)
+    except _UnknownKeyError as unknown:
+        line = line_of(text, unknown.path)
+        raise ConfigError(
+            f"a known key in line {line} of {where}", repr(unknown.path[-1]), unknown.remedy
+        ) from None
+    except ConfigError as error:
+        raise ConfigError(f"{error.expected} ({where})", error.got, error.remedy) from None
+    _check(study, text, where)
+    return study
+
+
+def line_of(text: str, path: tuple[str, ...]) -> int:
+    """The first line where the key at `path` is set, whether in a table, dotted or inline; 0 if nowhere."""
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
+            table = _words(header[1])
+            if table[: len(path)] == path:
+                return number
+        elif key := re.match(r"\s*([\w.\"'-]+(?:\s*\.\s*[\w\"'-]+)*)\s*=", line):
+            full = table + _words(key[1])
+            inline = full == path[: len(full)] and re.search(rf"[{{,]\s*[\"']?{re.escape(path[-1])}\b", line)
+            if full[: len(path)] == path or inline:
+                return number
+    return 0
+
+
+class _UnknownKeyError(Exception):
+    def __init__(self, path: tuple[str, ...], known: Iterable[str]) -> None:
+        self.path, self.remedy = path, suggest(path[-1], known)
+
+
+def _study(data: Mapping[str, Any], name: str) -> Study:
+    _known(data, _TOP, ())
+    common = _table(data, "all", ())
+    _known(common, (*_ARM, *_RUN), ("all",))
+    arms = _table(data, "arms", ())
+    settings = _table(data, "settings", ())
+    for setting, changes in settings.items():
+        _known(_as_table(changes, f"settings.{setting}"), _RUN, ("settings", setting))
+    return Study(
+        name=name,
+        title=_text(data.get("title", name), "title"),
+        arms=tuple(_arm(each, _as_table(arms[each], f"arms.{each}"), common) for each in arms),
+        sigmas=tuple(_numbers(data, "sigmas")),
+        seeds=tuple(int(seed) for seed in _numbers(data, "seeds", [0])),
+        settings=settings or {"": {}},
+        certify=_table(data, "certify", ()),
+        images=_fields(Images, _table(data, "images", ()), "images"),
+        show=_show(_table(data, "show", ())),
+    )
+
+
+def _arm(name: str, data: Mapping[str, Any], common: Mapping[str, Any]) -> Arm:
+    _known(data, (*_ARM, *_RUN), ("arms", name))
+    merged = merge(common, data)
+    if "recipe" not in merged:
+        raise ConfigError(f"a recipe for arm {name}", "none", "add `recipe = ...` to it or to [all]")
+    settings = {key: value for key, value in merged.items() if key in _ARM}
+    changes = {key: value for key, value in merged.items() if key in _RUN}
+    return replace(from_dict(Arm, settings | {"name": name}, f"arms.{name}"), changes=changes)
+
+
+def _show(data: Mapping[str, Any]) -> Show:
+    _known(data, [field.name for field in dataclasses.fields(Show)], ("show",))
+    pairs = data.get("differences", [])
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise ConfigError("pairs [this, baseline] in show.differences", repr(pairs), "name two arms in each")
+    radii = data.get("radii", list(Show().radii))
+    return Show(radii=tuple(float(r) for r in radii), differences=tuple((a, b) for a, b in pairs))
+
+
+def _fields(kind: Any, data: Mapping[str, Any], where: str) -> Any:
+    _known(data, [field.name for field in dataclasses.fields(kind)], (where,))
+    return from_dict(kind, dict(data), where)
+
+
+def _known(data: Mapping[str, Any], known: Iterable[str], path: tuple[str, ...]) -> None:
+    for key in data:
+        if key not in known:
+            raise _UnknownKeyError((*path, key), known)
+
+
+def _table(data: Mapping[str, Any], key: str, path: tuple[str, ...]) -> Mapping[str, Any]:
+    return _as_table(data.get(key, {}), ".".join((*path, key)))
+
+
+def _as_table(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"a table at {where}", repr(value), f"write [{where}] and its fields below it")
+    return value
+
+
+def _numbers(data: Mapping[str, Any], key: str, default: list[int] | None = None) -> list[float]:
+    values = data.get(key, default)
+    numbers = isinstance(values, list) and all(type(v) in (int, float) for v in values)
+    if not numbers:
+        raise ConfigError(f"a list of numbers at {key}", repr(values), f"for example {key} = [0.25, 0.5]")
+    return list(values)
+
+
+def _text(value: Any, key: str) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"text at {key}", repr(value), "put it in quotes")
+    return value
+
+
+def _words(key: str) -> tuple[str, ...]:
+    return tuple(word.strip().strip("\"'") for word in key.split("."))
+
+
+def _check(study: Study, text: str, where: str) -> None:
+    """Every arm in every setting and every certification can be made; the line of what cannot is named."""
+    for arm in study.arms:
+        for setting in study.settings:
+            places = [("arms", arm.name), ("settings", setting), ("all",)]
+            with _placed(text, where, places):
+                run_config(study, arm, setting, study.sigmas[0], study.seeds[0])
+    with _placed(text, where, [("certify",)]):
+        for sigma in study.sigmas:
+            certify_config(study, sigma)
+
+
+@contextmanager
+def _placed(text: str, where: str, places: Sequence[tuple[str, ...]]) -> Iterator[None]:
+    """Adds the line to an error that names a field, as in `a field of TrainConfig at config.train`."""
+    try:
+        yield
+    except ConfigError as error:
+        inside = re.search(r"\bconfig((?:\.\w+)*)", error.expected)
+        fields = tuple(inside[1].split(".")[1:]) if inside else ()
+        key = re.fullmatch(r"'([\w.-]+)'", error.got)
+        tried = [(*place, *fields, *((key[1],) if key else ())) for place in places]
+        tried += [(*place, *fields) for place in places if fields] + [(*place, "recipe") for place in places]
+        line = next((found for path in tried if (found := line_of(text, path))), 0)
+        said = f" (line {line} of {where})" if line else f" ({where})"
+        raise ConfigError(error.expected + said, error.got, error.remedy) from None

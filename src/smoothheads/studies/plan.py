@@ -1,0 +1,210 @@
+"""What a study needs: which networks to train or to join, which ledgers to write, and where each row is.
+
+Networks and ledgers are named by what they were made from, so that no study makes one twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.config import to_dict
+from smoothheads.data import DataConfig
+from smoothheads.studies.configs import certify_config, run_config
+from smoothheads.studies.spec import MEMBER_SEEDS, Arm, Images, Study
+from smoothheads.training import RunConfig
+from smoothheads.types import ENSEMBLE
+
+Fingerprint = Callable[[DataConfig], str]
+"""Of the images that a run trains on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A network to train, from scratch or from another one."""
+
+    key: str
+    config: RunConfig
+    start: Network | None = None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (self.key,)
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """Networks trained apart that become one ensemble."""
+
+    key: str
+    members: tuple[Training, ...]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(member.key for member in self.members)
+
+
+Network: TypeAlias = Training | Joining
+
+
+@dataclass(frozen=True, slots=True)
+class Certification:
+    key: str
+    network: Network
+    config: CertifyConfig
+    images: Images
+
+
+Item: TypeAlias = Training | Joining | Certification
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One certified network of the study, and the rule of the ledger in which it stands."""
+
+    setting: str
+    sigma: float
+    arm: str
+    seed: int
+    network: Network
+    own: Certification
+    """What the row would have if it shared nothing."""
+    certification: Certification
+    """Where its votes are."""
+    rule: str
+
+    @property
+    def name(self) -> str:
+        return "/".join(filter(None, (self.setting, f"{self.sigma:.2f}", self.arm, str(self.seed))))
+
+
+@dataclass(frozen=True)
+class Plan:
+    study: Study
+    rows: tuple[Row, ...]
+
+    @cached_property
+    def items(self) -> tuple[Item, ...]:
+        """Everything that has to be made, each once, and nothing before what it needs."""
+        found: dict[str, Item] = {}
+        for row in self.rows:
+            for item in _needed(row.certification):
+                found.setdefault(item.key, item)
+        return tuple(found.values())
+
+
+def make_plan(study: Study, fingerprint: Fingerprint, images: str) -> Plan:
+    """`images` is the fingerprint of the certified ones. Seeds come last: one whole round after another."""
+    maker = _Maker(study, fingerprint, images)
+    rows = [
+        maker.row(setting, sigma, arm, seed)
+        for seed in study.seeds
+        for setting in study.settings
+        for sigma in study.sigmas
+        for arm in study.arms
+        if sigma in (arm.sigmas or study.sigmas)
+    ]
+    return Plan(study, tuple(_shared(rows)))
+
+
+def together(plans: Mapping[str, Plan]) -> tuple[Plan, dict[str, Plan]]:
+    """Several plans as one, and each again with what it now shares with the others."""
+    rows = [row for plan in plans.values() for row in plan.rows]
+    shared = list(_shared(rows))
+    whole = Plan(next(iter(plans.values())).study, tuple(shared))
+    parts = {}
+    for name, plan in plans.items():
+        parts[name] = replace(plan, rows=tuple(shared[: len(plan.rows)]))
+        shared = shared[len(plan.rows) :]
+    return whole, parts
+
+
+def needs(item: Item) -> tuple[Item, ...]:
+    """What must exist before an item can be made."""
+    match item:
+        case Training(start=None):
+            return ()
+        case Training(start=start):
+            return (start,) if start is not None else ()
+        case Joining(members=members):
+            return members
+        case Certification(network=network):
+            return (network,)
+
+
+@dataclass(frozen=True)
+class _Maker:
+    study: Study
+    fingerprint: Fingerprint
+    images: str
+    known: dict[str, Training] = field(default_factory=dict)
+
+    def row(self, setting: str, sigma: float, arm: Arm, seed: int) -> Row:
+        network = self.network(setting, sigma, arm, seed)
+        config = certify_config(self.study, sigma, arm.rule)
+        told = to_dict(config)
+        key = _digest("certification", network.key, told, self.images)
+        certification = Certification(key, network, config, self.study.images)
+        return Row(setting, sigma, arm.name, seed, network, certification, certification, arm.rule)
+
+    def network(self, setting: str, sigma: float, arm: Arm, seed: int) -> Network:
+        seeds = [seed + MEMBER_SEEDS * k for k in range(arm.members)]
+        start = None if arm.start is None else self.network(setting, sigma, self.study.arm(arm.start), seed)
+        members = tuple(self.training(run_config(self.study, arm, setting, sigma, s), start) for s in seeds)
+        if len(members) == 1:
+            return members[0]
+        return Joining(_digest("joining", [member.key for member in members]), members)
+
+    def training(self, config: RunConfig, start: Network | None) -> Training:
+        told = to_dict(config)
+        data = {name: value for name, value in told["data"].items() if name != "root"}
+        told = told | {"data": data, "init": start.key if start else None}
+        key = _digest("training", told, self.fingerprint(config.data))
+        return self.known.setdefault(key, Training(key, config, start))
+
+
+def _shared(rows: list[Row]) -> Iterator[Row]:
+    """Rows whose votes stand in another row's ledger, on the same noise, are read from there: another rule of
+    the same network, or a network that is the beginning of an ensemble. Only where every image gets the same
+    number of samples (budget fixed), so that all rows are certified alike."""
+    for row in rows:
+        found = [(other, rule) for other in rows if (rule := _rule_in(row, other)) is not None]
+        if not found or not _fixed(row.own.config):
+            yield row
+            continue
+        other, rule = max(found, key=lambda each: len(each[0].network.parts))
+        yield replace(row, certification=other.own, rule=rule)
+
+
+def _rule_in(row: Row, other: Row) -> str | None:
+    """The rule under which the ledger of `other` holds `row`, if it does."""
+    rule = row.own.config.rule
+    if replace(row.own.config, rule=ENSEMBLE) != other.own.config or row.own.images != other.own.images:
+        return None
+    if row.network.key == other.network.key:
+        return rule if rule != ENSEMBLE else None
+    parts, longer = row.network.parts, other.network.parts
+    one_head = not isinstance(row.network, Training) or row.network.config.model.heads == 1
+    begins = len(parts) < len(longer) and longer[: len(parts)] == parts
+    if rule != ENSEMBLE or not one_head or not begins:
+        return None
+    return "head-1" if len(parts) == 1 else f"prefix-{len(parts)}"
+
+
+def _fixed(config: CertifyConfig) -> bool:
+    return config.budget.name == "fixed"
+
+
+def _needed(item: Item) -> Iterator[Item]:
+    for before in needs(item):
+        yield from _needed(before)
+    yield item
+
+
+def _digest(kind: str, *what: Any) -> str:
+    return hashlib.sha256(json.dumps([kind, *what], sort_keys=True).encode()).hexdigest()[:20]

@@ -1,0 +1,120 @@
+"""Runs a plan: every job as soon as what it needs is there, a failed one without stopping the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from smoothheads.studies.executor import Executor
+from smoothheads.studies.jobs import Job
+from smoothheads.studies.plan import Certification, Item, Plan, Training, needs
+from smoothheads.studies.store import Store
+
+State = Literal["done", "failed", "running", "waiting"]
+POLL_SECONDS = 2.0
+STATUS_SECONDS = 30.0
+"""Between two calls of `on_status`, which looks at everything on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a study stands."""
+
+    states: Mapping[str, State]
+    """By the item's key."""
+    seconds_left: float
+    """Of work, not of the clock; nan where nothing was measured."""
+
+    def count(self, state: State) -> int:
+        return sum(each == state for each in self.states.values())
+
+
+OnStatus = Callable[[Status], None]
+
+
+def run(
+    plan: Plan,
+    store: Store,
+    executor: Executor,
+    costs: Mapping[str, float],
+    on_status: OnStatus | None = None,
+) -> dict[str, str]:
+    """Makes what is missing; messages of what failed, by key. `costs` are seconds of each item."""
+    failed: dict[str, str] = {}
+    done = {item.key for item in plan.items if store.facts(item) is not None}
+    waiting = [item for item in plan.items if item.key not in done]
+    running: set[str] = set()
+    said = time.monotonic()
+    try:
+        while waiting or running:
+            waiting = _fail_dependents(waiting, failed)
+            for item in [each for each in waiting if all(n.key in done for n in needs(each))]:
+                if len(running) >= executor.slots:
+                    break
+                executor.submit(Job(item, store))
+                running.add(item.key)
+                waiting.remove(item)
+            for finished in executor.wait(POLL_SECONDS) if running else ():
+                running.discard(finished.job.key)
+                if finished.error is None:
+                    done.add(finished.job.key)
+                else:
+                    failed[finished.job.key] = finished.error
+            if on_status and time.monotonic() - said >= STATUS_SECONDS:
+                said = time.monotonic()
+                on_status(_status(plan, store, costs, running, failed))
+    finally:
+        executor.close()
+    return failed
+
+
+def status(plan: Plan, store: Store, costs: Mapping[str, float]) -> Status:
+    """Of a study that may be running elsewhere; what has begun counts as running."""
+    running = {item.key for item in plan.items if store.facts(item) is None and store.artefact(item).exists()}
+    failed = {item.key: text for item in plan.items if (text := store.failure(item))}
+    return _status(plan, store, costs, running, failed)
+
+
+def fraction(item: Item, store: Store) -> float:
+    """How much of an item is made, by what is on the disk."""
+    from smoothheads.studies import stages
+
+    out = store.artefact(item)
+    if store.facts(item) is not None:
+        return 1.0
+    if isinstance(item, Training):
+        return min(1.0, stages.epochs_written(out) / item.config.train.epochs)
+    if isinstance(item, Certification):
+        expected = stages.rows_expected(out)
+        return stages.rows_written(out) / expected if expected else 0.0
+    return 0.0
+
+
+def _status(
+    plan: Plan, store: Store, costs: Mapping[str, float], running: set[str], failed: Mapping[str, str]
+) -> Status:
+    states: dict[str, State] = {}
+    left = 0.0
+    for item in plan.items:
+        if store.facts(item) is not None:
+            states[item.key] = "done"
+            continue
+        if item.key in failed:
+            states[item.key] = "failed"
+            continue
+        states[item.key] = "running" if item.key in running else "waiting"
+        left += costs.get(item.key, float("nan")) * (1 - fraction(item, store))
+    return Status(states, left)
+
+
+def _fail_dependents(waiting: list[Item], failed: dict[str, str]) -> list[Item]:
+    kept = []
+    for item in waiting:
+        broken = [failed[n.key] for n in needs(item) if n.key in failed]
+        if broken:
+            failed[item.key] = broken[0]
+        else:
+            kept.append(item)
+    return kept

@@ -1,0 +1,118 @@
+"""What a study is: arms crossed with settings, sigmas and seeds, certified alike and shown together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from smoothheads.config.check import at_least
+from smoothheads.errors import ConfigError, one_of
+
+Changes = Mapping[str, Any]
+"""Nested tables of configuration fields, as in `{"train": {"epochs": 50}}`."""
+MEMBER_SEEDS = 1000
+"""Member k of an ensemble of seed s has seed s + 1000 k: ensembles of different seeds share no member."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arm:
+    """One thing to compare: a recipe with changes, trained once for every setting, sigma and seed."""
+
+    name: str
+    recipe: str
+    """May hold `{sigma}`, which becomes 0.25, 0.50, ..."""
+    members: int = 1
+    """Trainings with as many seeds whose networks are joined into one ensemble."""
+    rule: str = "ensemble"
+    """Which base classifier is certified, e.g. head-1 or prefix-3."""
+    start: str | None = None
+    """The arm whose networks this one's training begins with."""
+    changes: Changes = field(default_factory=dict)
+    sigmas: tuple[float, ...] = ()
+    """Where it is run; empty: at all sigmas of the study."""
+    label: str | None = None
+    """How tables and figures name it; none: by its name."""
+
+    def __post_init__(self) -> None:
+        at_least("members", self.members, 1)
+
+    @property
+    def title(self) -> str:
+        return self.label or self.name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Images:
+    """Which images are certified, all arms the same."""
+
+    split: Literal["test", "train"] = "test"
+    """train: images that no arm trains on, to choose settings without looking at the test images."""
+    offset: int = 0
+    """Begin at this image."""
+    every: int = 1
+    """Then keep every k-th."""
+    first: int | None = None
+    """Then keep at most this many."""
+
+    def __post_init__(self) -> None:
+        at_least("offset", self.offset, 0)
+        at_least("every", self.every, 1)
+        if self.first is not None:
+            at_least("first", self.first, 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Show:
+    """What the tables hold."""
+
+    radii: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75)
+    differences: tuple[tuple[str, str], ...] = ()
+    """Pairs of arms (this, baseline); empty: every arm against the first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Study:
+    name: str
+    title: str
+    arms: tuple[Arm, ...]
+    sigmas: tuple[float, ...]
+    seeds: tuple[int, ...] = (0,)
+    settings: Mapping[str, Changes] = field(default_factory=lambda: {"": {}})
+    """Changes of all arms alike; every arm is run in every setting."""
+    certify: Changes = field(default_factory=dict)
+    """Fields of a certification, sigma apart."""
+    images: Images = field(default_factory=Images)
+    show: Show = field(default_factory=Show)
+
+    def __post_init__(self) -> None:
+        for what, given in (("arm", self.arms), ("sigma", self.sigmas), ("seed", self.seeds)):
+            if not given:
+                raise ConfigError(f"at least one {what} in {self.name}", "none", f"add a {what}")
+        for what, values in (("sigmas", self.sigmas), ("seeds", self.seeds)):
+            if len(set(values)) < len(values):
+                raise ConfigError(f"different {what} in {self.name}", "one of them twice", "drop it")
+        names = [arm.name for arm in self.arms]
+        wanted = [name for pair in self.show.differences for name in pair]
+        wanted += [arm.start for arm in self.arms if arm.start is not None]
+        for name in wanted:
+            if name not in names:
+                raise one_of(f"arm of {self.name}", name, names)
+
+    def at(self, root: str | None) -> Study:
+        """The same study with its data at `root`, if one is given."""
+        if root is None:
+            return self
+        arms = [
+            replace(a, changes={**a.changes, "data": {**a.changes.get("data", {}), "root": root}})
+            for a in self.arms
+        ]
+        return replace(self, arms=tuple(arms))
+
+    def arm(self, name: str) -> Arm:
+        return next(arm for arm in self.arms if arm.name == name)
+
+    @property
+    def differences(self) -> tuple[tuple[str, str], ...]:
+        first = self.arms[0].name
+        return self.show.differences or tuple((arm.name, first) for arm in self.arms[1:])

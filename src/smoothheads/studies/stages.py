@@ -1,0 +1,216 @@
+"""The only door from studies to training and certification: few calls, all of them public elsewhere."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.config import load_json
+from smoothheads.data import DataConfig, Dataset, SubsetConfig, describe, load, load_test, select
+from smoothheads.errors import ConfigError, DataError
+from smoothheads.results import read_log
+from smoothheads.results.manifest import FILE, read_manifest
+from smoothheads.results.recertify import recertified
+from smoothheads.runs import diversity
+from smoothheads.runs.certify import certify_run
+from smoothheads.runs.ensemble import ensemble_run
+from smoothheads.runs.layout import METRICS, open_checkpoint
+from smoothheads.runs.sampling import Sampling
+from smoothheads.runs.train import train_run
+from smoothheads.studies.spec import Images
+from smoothheads.training import RunConfig
+from smoothheads.types import ENSEMBLE
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_LEDGER = "ledger.tsv"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """A certified network, image by image; `noisy` is the share of samples classified as the label."""
+
+    index: Ints
+    label: Ints
+    prediction: Ints
+    radius: Floats
+    noisy: Floats
+    samples: Ints
+    seconds: Floats
+
+    @property
+    def certified_radius(self) -> Floats:
+        """The radius where the answer is right, 0 elsewhere; its mean is the ACR."""
+        return np.where(self.prediction == self.label, self.radius, 0.0)
+
+
+def train(config: RunConfig, start: Path | None, out: Path) -> Path:
+    """Trains, or goes on with it."""
+    return train_run(replace(config, init=None if start is None else str(start)), out, resume=True)
+
+
+def join(members: list[Path], out: Path) -> Path:
+    return ensemble_run(members, out)
+
+
+def certify(network: Path, images: Images, config: CertifyConfig, out: Path) -> Path:
+    """Certifies, or goes on with it."""
+    ready = open_checkpoint(network)
+    return certify_run(ready, certified_images(ready.config.data, images), config, out)
+
+
+def certified_images(data: DataConfig, images: Images) -> Dataset:
+    """The images that a study certifies, of the data set that a run was trained on."""
+    whole = _split(replace(data, subset=SubsetConfig(), validation=0.0, augment="none"), images.split)
+    chosen = range(images.offset, len(whole), images.every)[: images.first]
+    if not chosen:
+        raise ConfigError(
+            f"an offset below {len(whole)}, the number of images", str(images.offset), "lower it"
+        )
+    return select(whole, SubsetConfig(indices=tuple(chosen)))
+
+
+@lru_cache(maxsize=2)
+def _split(data: DataConfig, split: str) -> Dataset:
+    return load_test(data) if split == "test" else load(data).train
+
+
+@lru_cache(maxsize=64)
+def _trained_on(data: DataConfig) -> Dataset:
+    return load(data).train
+
+
+def training_fingerprint(data: DataConfig) -> str:
+    return _trained_on(data).fingerprint
+
+
+def require_unseen(data: DataConfig, images: Images) -> None:
+    """Refuses to certify images that are trained on."""
+    if images.split == "test":
+        return
+    seen = np.intersect1d(_trained_on(data).indices, certified_images(data, images).indices)
+    if len(seen):
+        raise DataError(
+            "images that no arm trains on",
+            f"{len(seen)} that one does",
+            "raise images.offset, or lower data.subset",
+        )
+
+
+def read(ledger: Path, rule: str = ENSEMBLE) -> Measured:
+    """A ledger, or a log of others; by another rule from the same votes."""
+    log = read_log(ledger)
+    log = log if rule == log.rule else recertified(log, rule=rule)
+    noisy, samples = log.label_probability(), log.samples
+    unknown = np.full(len(log), np.nan)
+    return Measured(
+        index=log.index,
+        label=log.label,
+        prediction=log.prediction,
+        radius=np.floor(log.radius * 1e6 + 1e-6) / 1e6,  # down, to the decimals of a ledger
+        noisy=unknown if noisy is None else np.round(noisy, 6),
+        samples=np.zeros(len(log), np.int64) if samples is None else samples,
+        seconds=np.round(log.seconds, 6),
+    )
+
+
+def images_of(network: Path, images: Images) -> Dataset:
+    """The certified images of the data set that a network was trained on."""
+    return certified_images(open_checkpoint(network).config.data, images)
+
+
+def gaps(network: Path, images: Dataset, position: int, sigma: float, draws: int) -> dict[str, Any]:
+    """The ensemble's log-probability gaps on noisy versions of one image: a histogram and its moments."""
+    found = diversity.gaps(open_checkpoint(network), images, position, Sampling(sigma=sigma, draws=draws))
+    edges, counts = found.rebinned(40)
+    whole = found.to_dict()["curves"]["ensemble"]
+    return {
+        "draws": draws,
+        "edges": [float(edge) for edge in edges],
+        "counts": counts[0].tolist(),
+        "below": 1 - whole["right"],
+        "mean": whole["mean"],
+        "deviation": whole["deviation"],
+    }
+
+
+def fit(run: Path) -> dict[str, Any]:
+    """How well the training set was fitted: the last epoch's metrics, and the seconds of an epoch."""
+    path = run / METRICS
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    if not lines:
+        return {}
+    last = lines[-1]
+    facts = {
+        "loss": float(np.mean(last["head_loss"])),
+        "epoch_seconds": float(np.median([x["seconds"] for x in lines])),
+    }
+    if "easy_fraction" in last:
+        facts["easy"] = float(np.mean(last["easy_fraction"]))
+    return facts
+
+
+def weights_hash(network: Path) -> str:
+    return str(load_json(network / "manifest.json").get("weights", ""))
+
+
+def rows_written(ledger: Path) -> int:
+    """How many images are in a ledger that may still be growing."""
+    path = ledger / _LEDGER
+    return max(0, path.read_bytes().count(b"\n") - 1) if path.is_file() else 0
+
+
+def rows_expected(ledger: Path) -> int:
+    return len(read_manifest(ledger).expected or ()) if (ledger / FILE).is_file() else 0
+
+
+def epochs_written(run: Path) -> int:
+    path = run / METRICS
+    return path.read_bytes().count(b"\n") if path.is_file() else 0
+
+
+class _EnoughError(Exception):
+    """Ends a training that was only a trial."""
+
+
+def training_seconds(config: RunConfig) -> float:
+    """How long a training takes here, by a few steps of it."""
+    found: list[float] = []
+
+    def stop(plan: Any) -> None:
+        found.append(plan.seconds)
+        raise _EnoughError
+
+    with TemporaryDirectory() as folder, suppress(_EnoughError):
+        train_run(replace(config, init=None), Path(folder) / "trial", on_plan=stop)
+    return found[0]
+
+
+def seconds_per_sample(config: RunConfig, block: int = 100) -> float:
+    """How long a forward pass takes per noisy image, by a few blocks with fresh weights."""
+    import torch
+
+    from smoothheads.models import build
+
+    info = describe(config.data)
+    model = build(
+        config.model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0
+    ).eval()
+    x = torch.rand(block, *info.shape).contiguous(memory_format=torch.channels_last)
+    times = []
+    with torch.inference_mode():
+        for _ in range(4):
+            started = time.perf_counter()
+            model(x)
+            times.append(time.perf_counter() - started)
+    return min(times[1:]) / block

@@ -1,0 +1,82 @@
+"""How training goes, and everything that a run was told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from smoothheads.config.check import at_least, positive
+from smoothheads.data.config import DataConfig, named
+from smoothheads.errors import ConfigError
+from smoothheads.models.config import ModelConfig
+from smoothheads.objectives.config import ObjectiveConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    sigma: float = 0.25
+    """Standard deviation of the noise, in pixel units of [0, 1]."""
+    epochs: int = 150
+    batch: int = 256
+    """Size of one optimiser step, in `batch_unit`s."""
+    batch_unit: Literal["draws", "images"] = "draws"
+    """draws: batch / draws images a step, as the reference codes do; images: batch images."""
+    accumulate: int = 1
+    """Split a step into this many backward passes to save memory; an image's draws stay together."""
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    nesterov: bool = False
+    schedule: Literal["step", "cosine"] = "step"
+    step_epochs: int = 50
+    step_factor: float = 0.1
+    head_lr_scale: float = 1.0
+    """Learning rate of the heads relative to the trunk; L undoes the mean over heads."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 autocast where the processor computes it natively."""
+    channels_last: bool = True
+    device: str = "cpu"
+    threads: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        positive("sigma", self.sigma)
+        positive("lr", self.lr)
+        positive("head_lr_scale", self.head_lr_scale)
+        at_least("momentum", self.momentum, 0)
+        at_least("weight_decay", self.weight_decay, 0)
+        for name in ("epochs", "batch", "accumulate", "step_epochs", "threads"):
+            at_least(name, getattr(self, name), 1)
+        at_least("seed", self.seed, 0)
+        if self.nesterov and self.momentum == 0:
+            raise ConfigError("momentum > 0 with nesterov", "momentum 0", "set momentum or drop nesterov")
+
+    @classmethod
+    def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Version 1 called draws copies."""
+        return data | {"batch_unit": "draws"} if data.get("batch_unit") == "copies" else data
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunConfig:
+    """Everything a training run was told; saved beside every artefact."""
+
+    data: DataConfig = field(default_factory=lambda: named("digits"))
+    model: ModelConfig = field(default_factory=ModelConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    init: str | None = None
+    """Checkpoint whose weights training starts from, instead of a fresh draw."""
+    init_sha256: str | None = None
+    """Hash of these weights, noted when the run starts."""
+
+    def __post_init__(self) -> None:
+        """Refuses what only the stages together show to be impossible."""
+        method = self.objective.method
+        method.require(heads=self.model.heads)
+        if self.train.batch_unit == "draws" and self.train.batch < method.trained_draws:
+            raise ConfigError(
+                f"a batch of at least {method.trained_draws} draws, those of one image",
+                f"{self.train.batch}",
+                "raise batch, lower draws, or set batch_unit to images",
+            )

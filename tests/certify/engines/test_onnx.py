@@ -1,0 +1,130 @@
+"""The ONNX file is the network, its engine counts what the others count, and PyTorch is not needed for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from smoothheads.certify.engines.onnx import OnnxEngine, OnnxNetwork, convert, decide, rules
+from smoothheads.errors import CheckpointError, ConfigError, SoundnessError
+from smoothheads.models import MultiHead, aggregate
+from smoothheads.noise import make_noise
+from smoothheads.types import Grid, Phase
+
+pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+SHAPE = (1, 8, 8)
+IMAGE = (np.arange(64, dtype=np.uint8) % 17).reshape(SHAPE)
+
+
+@pytest.fixture
+def made(tmp_path: Path, tiny_network: Callable[..., MultiHead]) -> tuple[MultiHead, Path]:
+    model = tiny_network(heads=3)
+    convert(model, SHAPE, tmp_path / "model.onnx")
+    return model, tmp_path / "model.onnx"
+
+
+def engine(path: Path, heads: int = 3, classes: int = 10, **options: int) -> OnnxEngine:
+    noise = make_noise("grid", 0.5, Grid(16), 3, 20)
+    return OnnxEngine(OnnxNetwork(path, heads, classes), noise, **options)
+
+
+def test_it_votes_as_pytorch_does(made: tuple[MultiHead, Path]) -> None:
+    model, path = made
+    found = engine(path).votes(IMAGE, 5, Phase.ESTIMATION, 2, 50)
+    noise = make_noise("grid", 0.5, Grid(16), 3, 20)
+    samples = np.concatenate([noise.noisy(IMAGE, 5, Phase.ESTIMATION, block) for block in (2, 3, 4)])[:50]
+    with torch.no_grad():
+        classes_RN = aggregate.decide(model.eval()(torch.from_numpy(samples)))
+    expected = np.stack([np.bincount(row, minlength=10) for row in classes_RN.numpy()])
+    assert found.rules == aggregate.rules(3)
+    assert np.abs(found.counts - expected).sum() <= 2  # a logit on the border may round otherwise
+    assert found.n == 50
+
+
+def test_votes_depend_on_the_key_alone(made: tuple[MultiHead, Path]) -> None:
+    _, path = made
+    whole = engine(path).votes(IMAGE, 5, Phase.ESTIMATION, 0, 60)
+    parts = [engine(path).votes(IMAGE, 5, Phase.ESTIMATION, block, 20) for block in range(3)]
+    assert whole.counts.tolist() == sum((part.counts for part in parts), np.zeros(1, np.int64)).tolist()
+    assert engine(path, blocks_per_pass=3).votes(IMAGE, 5, Phase.ESTIMATION, 0, 60).n == 60
+    p_NC = engine(path).scores(IMAGE, 5, Phase.SCORES, 0, 30)
+    assert p_NC.shape == (30, 10)
+    assert np.allclose(p_NC.sum(-1), 1)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 5])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_rules_are_those_of_pytorch(heads: int, weighted: bool) -> None:
+    generator = np.random.default_rng(heads)
+    logits = generator.normal(size=(heads, 400, 4)).astype(np.float32)
+    logits[:, :100] = np.round(logits[:, :100])  # with ties
+    weights = tuple(generator.normal(size=heads).tolist()) if weighted and heads > 1 else None
+    tensor = None if weights is None else torch.tensor(weights, dtype=torch.float64)
+    expected = aggregate.decide(torch.from_numpy(logits), tensor).numpy()
+    assert np.array_equal(np.stack(decide(logits, weights)), expected)
+    assert rules(heads, weighted=weights is not None) == aggregate.rules(heads, weighted=weights is not None)
+
+
+def test_what_is_no_network_is_refused(made: tuple[MultiHead, Path], tmp_path: Path) -> None:
+    _, path = made
+    torn = tmp_path / "torn.onnx"
+    torn.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match="ONNX network"):
+        engine(torn)
+    with pytest.raises(SoundnessError, match="shape"):
+        engine(path, heads=2).votes(IMAGE, 0, Phase.PILOT, 0, 20)
+
+
+def test_a_network_that_looks_at_its_neighbours_is_refused(
+    tmp_path: Path, tiny_network: Callable[..., MultiHead]
+) -> None:
+    class Mixing(torch.nn.Module):
+        def __init__(self, inner: MultiHead) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.inner(x)
+            return logits + x[:1].mean((1, 2, 3)).view(1, -1, 1) * torch.arange(10)
+
+    path = tmp_path / "mixing.onnx"
+    convert(Mixing(tiny_network(heads=3)).eval(), SHAPE, path)  # type: ignore[arg-type]
+    with pytest.raises(SoundnessError, match="own sample"):
+        engine(path).votes(IMAGE, 0, Phase.PILOT, 0, 20)
+
+
+def test_what_onnx_cannot_express_is_refused(tmp_path: Path) -> None:
+    class Odd(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            solution: torch.Tensor = torch.linalg.lstsq(x.flatten(1), x.flatten(1)).solution
+            return solution[None]
+
+    with pytest.raises(ConfigError, match="ONNX can express"):
+        convert(Odd(), SHAPE, tmp_path / "odd.onnx")  # type: ignore[arg-type]
+
+
+def test_it_needs_no_pytorch(made: tuple[MultiHead, Path]) -> None:
+    script = f"""
+import sys
+class Without:
+    def find_spec(self, name, *rest):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Without())
+from pathlib import Path
+import numpy as np
+from smoothheads.certify.engines.onnx import OnnxEngine, OnnxNetwork
+from smoothheads.noise import make_noise
+from smoothheads.types import Grid, Phase
+noise = make_noise("grid", 0.5, Grid(16), 3, 20)
+engine = OnnxEngine(OnnxNetwork(Path({str(made[1])!r}), 3, 10), noise)
+print(engine.votes(np.zeros((1, 8, 8), np.uint8), 0, Phase.PILOT, 0, 20).n)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "20", done.stderr

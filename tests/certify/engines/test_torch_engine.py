@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from smoothheads.data import Splits, SubsetConfig, select
+from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.models import MultiHead, decide, rules
+from smoothheads.noise import make_noise
+from smoothheads.smoothed import Smoothed
+from smoothheads.types import Grid, Phase
+
+from .builders import torch_engine
+
+Network = Callable[..., MultiHead]
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def model(tiny_network: Network) -> MultiHead:
+    network = tiny_network(heads=3)
+    network.weigh(torch.tensor([1.0, -0.5, 0.25]))
+    return network.eval()
+
+
+def test_the_votes_are_those_of_every_rule(model: MultiHead, small_digits: Splits) -> None:
+    noise = make_noise("grid", 0.5, Grid(16), 0, 50)
+    engine = torch_engine(model, noise)
+    image = small_digits.test.image(3)
+    votes = engine.votes(image, 3, Phase.ESTIMATION, 0, 50)
+    copies = torch.from_numpy(noise.noisy(image, 3, Phase.ESTIMATION, 0))
+    with torch.no_grad():
+        logits_LNC = model(copies.contiguous(memory_format=torch.channels_last))
+    assert votes.rules == rules(3, weighted=True)
+    for rule, classes_N in zip(votes.rules, decide(logits_LNC, model.ensemble_weights), strict=True):
+        np.testing.assert_array_equal(votes.for_rule(rule), np.bincount(classes_N.numpy(), minlength=10))
+
+
+@pytest.mark.parametrize("rule", ["softmax", "vote", "margin", "weighted"])
+def test_every_aggregation_can_be_certified(model: MultiHead, small_digits: Splits, rule: str) -> None:
+    data = select(small_digits.test, SubsetConfig(first=2))
+    for found in Smoothed(model, data.info, seed=0, sigma=0.5, n0=50, n=200, block=50, rule=rule).certify(
+        data
+    ):
+        chosen = int(found.selection.for_rule(rule).argmax())
+        assert found.certificate.k == found.votes.for_rule(rule)[chosen]
+
+
+def test_a_rule_that_the_network_does_not_have_names_those_it_has(
+    tiny_network: Network, small_digits: Splits
+) -> None:
+    for heads, rule in ((3, "weighted"), (3, "consensus-7"), (3, "consensus-3"), (1, "vote")):
+        with pytest.raises(ConfigError) as caught:
+            Smoothed(tiny_network(heads=heads), small_digits.test.info, seed=0, sigma=0.5, rule=rule)
+        expected = f"a known rule of this network, got {rule!r}; choose from: {', '.join(rules(heads))}"
+        assert str(caught.value) == f"expected {expected}"
+
+
+def test_the_network_that_is_sampled_is_named_as_folded(model: MultiHead, small_digits: Splits) -> None:
+    noise = make_noise("grid", 0.5, Grid(16), 0, 50)
+    engine = torch_engine(model, noise)
+    described = engine.describe()
+    assert (described["folded"], described["compiled"]) == (True, False)
+    before = engine.fingerprint()
+    next(model.parameters()).data += 1  # the engine has a copy of its own
+    assert engine.fingerprint() == before
+    plain = MultiHead(torch.nn.Flatten(), [torch.nn.Linear(64, 10)])
+    assert not torch_engine(plain, noise).describe()["folded"]
+
+
+def test_a_compiled_network_is_compiled_for_one_block_before_the_first_vote(
+    model: MultiHead, small_digits: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiler itself takes half a minute, so another one stands in: it notes what it is asked."""
+    shapes: list[tuple[int, ...]] = []
+
+    def stand_in(network: Any, **options: Any) -> Any:
+        assert options == {"dynamic": False, "options": {"freezing": True}}
+
+        def run(x: torch.Tensor) -> Any:
+            shapes.append(tuple(x.shape))
+            assert x.is_inference()  # torch would compile again for another kind of tensor
+            assert x.is_contiguous(memory_format=torch.channels_last)
+            return network(x)
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", stand_in)
+    noise = make_noise("grid", 0.5, Grid(16), 0, 50)
+    settings: dict[str, Any] = {}
+    engine = torch_engine(model, noise, compile="on", **settings)
+    assert shapes == [(50, 1, 8, 8)]
+    image = small_digits.test.image(3)
+    got = engine.votes(image, 3, Phase.ESTIMATION, 0, 120)
+    assert set(shapes) == {(50, 1, 8, 8)}
+    plain = torch_engine(model, noise, **settings).votes(image, 3, Phase.ESTIMATION, 0, 120)
+    np.testing.assert_array_equal(got.counts, plain.counts)
+    assert engine.describe()["compiled"]
+
+
+def test_a_machine_that_cannot_compile_is_told(model: MultiHead, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Any, **__: Any) -> Any:
+        def run(_: torch.Tensor) -> Any:
+            raise RuntimeError("no C++ compiler\nlong trace")
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", fails)
+    noise = make_noise("grid", 0.5, Grid(16), 0, 50)
+    with pytest.raises(ConfigError, match="got RuntimeError: no C\\+\\+ compiler; set compile to off"):
+        torch_engine(model, noise, compile="on")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["grid", "laplace"])
+def test_noise_drawn_on_the_device_gives_the_same_votes(
+    model: MultiHead, small_digits: Splits, name: str, precision: str
+) -> None:
+    """Exactly: the copies are the same, and so is the network. Other noise than the grid's stays NumPy's."""
+    noise = make_noise(name, 0.5, Grid(16), 5, 20)
+    settings: dict[str, Any] = {"precision": precision}
+    host = torch_engine(model, noise, **settings)
+    there = torch_engine(model, noise, noise_on_device=True, **settings)
+    assert (host.background, there.background) == (True, name != "grid")
+    for image in range(3):
+        key = small_digits.test.image(image), image, Phase.ESTIMATION, 2, 70
+        np.testing.assert_array_equal(there.votes(*key).counts, host.votes(*key).counts)
+        np.testing.assert_array_equal(there.scores(*key), host.scores(*key))
+    assert there.describe() == host.describe()
+    assert there.describe()["precision"] == precision
+
+
+def test_float16_that_overflows_is_no_vote(small_digits: Splits) -> None:
+    linear = torch.nn.Linear(64, 10)
+    torch.nn.init.constant_(linear.weight, 60_000.0)  # two of them are above the largest float16
+    network = MultiHead(torch.nn.Flatten(), [linear])
+    noise = make_noise("grid", 0.5, Grid(16), 0, 20)
+    settings: dict[str, Any] = {}
+    key = small_digits.test.image(0), 0, Phase.ESTIMATION, 0, 20
+    torch_engine(network, noise, **settings).votes(*key)
+    with pytest.raises(SoundnessError, match="samples of image 0 with NaN or infinite logits"):
+        torch_engine(network, noise, precision="float16", **settings).votes(*key)

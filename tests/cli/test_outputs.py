@@ -1,0 +1,162 @@
+"""No command removes or overwrites a file that it did not write, and a full disk is a message."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from smoothheads.cli import main
+from smoothheads.models.resnet_cifar import resnet_cifar
+
+V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
+FEW = ["--n0", "20", "--n", "100", "--block", "20", "--subset.first", "2"]
+TRAIN = ["--data.subset.first", "60", "--train.epochs", "1", "--train.batch", "32"]
+ATTACK = ["--steps", "2", "--draws", "2", "--n", "20", "--radii", "1.0", "--halvings", "1", "--images", "2"]
+VOTES = ["--network", "digits", "--heads", "1", "--samples", "20", "--block", "20", "--no-art"]
+
+Command = Callable[[Path, str], list[str]]
+"""The arguments, given a folder with a run and other inputs, and where to write."""
+
+INTO_A_FOLDER: dict[str, Command] = {
+    "merge": lambda at, out: ["merge", f"{at}/run/ledger-0-of-2", f"{at}/run/ledger-1-of-2", "--out", out],
+    "certify": lambda at, out: ["certify", f"{at}/run", *FEW, "--out", out],
+    "recertify": lambda at, out: ["recertify", f"{at}/run/ledger-fixed", "--alpha", "0.01", "--out", out],
+    "train": lambda _, out: ["train", "digits-single", *TRAIN, "--out", out],
+    "export": lambda at, out: [
+        *("export", f"{at}/run/ledger-fixed", "--checkpoint", f"{at}/run/checkpoint", "--out", out)
+    ],
+    "ensemble": lambda at, out: ["ensemble", f"{at}/run", f"{at}/run", "--out", out],
+    "import": lambda at, out: [
+        *("import", f"{at}/own.pth", "--arch", "resnet8", "--data", "digits"),
+        *("--normalize", "none", "--out", out),
+    ],
+    "report": lambda at, out: ["report", f"{at}/run/ledger-fixed", "--out", out],
+    "compare": lambda at, out: [
+        *("compare", f"{at}/run/ledger-fixed", f"{at}/run/ledger-fixed", "--out", out)
+    ],
+    "demo": lambda _, out: ["demo", "--out", out, "--images", "2", "--n", "100"],
+    "bench": lambda _, out: ["bench", "votes", *VOTES, "--rounds", "2", "--engines", "torch", "--out", out],
+}
+INTO_A_FILE: dict[str, Command] = {
+    "attack": lambda at, out: [
+        *("attack", f"{at}/run", "--ledger", f"{at}/run/ledger-fixed", *ATTACK, "--out", out)
+    ],
+    "attack --plot": lambda at, out: [
+        *("attack", f"{at}/run", "--ledger", f"{at}/run/ledger-fixed", *ATTACK, "--plot", out)
+    ],
+    "diversity --plot": lambda at, out: [
+        *("diversity", f"{at}/run", "--draws", "50", "--copies", "20", "--subset.first", "1", "--plot", out)
+    ],
+}
+
+
+@pytest.fixture
+def at(tmp_path: Path) -> Path:
+    """A run with ledgers, a file of weights, and a folder of somebody's own."""
+    shutil.copytree(V1, tmp_path / "run")
+    torch.save({"state_dict": resnet_cifar(8, (1, 8, 8), 10).state_dict()}, tmp_path / "own.pth")
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    for name in (
+        "notes.txt",
+        "report.html",
+        "certified-accuracy.png",
+        "votes.json",
+        "manifest.json",
+        "x.png",
+    ):
+        (foreign / name).write_text("mine")
+    return tmp_path
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+    }
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(arguments) == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["foreign", "run", "run/checkpoint", "."])
+@pytest.mark.parametrize("command", INTO_A_FOLDER)
+def test_what_lies_in_a_folder_is_kept(
+    at: Path, command: str, place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(at / "foreign")
+    before = snapshot(at)
+    error = refused(INTO_A_FOLDER[command](at, place if place == "." else f"{at}/{place}"), capsys)
+    assert "a new or empty folder at" in error or "one that holds a run" in error
+    assert {name: data for name, data in snapshot(at).items() if name != "run/.lock"} == before
+
+
+@pytest.mark.parametrize("command", INTO_A_FILE)
+def test_a_file_of_others_is_kept(at: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = snapshot(at)
+    names = {"attack": ("foreign/votes", "foreign/votes.json")}.get(command, ("foreign/x.png",))
+    for name in names:
+        assert "a new file at" in refused(INTO_A_FILE[command](at, f"{at}/{name}"), capsys)
+    assert snapshot(at) == before
+
+
+def test_a_checkpoint_never_takes_the_place_of_another_folder(at: Path) -> None:
+    from smoothheads import checkpoint
+    from smoothheads.errors import StorageError
+
+    ready = checkpoint.load(at / "run" / "checkpoint")
+    before = snapshot(at)
+    for place in ("foreign", "run", "run/checkpoint"):
+        with pytest.raises(StorageError, match="a new or empty folder at"):
+            checkpoint.save(at / place, ready.model, ready.config, ready.info)
+    assert snapshot(at) == before
+
+
+@pytest.mark.parametrize("command", ["merge", "export", "report"])
+def test_an_empty_current_folder_is_filled(at: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (at / "empty").mkdir()
+    monkeypatch.chdir(at / "empty")
+    assert main(INTO_A_FOLDER[command](at, ".")) == 0
+    assert len(snapshot(Path.cwd())) > 1
+
+
+@pytest.mark.parametrize("command", ["report", "compare", "recertify", "bench"])
+def test_a_command_goes_on_with_its_own(at: Path, command: str) -> None:
+    for _ in range(2):
+        assert main(INTO_A_FOLDER[command](at, f"{at}/out")) == 0
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 kB with next to nothing free; needs the right to mount one."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    try:
+        made = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except OSError:
+        made = False
+    if not made:
+        pytest.skip("this system does not let us mount a small file system")
+    try:
+        (folder / "filler").write_bytes(bytes(60 * 1024))
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("command", [*INTO_A_FOLDER, *INTO_A_FILE])
+def test_a_full_disk_is_a_message(
+    at: Path, full: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = {"attack --plot": "x.png", "diversity --plot": "x.png"}.get(command, "out")
+    error = refused((INTO_A_FOLDER | INTO_A_FILE)[command](at, f"{full}/{out}"), capsys)
+    assert "No space left on device; free some space and run again" in error
+    assert not list(full.rglob("*.partial"))

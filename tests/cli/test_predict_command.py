@@ -1,0 +1,184 @@
+"""predict: many pictures, bad ones among them, files that go on, early stops."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from smoothheads import checkpoint
+from smoothheads.cli import main, predict
+from smoothheads.data import describe, load_test, named
+from smoothheads.models import ModelConfig, build
+from smoothheads.training import RunConfig, TrainConfig
+
+FEW = ["--n0", "20", "--n", "100", "--block", "20"]
+
+
+def network(folder: Path, **data: Any) -> Path:
+    """An untrained network for digits as a checkpoint."""
+    config = RunConfig(
+        data=named("digits", **data), model=ModelConfig(arch="resnet8"), train=TrainConfig(sigma=0.25)
+    )
+    info = describe(config.data)
+    model = build(config.model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
+    checkpoint.save(folder, model, config, info)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(network(tmp_path_factory.mktemp("predict") / "network"))
+
+
+def digit(position: int) -> Image.Image:
+    pixels = load_test(named("digits")).image(position)[0].astype(np.int64)
+    return Image.fromarray((pixels * 255 // 16).astype(np.uint8))
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    folder = tmp_path / "pictures"
+    (folder / "below").mkdir(parents=True)
+    for position in range(3):
+        digit(position).save(folder / f"{position}.png")
+    digit(3).save(folder / "below" / "3.png")
+    return folder
+
+
+def answers(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert main(["predict", *arguments, *FEW, "--json"]) == code
+    rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return rows
+
+
+def test_folders_patterns_arrays_and_tables(
+    trained: str, pictures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [row["image"] for row in answers(capsys, trained, str(pictures))]
+    assert names == [str(pictures / name) for name in ("0.png", "1.png", "2.png", "below/3.png")]
+    assert len(answers(capsys, trained, str(pictures / "[01].png"))) == 2
+    images = np.stack([load_test(named("digits")).image(i)[0] for i in range(3)])
+    np.savez(pictures / "x.npz", images=images)
+    encoded = [(pictures / f"{i}.png").read_bytes() for i in range(3)]
+    pq.write_table(pa.table({"image": encoded}), pictures / "x.parquet")
+    seed = ("--seed", "7")
+    files = answers(capsys, trained, *(str(pictures / f"{i}.png") for i in range(3)), *seed)
+    for table in ("x.npz", "x.parquet"):
+        rows = answers(capsys, trained, str(pictures / table), *seed)
+        assert [row["image"] for row in rows] == [f"{pictures / table}[{i}]" for i in range(3)]
+        assert [row["share"] for row in rows] == [row["share"] for row in files]
+
+
+def test_bad_pictures_do_not_stop_the_others(
+    trained: str, pictures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (pictures / "1.png").write_bytes(b"no picture")
+    Image.fromarray(np.full((8, 8), 40_000, np.uint16)).save(pictures / "2.png")
+    rows = answers(capsys, trained, str(pictures), str(pictures / "none.png"), code=2)
+    assert ["error" in row for row in rows] == [False, True, True, False, True]
+    assert "a whole image" in rows[1]["error"]
+    assert "8-bit pixels" in rows[2]["error"]
+    assert "got none" in rows[4]["error"]
+    np.savez(pictures / "nan.npz", images=np.full((2, 8, 8), np.nan))
+    rows = answers(capsys, trained, str(pictures / "nan.npz"), code=2)
+    assert all("finite pixels" in row["error"] for row in rows)
+
+
+def test_no_picture_is_an_error(trained: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, message in (
+        ([], "at least one image"),
+        ([str(tmp_path)], "pictures in"),
+        (["*.none"], "files like"),
+    ):
+        assert main(["predict", trained, *arguments]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_radii_are_numbers_and_an_early_stop_needs_fewer_samples(
+    trained: str, pictures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (row,) = answers(capsys, trained, str(pictures / "0.png"), "--radius")
+    assert isinstance(row["radius"], float)
+    options = ["--radius", "0.0001", "--n0", "20", "--n", "5000", "--block", "50"]
+    assert main(["predict", trained, str(pictures / "0.png"), *options, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["radius"] in (0.0, 0.0001)
+    assert row["n"] < 5000
+    assert main(["predict", trained, str(pictures / "0.png"), "--seconds", "0.2", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["n"] >= 100
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_a_file_of_answers_goes_on_after_a_kill(
+    trained: str, pictures: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / f"answers.{ending}"
+    command = ["predict", trained, str(pictures), *FEW, "--out", str(out), "--seed", "3"]
+    assert main(command) == 0
+    whole = out.read_bytes()
+    assert "4 answers, " in capsys.readouterr().err
+    for length in (0, 30, len(whole) // 2, len(whole) - 1, len(whole)):
+        out.write_bytes(whole[:length])
+        assert main(command) == 0
+        assert out.read_bytes() == whole
+    rows = (
+        list(csv.DictReader(out.open()))
+        if ending == "csv"
+        else [json.loads(line) for line in out.read_text().splitlines()]
+    )
+    assert len(rows) == 4
+    more = [str(pictures / "x.png"), "--sigma", "0.5"]
+    digit(5).save(pictures / "x.png")
+    assert main(["predict", trained, *more, *FEW, "--out", str(out)]) == 2
+    assert "use another file" in capsys.readouterr().err
+    assert out.read_bytes() == whole
+
+
+def test_a_foreign_file_is_not_touched(
+    trained: str, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("notes.csv", "notes.jsonl", "notes.txt"):
+        (tmp_path / name).write_text("my notes\nsecond line")
+        assert main(["predict", trained, str(pictures), "--out", str(tmp_path / name)]) == 2
+        assert (tmp_path / name).read_text() == "my notes\nsecond line"
+
+
+def test_pictures_are_averaged_as_in_training_and_resized_only_when_told(
+    tmp_path: Path, pictures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(network(tmp_path / "half", downscale=2))
+    digit(0).resize((4, 4)).save(pictures / "small.png")
+    digit(0).resize((30, 20)).save(pictures / "large.png")
+    assert len(answers(capsys, folder, str(pictures / "0.png"), str(pictures / "small.png"))) == 2
+    (row,) = answers(capsys, folder, str(pictures / "large.png"), code=2)
+    assert "of 8x8 pixels (averaged to 4x4, or of that size), got 30x20" in row["error"]
+    assert "--resize" in row["error"]
+    assert answers(capsys, folder, str(pictures / "large.png"), "--resize")[0]["n"] == 100
+
+
+def test_the_noise_is_secret_unless_a_seed_is_given(
+    trained: str, pictures: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    used: list[int | None] = []
+
+    def note(_: Path, args: predict.Predict) -> None:
+        used.append(args.certify.seed)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(predict, "_smoothed", note)
+    picture = str(pictures / "0.png")
+    for arguments in ([], [], ["--seed", "5"], ["--seed=5"]):
+        with pytest.raises(ZeroDivisionError):
+            main(["predict", trained, picture, *arguments])
+    assert used == [None, None, 5, 5]  # none: drawn where nobody sees it
+    assert capsys.readouterr().err.count("whoever knows the seed") == 2

@@ -1,0 +1,87 @@
+"""Fields that are components, what version 1 wrote, and parsing without torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from smoothheads.config import from_dict, load_json, to_dict
+from smoothheads.errors import ConfigError
+from smoothheads.registry import Registry
+from smoothheads.training import RunConfig
+
+V1 = Path(__file__).parents[1] / "fixtures" / "v1"
+SHAPES: Registry[type[Shape]] = Registry("shape", "smoothheads.nothing", {})
+
+
+class Shape:
+    name: ClassVar[str]
+    registry: ClassVar[Registry[Any]] = SHAPES
+
+
+@SHAPES.register
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Circle(Shape):
+    name: ClassVar[str] = "circle"
+    radius: float = 1.0
+
+    @classmethod
+    def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
+        if "diameter" in data:
+            data["radius"] = data.pop("diameter") / 2
+        return data
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drawing:
+    shape: Shape = field(default_factory=Circle)
+    frame: Shape | None = None
+
+
+def test_a_component_is_parsed_by_the_class_of_its_name() -> None:
+    drawing = Drawing(shape=Circle(radius=2.0), frame=Circle())
+    assert from_dict(Drawing, to_dict(drawing)) == drawing
+    assert from_dict(Drawing, {"shape": "circle"}) == Drawing()
+
+
+def test_what_an_earlier_version_wrote_is_upgraded() -> None:
+    assert from_dict(Drawing, {"shape": {"name": "circle", "diameter": 4.0}}).shape == Circle(radius=2.0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ({"name": "circel"}, "a known shape, got 'circel'; did you mean 'circle'"),
+        ({"radius": 1.0}, "an object with a `name` at config.shape"),
+        (3, "an object with a `name` at config.shape"),
+        ({"name": "circle", "radios": 1.0}, "did you mean 'radius'"),
+    ],
+)
+def test_what_is_no_component_is_refused(shape: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        from_dict(Drawing, {"shape": shape})
+
+
+@pytest.mark.parametrize(
+    "path", ["run/config.json", "run/checkpoint/config.json", "export/checkpoint/config.json"]
+)
+def test_configurations_of_version_1_open(path: str) -> None:
+    data = load_json(V1 / path)
+    config = from_dict(RunConfig, data.get("run", data))
+    assert config.data.name == "digits"
+    assert config.objective.method.name == "gaussian"
+    assert config.objective.method.draws == 2
+    assert config.train.batch_unit == "draws"  # version 1 said copies
+
+
+def test_settings_are_parsed_without_torch() -> None:
+    code = (
+        "import sys, smoothheads as sh; from smoothheads.config import from_dict, to_dict; "
+        "from_dict(sh.RunConfig, to_dict(sh.RunConfig())); assert not {'torch', 'numpy'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

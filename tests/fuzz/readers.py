@@ -1,0 +1,362 @@
+"""Every reader of files from outside, each given one damaged file of its kind at a time."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import pickle
+import shutil
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+from tests.data import builders
+
+from smoothheads import checkpoint
+from smoothheads.attack import record
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import artefact
+from smoothheads.checkpoint import load_state, save_state
+from smoothheads.checkpoint.legacy import read_legacy
+from smoothheads.config import from_dict, load_json
+from smoothheads.data import as_dataset, load_test, named, read_image
+from smoothheads.data.unpickle import unpickle
+from smoothheads.results.audit import audit
+from smoothheads.results.compare import compare
+from smoothheads.results.merge import merge
+from smoothheads.results.read import read_log
+from smoothheads.results.recertify import recertified
+from smoothheads.results.summary import summarize
+from smoothheads.results.threats import linf, top_k
+from smoothheads.runs.exported import Exported
+from smoothheads.training import RunConfig, TrainState
+
+from .mutate import damage_bytes, damage_json, damage_table
+
+Once = Callable[[Random], object]
+Make = Callable[[Path], Once]
+"""Puts good files into a folder; what comes back damages one of them, reads it and puts it back."""
+
+V1 = Path(__file__).parents[1] / "fixtures" / "v1"
+READERS: dict[str, Make] = {}
+
+
+def reader(make: Make) -> Make:
+    READERS[make.__name__] = make
+    return make
+
+
+def damaged(path: Path, rng: Random) -> bytes:
+    data = path.read_bytes()
+    if path.suffix == ".json":
+        return damage_json(json.loads(data), rng)
+    return (damage_table if path.suffix == ".tsv" else damage_bytes)(data, rng)
+
+
+def with_one_damaged(paths: list[Path], read: Callable[[], object], mend: Callable[[], None]) -> Once:
+    """`mend` corrects the checksums that would keep the damage from being looked at, half of the time."""
+
+    def once(rng: Random) -> object:
+        path = rng.choice(paths)
+        good = {each: each.read_bytes() for each in path.parent.iterdir() if each.is_file()}
+        path.write_bytes(damaged(path, rng))
+        try:
+            if rng.random() < 0.7:
+                mend()
+            return read()
+        finally:
+            for each, data in good.items():
+                each.write_bytes(data)
+
+    return once
+
+
+def nothing() -> None:
+    pass
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@reader
+def run_config(root: Path) -> Once:
+    path = root / "config.json"
+    shutil.copy(V1 / "run" / "config.json", path)
+    return with_one_damaged([path], lambda: from_dict(RunConfig, load_json(path)), nothing)
+
+
+@reader
+def certify_config(root: Path) -> Once:
+    path = root / "certify.json"
+    manifest = json.loads((V1 / "run" / "ledger-table" / "manifest.json").read_bytes())
+    path.write_text(json.dumps(manifest["certify"]))
+    return with_one_damaged([path], lambda: from_dict(CertifyConfig, load_json(path)), nothing)
+
+
+@reader
+def checkpoints(root: Path) -> Once:
+    folder = root / "checkpoint"
+    shutil.copytree(V1 / "run" / "checkpoint", folder)
+    files = [folder / name for name in ("config.json", "manifest.json", "model.safetensors")]
+
+    def mend() -> None:
+        try:
+            manifest = json.loads(files[1].read_bytes())
+            manifest["sha256"] = {path.name: sha256(path) for path in (files[0], files[2])}
+            files[1].write_text(json.dumps(manifest))
+        except (ValueError, TypeError, RecursionError):
+            pass
+
+    return with_one_damaged(files, lambda: checkpoint.load(folder), mend)
+
+
+@reader
+def training_states(root: Path) -> Once:
+    path = root / "state.safetensors"
+    save_state(path, TrainState({"model.a": torch.ones(4, 4)}, {"epoch": 1, "meter": {"sums": {}}}), size=7)
+    good = path.read_bytes()
+    header = json.loads(good[8 : 8 + struct.unpack("<Q", good[:8])[0]])
+
+    def once(rng: Random) -> object:
+        if rng.random() < 0.5:
+            text = damage_json(header, rng)
+            path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(64))
+        else:
+            path.write_bytes(damage_bytes(good, rng))
+        return load_state(path)
+
+    return once
+
+
+def ledgers(read: Callable[[Path], object], name: str) -> Make:
+    def make(root: Path) -> Once:
+        folders = []
+        for source in sorted((V1 / "run").glob("ledger-*")):
+            folders.append(Path(shutil.copytree(source, root / source.name)))
+
+        def once(rng: Random) -> object:
+            folder = rng.choice(folders)
+            paths = [folder / "manifest.json", folder / "manifest.json", folder / "ledger.tsv"]
+            return with_one_damaged(paths, lambda: read(folder), nothing)(rng)
+
+        return once
+
+    make.__name__ = name
+    return reader(make)
+
+
+def _merge(folder: Path) -> object:
+    out = folder.parent / "merged"
+    shutil.rmtree(out, ignore_errors=True)
+    other = folder.parent / "ledger-1-of-2"
+    return merge([folder, other] if other != folder else [folder], out)
+
+
+ledgers(audit, "audit")
+ledgers(lambda folder: summarize(read_log(folder)), "summary")
+ledgers(lambda folder: recertified(read_log(folder), alpha=0.01), "recertify")
+ledgers(lambda folder: (linf(read_log(folder)), top_k(read_log(folder), 2)), "threats")
+ledgers(lambda folder: compare([read_log(folder), read_log(folder)], resamples=20), "comparison")
+ledgers(_merge, "merging")
+
+
+@reader
+def foreign_logs(root: Path) -> Once:
+    path = root / "log.tsv"
+    rows = [
+        f"{20 * i}\t{i % 10}\t{i % 10 if i % 7 else -1}\t{0.1 * i:.3}\t1\t0:00:0{i % 9}.5" for i in range(30)
+    ]
+    path.write_text("\n".join(["idx\tlabel\tpredict\tradius\tcorrect\ttime", *rows]))
+    return with_one_damaged([path], lambda: (audit(path), summarize(read_log(path))), nothing)
+
+
+@reader
+def exports(root: Path) -> Once:
+    folder = root / "export"
+    shutil.copytree(V1 / "export", folder)
+    files = [path for path in folder.rglob("*.json") if path.parent.name != "checkpoint"]
+
+    def mend() -> None:
+        names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        lines = [f"{sha256(folder / name)}  {name}\n" for name in names if name != "SHA256SUMS"]
+        (folder / "SHA256SUMS").write_text("".join(lines))
+
+    once = with_one_damaged([*files, folder / "SHA256SUMS"], lambda: Exported.open(folder), mend)
+
+    def and_restore(rng: Random) -> object:
+        try:
+            return once(rng)
+        finally:
+            shutil.copy(V1 / "export" / "SHA256SUMS", folder)
+
+    return and_restore
+
+
+@reader
+def converted_networks(root: Path) -> Once:
+    def build(folder: Path) -> dict[str, Any]:
+        (folder / artefact.MODEL).write_text("<net/>")
+        (folder / artefact.WEIGHTS).write_bytes(bytes(16))
+        return {"versions": {"openvino": "1"}}
+
+    wanted = {"format": artefact.FORMAT, "weights": "w", "network": "n"}
+    made = artefact.obtain(root, "made", wanted, build)
+
+    def read() -> object:
+        return artefact.stored(made.folder, made.sha256).describe()
+
+    return with_one_damaged([made.folder / artefact.FACTS], read, nothing)
+
+
+@reader
+def attacks(root: Path) -> Once:
+    about, table = root / "attack.json", root / "attack.tsv"
+    about.write_text(json.dumps({"format": record.FORMAT, "facts": {"seed": 1, "steps": [1, 2]}}))
+    table.write_text(
+        "\n".join(
+            ["\t".join(record.COLUMNS), "0\t1\t1\t0.5\t100\t-\t90\t3\t0.6", "1\t2\t2\t0.4\t9\t1\t-\t-\t-"]
+        )
+    )
+    return with_one_damaged([about, table], lambda: record.load(root / "attack"), nothing)
+
+
+def data_sets(build: Callable[[Path], Any], pattern: str, rewrap: Callable[[bytes, Random], bytes]) -> Make:
+    """`rewrap` damages what is inside a compressed file, whose checksum then is right."""
+
+    def make(root: Path) -> Once:
+        config = build(root)
+        paths = sorted(path for path in root.rglob(pattern) if path.is_file())
+
+        def once(rng: Random) -> object:
+            path = rng.choice(paths)
+            good = path.read_bytes()
+            path.write_bytes(rewrap(good, rng) if rng.random() < 0.6 else damage_bytes(good, rng))
+            try:
+                test = load_test(config)
+                return [test.image(position) for position in range(min(2, len(test)))]
+            finally:
+                path.write_bytes(good)
+
+        return once
+
+    make.__name__ = build.__name__
+    return reader(make)
+
+
+def _in_gzip(data: bytes, rng: Random) -> bytes:
+    return gzip.compress(damage_bytes(gzip.decompress(data), rng), 1)
+
+
+def _in_zip(data: bytes, rng: Random) -> bytes:
+    """One member damaged; its first bytes, where headers are, more often."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        names = old.namelist()
+        chosen = rng.choice([name for name in names if not name.endswith("/")])
+        for name in names:
+            content = old.read(name)
+            if name == chosen:
+                cut = rng.choice((128, 1024, len(content)))
+                content = damage_bytes(content[:cut], rng) + content[cut:]
+            new.writestr(name, content)
+    return out.getvalue()
+
+
+def _in_tar(data: bytes, rng: Random) -> bytes:
+    """A header field damaged, and its checksum mended."""
+    tar = bytearray(gzip.decompress(data))
+    place = rng.choice((0, 100, 124, 136, 156, 157, 257, 345)) + rng.randrange(12)
+    tar[place] = rng.randrange(256)
+    tar[148:156] = b" " * 8
+    tar[148:156] = f"{sum(tar[:512]):06o}\0 ".encode()
+    return gzip.compress(bytes(tar), 1)
+
+
+data_sets(builders.cifar10_binary, "test_batch.bin", damage_bytes)
+data_sets(builders.cifar10_python, "test_batch", damage_bytes)
+data_sets(builders.cifar10_python_archive, "*.tar.gz", _in_tar)
+data_sets(builders.cifar10_binary_archive, "*.tar.gz", _in_gzip)
+data_sets(builders.cifar10_parquet, "test-*.parquet", damage_bytes)
+data_sets(builders.mnist_plain, "t10k-*", damage_bytes)
+data_sets(builders.fashion_packed, "t10k-*", _in_gzip)
+data_sets(builders.npz_file, "*.npz", _in_zip)
+data_sets(builders.folder_of_images, "val/n01/*", damage_bytes)
+
+
+@reader
+def xz_archives(root: Path) -> Once:
+    path = root / "cifar-10-python.tar.gz"
+    with tarfile.open(path, "w:xz") as tar:
+        member = tarfile.TarInfo("test_batch")
+        member.size = 100
+        tar.addfile(member, io.BytesIO(bytes(100)))
+    config = named("cifar10", root=str(root))
+    return with_one_damaged([path], lambda: load_test(config), nothing)
+
+
+@reader
+def pickles(_: Path) -> Once:
+    batch = {"data": np.zeros((2, 3), np.uint8), "labels": [1, 2], "names": [b"a", "b"]}
+    seeds = [builders.python2_pickle({"data": np.zeros((2, 3), np.uint8), "labels": [1, 2]})]
+    seeds += [pickle.dumps(batch, protocol) for protocol in range(6)]
+    return lambda rng: unpickle(damage_bytes(rng.choice(seeds), rng), "here")
+
+
+@reader
+def pictures(root: Path) -> Once:
+    from PIL import Image
+
+    info = as_dataset(np.zeros((2, 8, 9, 3), np.uint8), [0, 1]).info
+    seeds = []
+    for kind, mode in (
+        ("PNG", "RGB"),
+        ("PNG", "P"),
+        ("JPEG", "RGB"),
+        ("BMP", "RGB"),
+        ("PPM", "RGB"),
+        ("WEBP", "RGB"),
+    ):
+        file = io.BytesIO()
+        Image.effect_noise((9, 8), 90).convert(mode).save(file, kind)
+        seeds.append(file.getvalue())
+
+    def once(rng: Random) -> object:
+        path = root / "image"
+        path.write_bytes(damage_bytes(rng.choice(seeds), rng))
+        return read_image(path, info)
+
+    return once
+
+
+@reader
+def foreign_weights(root: Path) -> Once:
+    state = {"module.fc.weight": torch.ones(3, 2), "module.fc.bias": torch.zeros(3)}
+    seeds = []
+    for zipped in (True, False):
+        for protocol in (2, 4):
+            file = io.BytesIO()
+            torch.save(
+                {"state_dict": state, "epoch": 3},
+                file,
+                pickle_protocol=protocol,
+                _use_new_zipfile_serialization=zipped,
+            )
+            seeds.append(file.getvalue())
+    seeds.append(pickle.dumps({"a": [1, 2]}, 4))
+
+    def once(rng: Random) -> object:
+        path, data = root / "weights.pth", rng.choice(seeds)
+        inside = data[:2] == b"PK" and rng.random() < 0.7
+        path.write_bytes((_in_zip if inside else damage_bytes)(data, rng))
+        return read_legacy(path)
+
+    return once

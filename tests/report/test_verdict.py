@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import smoothheads as sh
+from smoothheads.report.html import page
+from smoothheads.report.verdict import sentences
+from smoothheads.results.compare import compare
+from smoothheads.results.results import Results
+
+Make = Callable[..., Results]
+V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
+
+
+def test_the_verdict_is_made_from_the_numbers(make_log: Make) -> None:
+    one, other, against, scope = sentences(compare([make_log("a"), make_log("b", 20)], [0, 0.5]))
+    assert one.startswith("a: 75.0 % of 40 images are answered right and certified")
+    assert other.startswith("b: 50.0 %")
+    assert "b against a: the average certified radius is smaller, -0." in against
+    assert "certified accuracy is lower at radius 0" in against
+    assert "do not cover training again" in scope
+
+
+def test_no_difference_is_said_so(make_log: Make) -> None:
+    *_, against, _ = sentences(compare([make_log("a"), make_log("b")], [0]))
+    assert "these images show no difference" in against
+    assert "certified accuracy differs at no radius" in against
+
+
+def test_logs_that_were_not_certified_alike_are_read_with_care(make_log: Make) -> None:
+    *_, against, _ = sentences(compare([make_log("a"), replace(make_log("b"), sigma=1.0)], [0]))
+    assert "not certified alike" in against
+
+
+def test_the_page_begins_with_it(make_log: Make) -> None:
+    comparison = compare([make_log()])
+    text = page(comparison, title="t")
+    assert text.index("class=verdict") < text.index("<section>")
+    assert sentences(comparison)[0] in text
+
+
+def test_report_and_audit_in_python(tmp_path: Path) -> None:
+    assert sh.audit(V1 / "ledger-fixed").sound
+    path = sh.report(V1 / "ledger-fixed", out=tmp_path / "out")
+    assert sh.report(sh.read_log(V1 / "ledger-fixed"), out=tmp_path / "out") == path
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        "report.html",
+        "certified-accuracy.png",
+        "label-probability.png",
+    }
+
+
+def test_a_log_without_votes_and_sigma_has_no_empty_plot(tmp_path: Path) -> None:
+    log = tmp_path / "log.tsv"
+    log.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t0:00:01\n")
+    sh.report(log, out=tmp_path / "out")
+    assert not (tmp_path / "out" / "label-probability.png").exists()
+
+
+def test_reports_need_no_torch(tmp_path: Path) -> None:
+    program = (
+        "import sys; from smoothheads.cli import main; "
+        f"code = main(['report', {str(V1 / 'ledger-fixed')!r}, '--out', {str(tmp_path / 'out')!r}]); "
+        "sys.exit(code or 10 * ('torch' in sys.modules))"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

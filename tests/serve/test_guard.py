@@ -1,0 +1,109 @@
+"""Who may ask, and what a browser may do with the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from smoothheads.errors import CheckpointError, ConfigError
+from smoothheads.serve import Server, notebook
+
+from .conftest import Client, form, picture
+
+TOKEN = "a-token-of-some-length"
+
+
+@pytest.fixture(scope="module")
+def guarded(runs_folder: Path) -> Iterator[Server]:
+    with Server(runs_folder, port=0, token=TOKEN) as server:
+        yield server
+
+
+def test_another_name_or_another_site_gets_nothing(client: Client) -> None:
+    assert client.get("/v1/models", Host="evil.example").status == 403
+    assert client.get("/v1/models", Origin="http://evil.example").status == 403
+    assert client.get("/v1/models", Origin="null").status == 403
+    own = client.url.rstrip("/")
+    assert client.get("/v1/models", Origin=own).status == 200
+    body, kind = form(picture(), n=100)
+    answer = client.request("POST", "/v1/predict", body, Content_Type=kind, Origin="http://evil.example")
+    assert answer.status == 403
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_headers_that_keep_a_browser_in(client: Client) -> None:
+    headers = client.get("/").headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "server" not in headers
+
+
+@pytest.mark.parametrize(
+    "path", ["/../app.py", "/static/app.js", "/..%2fapp.py", "/etc/passwd", "//etc/passwd"]
+)
+def test_no_path_reaches_the_disk(client: Client, path: str) -> None:
+    assert client.request("GET", path).status == 404
+
+
+def test_the_page_fetches_nothing_from_elsewhere() -> None:
+    from smoothheads.serve.app import _static
+
+    for name, (data, _) in _static().items():
+        text = data.decode().replace("http://www.w3.org/", "")
+        assert "http://" not in text, name
+        assert "https://" not in text, name
+        assert "innerHTML" not in text, name
+
+
+def test_a_token_is_asked_for(guarded: Server) -> None:
+    client = Client(guarded.url)
+    assert client.get("/v1/models").status == 401
+    assert client.get("/metrics").status == 401
+    assert client.get("/").headers["location"] == "/login"
+    assert client.get("/healthz").status == 200
+    assert client.get("/login").status == 200
+    for token in (TOKEN[:-1], TOKEN + "x", ""):
+        assert client.get("/v1/models", Authorization=f"Bearer {token}").status == 401
+    assert client.get("/v1/models", Authorization=f"Bearer {TOKEN}").status == 200
+    assert client.get("/v1/models", Authorization=f"Bearer {TOKEN}", Host="any.example").status == 200
+
+
+def test_people_log_in_once(guarded: Server) -> None:
+    client = Client(guarded.url)
+    wrong = client.form("/login", token="wrong")
+    assert wrong.headers["location"] == "/login?wrong"
+    assert "set-cookie" not in wrong.headers
+    cookie = client.form("/login", token=TOKEN).headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert TOKEN not in cookie
+    assert client.get("/v1/models", Cookie=cookie.partition(";")[0]).status == 200
+    assert client.get("/v1/models", Cookie="smoothheads=guess").status == 401
+
+
+def test_what_cannot_be_served_is_refused_at_once(runs_folder: Path, server: Server, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a token"):
+        Server(runs_folder, host="0.0.0.0", port=0)
+    with pytest.raises(ConfigError, match="at least 16"):
+        Server(runs_folder, host="0.0.0.0", port=0, token="short")
+    with pytest.raises(ConfigError, match="in use"):
+        Server(runs_folder, port=server.port)
+    with pytest.raises(CheckpointError, match="none"):
+        Server(tmp_path, port=0)
+    with pytest.raises(CheckpointError, match="a folder"):
+        Server(tmp_path / "nothing", port=0)
+
+
+def test_a_notebook_may_frame_it(runs_folder: Path) -> None:
+    server = notebook(runs_folder)
+    try:
+        assert f'src="{server.url}"' in server._repr_html_()
+        policy = Client(server.url).get("/").headers["content-security-policy"]
+        assert "frame-ancestors 'self' http://localhost:*" in policy
+    finally:
+        server.stop()

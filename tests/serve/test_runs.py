@@ -1,0 +1,122 @@
+"""The ledgers, logs and training runs of the served folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from smoothheads.serve.catalogue import Catalogue
+from smoothheads.serve.logs import Logs
+
+from .conftest import RUN, Client
+
+ODD = "<img src=x onerror=alert(1)>.tsv"
+PAIR = ("id", "some/ledger-fixed"), ("id", "some/ledger-table")
+
+
+def test_the_list_has_everything_and_says_what_is_broken(client: Client) -> None:
+    seen = client.get("/v1/runs").json()
+    rows = {row["id"]: row for row in seen["ledgers"]}
+    assert rows["some/ledger-fixed"]["images"] == rows["some/ledger-fixed"]["expected"]
+    assert rows[ODD]["acr"]["value"] == 0.5
+    assert "manifest" in rows["broken"]["error"]
+    assert str(Path(__file__).parents[2]) not in json.dumps(seen)
+    assert [run["id"] for run in seen["trainings"]] == ["some"]
+    assert seen["trainings"][0]["last"]["loss"] > 0
+    assert client.get("/v1/models").json()["models"] == ["some"]
+
+
+def test_nothing_is_sent_twice(client: Client) -> None:
+    first = client.get("/v1/runs")
+    again = client.get("/v1/runs", If_None_Match=first.headers["etag"])
+    assert (again.status, again.body) == (304, b"")
+
+
+def test_curves_with_intervals_and_tables(client: Client) -> None:
+    data = client.get("/v1/runs/curves", *PAIR).json()
+    assert [curve["id"] for curve in data["curves"]] == [value for _, value in PAIR]
+    for curve in data["curves"]:
+        for low, middle, high in zip(curve["low"], curve["accuracy"], curve["high"], strict=True):
+            assert low <= middle <= high
+    assert len(data["tables"]) >= 2
+
+
+def test_downloads(client: Client) -> None:
+    assert client.get("/v1/runs/curves.png", *PAIR).body.startswith(b"\x89PNG")
+    assert client.get("/v1/runs/curves.csv", *PAIR).body.startswith(
+        b"log,radius,certified_accuracy,low,high\n"
+    )
+    latex = client.get("/v1/runs/curves.tex", *PAIR)
+    assert rb"\begin{tabular}" in latex.body
+    assert latex.headers["content-disposition"] == 'attachment; filename="certified-accuracy.tex"'
+
+
+def test_two_ledgers_are_compared_image_by_image(client: Client) -> None:
+    data = client.get("/v1/runs/compare", *PAIR).json()
+    assert data["images"] > 0
+    assert data["differ"] >= data["gain"]["better"] + data["gain"]["worse"]
+    assert len(data["rows"]) == data["differ"]
+    assert client.get("/v1/runs/compare", PAIR[0]).status == 422
+
+
+def test_one_image_with_the_votes_of_every_head(client: Client) -> None:
+    index = json.loads((RUN / "ledger-fixed" / "manifest.json").read_text())["indices"]["first"]
+    image = client.get("/v1/runs/image", PAIR[0], ("index", index)).json()["logs"][0]["image"]
+    rules = {votes["rule"]: votes["counts"] for votes in image["votes"]}
+    assert "ensemble" in rules
+    assert all(sum(counts) == image["n"] for counts in rules.values())
+    assert client.get("/v1/runs/picture", PAIR[0], ("index", index)).body.startswith(b"\x89PNG")
+    assert client.get("/v1/runs/image", PAIR[0], ("index", 10**9)).status == 404
+
+
+@pytest.mark.parametrize("name", ["../some/ledger-fixed", "/etc", "", "nothing", "broken", "some"])
+def test_a_name_is_no_path(client: Client, name: str) -> None:
+    assert client.get("/v1/runs/curves", ("id", name)).status in (404, 422)
+
+
+def test_a_ledger_that_grows_is_read_again(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    shutil.copytree(RUN / "ledger-fixed", folder / "ledger")
+    table = folder / "ledger" / "ledger.tsv"
+    lines = table.read_text().splitlines(keepends=True)
+    table.write_text("".join(lines[:3]) + lines[3][:10])  # a torn line, as a reader meets it
+    logs, catalogue = Logs(), Catalogue(folder)
+    (name, path), *_ = catalogue.contents().ledgers.items()
+    before = logs.row(name, path)
+    table.write_text("".join(lines))
+    after = logs.row(name, path)
+    assert (before["images"], before["live"]) == (2, True)
+    assert (after["images"], after["live"]) == (len(lines) - 1, False)
+
+
+def test_a_study_that_was_kept(tmp_path: Path) -> None:
+    import numpy as np
+
+    from smoothheads.errors import LedgerError
+    from smoothheads.results import read_log
+    from smoothheads.serve import logs
+    from smoothheads.studies.outcome import Outcome, Result, save
+    from smoothheads.studies.stages import read
+
+    measured = read(RUN / "ledger-fixed", "ensemble")
+    assert len(np.asarray(measured.index)) == len(read_log(RUN / "ledger-fixed"))
+    outcome = Outcome(
+        name="x",
+        title="Does <b>it</b> help?",
+        arms={"a": "one", "b": "two"},
+        radii=(0.0, 0.25),
+        differences=(("b", "a"),),
+        results=tuple(Result("", 0.5, arm, 0, measured, {}) for arm in "ab"),
+    )
+    save(outcome, tmp_path / "kept")
+    (name, folder), *_ = Catalogue(tmp_path).contents().studies.items()
+    data = logs.study(folder)
+    assert (name, data["title"]) == ("kept", "Does <b>it</b> help?")
+    assert [row[0]["text"] for row in data["tables"][0]["rows"]] == ["one", "two"]
+    assert r"\begin{tabular}" in logs.study_latex(folder)
+    (folder / "study.json").write_text('{"format": "?"}')
+    with pytest.raises(LedgerError, match="study"):
+        logs.study(folder)

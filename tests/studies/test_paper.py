@@ -1,0 +1,154 @@
+"""Experiments at every scale, claims answered, logs of others as rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.studies.small import Inline
+
+from smoothheads.cli import main
+from smoothheads.errors import ConfigError
+from smoothheads.report.table import Table, to_text
+from smoothheads.studies import claims, experiments, gaps, paper
+from smoothheads.studies.configs import run_config
+from smoothheads.studies.outcome import Outcome, Result, collect
+from smoothheads.studies.plan import make_plan, together
+from smoothheads.studies.prepare import prepare
+from smoothheads.studies.run import run
+from smoothheads.studies.stages import Measured
+from smoothheads.studies.store import Store
+
+TRAINED = [each for each in experiments.EXPERIMENTS.values() if each.trained]
+
+
+@pytest.mark.parametrize("scale", experiments.SCALES)
+@pytest.mark.parametrize("experiment", TRAINED, ids=lambda each: each.id)
+def test_every_published_row_is_an_arm_that_can_be_configured(
+    experiment: experiments.Experiment, scale: str
+) -> None:
+    study = experiments.study(experiment, experiments.scale(scale), root="/data")
+    for arm in study.arms:
+        for sigma in arm.sigmas:
+            run_config(study, arm, "", sigma, 0)
+    assert {row.arm for row in experiment.rows} <= {arm.name for arm in study.arms}
+
+
+def test_what_experiments_share_is_made_once() -> None:
+    scale = experiments.scale("smoke")
+    studies = {each.id: experiments.study(each, scale) for each in TRAINED}
+    plans = {name: make_plan(study, lambda _: "data", "images") for name, study in studies.items()}
+    whole, parts = together(plans)
+    assert len(whole.items) < sum(len(plan.items) for plan in plans.values()) / 1.3
+    assert {name: len(plan.rows) for name, plan in parts.items()} == {
+        name: len(plan.rows) for name, plan in plans.items()
+    }
+    again, _ = together(parts)
+    assert again == whole
+    single = next(row for row in parts["table7"].rows if (row.arm, row.sigma) == ("gaussian single", 0.5))
+    assert single.rule == "head-1"  # of the ensemble of ten in table3
+
+
+def outcome_of(gains: dict[str, float]) -> Outcome:
+    """Three seeds of 100 images; every arm's radii are its gain above a common noise."""
+    rng = np.random.default_rng(0)
+    common = rng.uniform(0.2, 0.8, (3, 100))
+    images = np.arange(100)
+    results = [
+        Result(
+            "",
+            0.25,
+            arm,
+            seed,
+            Measured(
+                images, images % 10, images % 10, common[seed] + value, common[seed], images, common[seed]
+            ),
+        )
+        for arm, value in gains.items()
+        for seed in range(3)
+    ]
+    return Outcome("table3", "made up", {arm: arm for arm in gains}, (0.0,), (), tuple(results))
+
+
+def test_a_claim_is_confirmed_contradicted_or_not_measured() -> None:
+    found = outcome_of({"gaussian single": 0.0, "gaussian dnn5": 0.1, "gaussian some": 0.05})
+    known = claims.all_claims()
+    verdicts = {
+        name: claims.verdict(list(claims.answers(known[name], found, {})))
+        for name in ("C1", "C2", "C3", "C4")
+    }
+    assert verdicts == {"C1": "contradicted", "C2": "confirmed", "C3": "confirmed", "C4": "not measured"}
+
+
+def test_nearly_equal_is_within_a_twentieth_and_cost_is_a_ratio() -> None:
+    known = claims.all_claims()
+    near = outcome_of({"gaussian some": 0.5, "gaussian some-dnn5": 0.51})
+    far = outcome_of({"gaussian some": 0.5, "gaussian some-dnn5": 0.9})
+    assert claims.verdict(list(claims.answers(known["C23"], near, {}))) == "confirmed"
+    assert claims.verdict(list(claims.answers(known["C23"], far, {}))) == "contradicted"
+    ratios = {("certify", "gaussian", "some", "dnn5"): claims.Ratio(0.35, 0.33, 0.38)}
+    assert claims.verdict(list(claims.answers(known["C8"], near, ratios))) == "confirmed"
+
+
+def test_a_structure_that_only_another_base_has_is_compared_with_that() -> None:
+    found = outcome_of({"gaussian drt3": 0.0, "smoothmix some": 0.1})
+    (answer,) = claims.answers(claims.all_claims()["C21"], found, {})
+    assert "smoothmix and gaussian" in answer.what
+    assert answer.verdict == "confirmed"
+
+
+def test_logs_of_others_are_rows(tmp_path: Path) -> None:
+    log = tmp_path / "some" / "gaussian-0.25.tsv"
+    log.parent.mkdir()
+    log.write_text(
+        "idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t0.5\t1\t0:00:01\n20\t1\t2\t0.2\t0\t1.5\n"
+    )
+    experiment = experiments.get("table3")
+    found = paper.with_imports(paper.empty(experiment), [str(log)])
+    table = paper.comparison(experiment, found)
+    row = next(row for row in table.rows if row[0].text == "gaussian some" and row[1].value == 0.25)
+    assert row[table.columns.index("ACR")].value == pytest.approx(0.25)
+    with pytest.raises(ConfigError, match="BASE/STRUCTURE/SIGMA=PATH"):
+        paper.with_imports(found, [str(tmp_path / "log.tsv")])
+
+
+def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment = experiments.get("draws")
+    plan, _ = prepare(experiments.study(experiment, experiments.scale("smoke")))
+    store = Store(tmp_path / "store")
+    assert run(plan, store, Inline(), {}) == {}
+    table: Table = paper.comparison(experiment, collect(plan, store))
+    assert "gaussian some-m4" in to_text(table)
+    command = ["paper", "draws", "--scale", "smoke", "--store", str(tmp_path / "store")]
+    assert main([*command, "--keep", str(tmp_path / "kept")]) == 0
+    ran = capsys.readouterr().out
+    assert main(["paper", "draws", "--from", str(tmp_path / "kept")]) == 0
+    assert capsys.readouterr().out == ran
+    assert "C24" in ran
+    assert main(["paper", "all", "--from", str(tmp_path / "kept"), "--page", str(tmp_path / "page.md")]) == 0
+    text = (tmp_path / "page.md").read_text()
+    assert "## draws:" in text
+    assert "| C1: " in text
+
+
+def test_two_networks_are_drawn_on_the_same_noise(tmp_path: Path) -> None:
+    experiment = experiments.get("fig2")
+    plan, _ = prepare(experiments.study(experiment, experiments.scale("smoke")))
+    store = Store(tmp_path)
+    run(plan, store, Inline(), {})
+    found = gaps.measure(plan, store, draws=200)
+    assert found == gaps.measure(plan, store, draws=200)
+    assert [each["image"] for each in found.values()] == [found["gaussian some"]["image"]] * 2
+    assert all(sum(each["counts"]) == 200 for each in found.values())
+    outcome = replace(collect(plan, store), extra={"gaps": found})
+    assert paper.figure(experiment, outcome) is not None
+    assert len(gaps.table(found).rows) == 2
+
+
+def test_figures_have_a_curve_per_family() -> None:
+    found = outcome_of({f"gaussian {name}": 0.1 for name in ("single-m2", "some-2", "some", "some-hard")})
+    for name in ("fig4", "fig5", "fig7"):
+        assert paper.figure(experiments.get(name), found) is not None
+    assert paper.figure(experiments.get("table3"), found) is None

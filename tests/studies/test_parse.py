@@ -1,0 +1,64 @@
+"""A study file: what it stands for, and what is said about mistakes in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.studies.small import TEXT, study
+
+from smoothheads.errors import ConfigError
+from smoothheads.studies.configs import run_config
+from smoothheads.studies.parse import line_of, read_study
+
+
+def test_changes_of_all_arms_of_the_arm_and_of_the_setting_are_laid_over_the_recipe() -> None:
+    found = study(TEXT + "[settings.long]\ntrain.epochs = 3\n")
+    config = run_config(found, found.arm("some"), "long", 0.5, 7)
+    assert (config.train.epochs, config.train.sigma, config.train.seed) == (3, 0.5, 7)
+    assert (config.model.heads, config.data.subset.first) == (2, 40)
+
+
+def test_another_method_replaces_the_recipes_method_with_its_fields() -> None:
+    found = study(TEXT + '[settings.c]\nobjective.method = {name = "consistency", strength = 5.0}\n')
+    method = run_config(found, found.arm("single"), "c", 0.25, 0).objective.method
+    assert method.name == "consistency"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "near"),
+    [
+        ("train.epochs", "train.epoch", 8, "epochs"),
+        ("members", "member", 14, "members"),
+        ("n0 = 20", "m0 = 20", 22, "n0"),
+        ("offset", "offsett", 26, "offset"),
+        ("sigmas", "sigma", 3, "sigmas"),
+        ('"digits-some"', '"digits-somme"', 17, "digits-some"),
+    ],
+)
+def test_an_unknown_name_is_reported_with_its_line_and_the_nearest(
+    old: str, new: str, line: int, near: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"line {line} of small.toml.*did you mean '{near}'"):
+        study(TEXT.replace(old, new))
+
+
+def test_lines_are_found_in_tables_dotted_keys_and_inline_tables() -> None:
+    text = "[a]\nb.c = 1\n[a.d]\ne = 2\nf = {g = 3}\n"
+    assert [line_of(text, path) for path in (("a", "b", "c"), ("a", "d", "e"), ("a", "d", "f", "g"))] == [
+        2,
+        4,
+        5,
+    ]
+
+
+def test_no_file_broken_toml_and_arms_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a study file at"):
+        read_study(tmp_path / "none.toml")
+    (tmp_path / "broken.toml").write_text("arms = [")
+    with pytest.raises(ConfigError, match="TOML in"):
+        read_study(tmp_path / "broken.toml")
+    with pytest.raises(ConfigError, match="a known arm of small"):
+        study(TEXT + '[show]\ndifferences = [["some", "singel"]]\n')
+    with pytest.raises(ConfigError, match="at least one sigma"):
+        study(TEXT.replace("[0.25]", "[]"))

@@ -1,0 +1,96 @@
+"""What a study needs: each network once, rows from one ledger where that is the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.studies.small import TEXT, study
+
+from smoothheads.errors import DataError
+from smoothheads.studies.plan import Certification, Joining, Plan, Training, make_plan, needs
+from smoothheads.studies.prepare import prepare
+from smoothheads.studies.spec import Study
+
+
+def planned(found: Study) -> Plan:
+    return make_plan(found, lambda data: "fingerprint", "images")
+
+
+def count(plan: Plan, kind: type) -> int:
+    return sum(isinstance(item, kind) for item in plan.items)
+
+
+def test_a_single_network_is_the_first_member_of_its_ensemble_and_read_from_its_ledger() -> None:
+    plan = planned(study())
+    assert count(plan, Training) == 2 * (2 + 1)
+    assert count(plan, Joining) == 2
+    assert count(plan, Certification) == 2 * 2
+    rows = {row.name: row for row in plan.rows}
+    assert rows["0.25/single/0"].rule == "head-1"
+    assert rows["0.25/single/0"].certification == rows["0.25/pair/0"].certification
+    assert rows["0.25/some/0"].rule == "ensemble"
+
+
+def test_a_smaller_ensemble_is_a_prefix_of_a_larger_one() -> None:
+    plan = planned(study(TEXT + "[arms.four]\nmembers = 4\n"))
+    assert {row.arm: row.rule for row in plan.rows} == {
+        "single": "head-1", "pair": "prefix-2", "some": "ensemble", "four": "ensemble",
+    }  # fmt: skip
+
+
+def test_budgets_that_spend_by_the_votes_share_no_ledger() -> None:
+    plan = planned(study(TEXT.replace("n = 50", 'n = 50\nbudget = "radius"')))
+    assert {row.rule for row in plan.rows} == {"ensemble"}
+    assert count(plan, Certification) == 6
+
+
+def test_another_rule_of_a_network_is_read_from_the_same_votes() -> None:
+    plan = planned(study(TEXT + '[arms.first]\nrecipe = "digits-some"\nmodel.heads = 2\nrule = "head-1"\n'))
+    rows = {row.name: row for row in plan.rows}
+    assert rows["0.25/first/0"].certification == rows["0.25/some/0"].certification
+    assert rows["0.25/first/0"].rule == "head-1"
+
+
+def test_names_depend_on_settings_and_data_but_not_on_the_study_or_where_the_data_lie() -> None:
+    def keys(text: str, data: str = "fingerprint") -> list[str]:
+        return [item.key for item in make_plan(study(text), lambda _: data, "images").items]
+
+    assert keys(TEXT) == keys(TEXT.replace("Small", "Other").replace("[all]", '[all]\ndata.root = "/x"'))
+    assert not set(keys(TEXT)) & set(keys(TEXT, "other"))
+    assert not set(keys(TEXT)) & set(keys(TEXT.replace("epochs = 1", "epochs = 2")))
+
+
+def test_where_the_data_lie_can_be_said_outside_the_file() -> None:
+    moved = study().at("/elsewhere")
+    assert {item.config.data.root for item in planned(moved).items if isinstance(item, Training)} == {
+        "/elsewhere"
+    }
+    assert [item.key for item in planned(moved).items] == [item.key for item in planned(study()).items]
+
+
+def test_everything_comes_after_what_it_needs() -> None:
+    plan = planned(study(TEXT + '[arms.fine]\nrecipe = "digits-single"\nstart = "single"\n'))
+    seen: set[str] = set()
+    for item in plan.items:
+        assert {before.key for before in needs(item)} <= seen
+        seen.add(item.key)
+
+
+def test_ensembles_of_different_seeds_share_no_member() -> None:
+    seeds = {item.config.train.seed for item in planned(study()).items if isinstance(item, Training)}
+    assert seeds == {0, 1, 1000, 1001}
+
+
+def test_images_that_are_trained_on_and_images_of_different_data_are_refused() -> None:
+    with pytest.raises(DataError, match="images that no arm trains on"):
+        prepare(
+            study(TEXT.replace("[images]", '[images]\nsplit = "train"').replace("offset = 3", "offset = 0"))
+        )
+    plan, images = prepare(
+        study(TEXT.replace("[images]", '[images]\nsplit = "train"\nfirst = 5').replace("3", "50", 1))
+    )
+    assert images == 5
+    with pytest.raises(DataError, match="the same certified images"):
+        prepare(study(TEXT + "[settings.a]\n[settings.b]\ndata.downscale = 2\n"))
+    assert replace(plan.study, name="x").name == "x"

@@ -1,0 +1,86 @@
+"""A study in processes: killed in the middle and started again, it gives the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.studies.small import TEXT, Inline, study
+
+from smoothheads.studies.executor import LocalProcesses
+from smoothheads.studies.jobs import Job
+from smoothheads.studies.outcome import collect
+from smoothheads.studies.plan import Plan, Training
+from smoothheads.studies.prepare import prepare
+from smoothheads.studies.run import run
+from smoothheads.studies.store import Store
+from smoothheads.studies.tables import all_tables
+
+LONG = TEXT.replace("epochs = 1", "epochs = 40").replace("seeds = [0, 1]", "seeds = [0]")
+LONG = LONG.split("[arms.pair]")[0] + "[certify]" + LONG.split("[certify]")[1]
+"""One arm whose training can be killed."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kills a group of processes")
+def test_killed_and_started_again_it_gives_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text(LONG)
+    command = [sys.executable, "-m", "smoothheads", "study", str(file), "--store", str(tmp_path / "killed")]
+    process = subprocess.Popen(
+        [*command, "--jobs", "1"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    plan, _ = prepare(study(LONG))
+    killed, whole = Store(tmp_path / "killed"), Store(tmp_path / "whole")
+    metrics = killed.artefact(_training(plan)) / "metrics.jsonl"
+    _until(lambda: metrics.is_file() and metrics.stat().st_size > 0)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    _until(lambda: _held_by_nobody(metrics.parent))
+    assert killed.facts(_training(plan)) is None
+    assert run(plan, killed, LocalProcesses(1), {}) == {}
+    run(plan, whole, Inline(), {})
+    ours, theirs = (all_tables(collect(plan, store)) for store in (killed, whole))
+    assert ours == theirs
+    facts = [store.facts(_training(plan)) or {} for store in (killed, whole)]
+    assert facts[0]["weights"] == facts[1]["weights"]
+
+
+def test_a_process_that_dies_is_a_failed_arm(tmp_path: Path) -> None:
+    plan, _ = prepare(study(LONG))
+    executor = LocalProcesses(1)
+    executor.submit(Job(_training(plan), Store(tmp_path)))
+    (worker,) = executor._busy.values()
+    worker.process.kill()
+    (finished,) = executor.wait(60)
+    executor.close()
+    assert finished.error is not None
+    assert "ended with code -9" in finished.error
+
+
+def _training(plan: Plan) -> Training:
+    return next(item for item in plan.items if isinstance(item, Training))
+
+
+def _until(done: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _held_by_nobody(folder: Path) -> bool:
+    """Workers notice within a second that nobody waits for them."""
+    from smoothheads.errors import StorageError
+    from smoothheads.files import exclusive
+
+    try:
+        with exclusive(folder):
+            return True
+    except StorageError:
+        return False

@@ -1,0 +1,79 @@
+"""A whole study on digits: made once, failed arms apart, kept and shown again to the digit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.studies.small import TEXT, Inline, study
+
+from smoothheads.report.table import to_json, to_text
+from smoothheads.studies.figures import write_figures
+from smoothheads.studies.outcome import collect, load, save
+from smoothheads.studies.plan import Plan, Training
+from smoothheads.studies.prepare import prepare
+from smoothheads.studies.run import run, status
+from smoothheads.studies.store import Store
+from smoothheads.studies.tables import all_tables, to_csv
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Store]:
+    store = Store(tmp_path_factory.mktemp("store"))
+    plan, _ = prepare(study())
+    assert run(plan, store, Inline(), {}) == {}
+    return plan, store
+
+
+def test_nothing_is_made_twice_in_any_study(finished: tuple[Plan, Store]) -> None:
+    plan, store = finished
+    again = Inline()
+    run(plan, store, again, {})
+    assert again.done == []
+    longer, _ = prepare(
+        study(TEXT.replace("seeds = [0, 1]", "seeds = [1, 0]") + "[arms.more]\nmembers = 3\n")
+    )
+    missing = [item for item in longer.items if isinstance(item, Training) and store.facts(item) is None]
+    assert {item.config.train.seed for item in missing} == {2000, 2001}
+    assert status(plan, store, {}).count("done") == len(plan.items)
+
+
+def test_rows_pair_over_images_and_show_the_same_when_kept(
+    finished: tuple[Plan, Store], tmp_path: Path
+) -> None:
+    outcome = collect(*finished)
+    assert [each.name for each in outcome.results if each.measured is None] == []
+    first = outcome.results[0].measured
+    assert first is not None
+    assert all(np.array_equal(each.measured.index, first.index) for each in outcome.results if each.measured)
+    save(outcome, tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    again = load(tmp_path)
+    save(again, tmp_path)
+    assert before == {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for ours, theirs in zip(all_tables(outcome), all_tables(again), strict=True):
+        assert to_json(ours) == to_json(theirs)
+        assert to_csv(ours) == to_csv(theirs)
+
+
+def test_a_map_shows_gains_against_the_fit(finished: tuple[Plan, Store], tmp_path: Path) -> None:
+    outcome = collect(*finished)
+    moved = [replace(each, setting="other", facts={**each.facts, "loss": 0.1}) for each in outcome.results]
+    names = {
+        path.name for path in write_figures(replace(outcome, results=(*outcome.results, *moved)), tmp_path)
+    }
+    assert names == {"acr.png", "acr.svg", "gains.png", "gains.svg"}
+
+
+def test_a_failed_arm_does_not_stop_the_others(finished: tuple[Plan, Store]) -> None:
+    _, store = finished
+    broken = TEXT + '[arms.broken]\nrecipe = "digits-single"\ntrain.lr = 1e30\ntrain.epochs = 3\n'
+    plan, _ = prepare(study(broken.replace("seeds = [0, 1]", "seeds = [0]")))
+    failed = run(plan, store, Inline(), {})
+    outcome = collect(plan, store, failed)
+    assert len(failed) == 2  # the training and its certification
+    assert "a finite loss" in outcome.failed["0.25/broken/0"]
+    assert sum(each.measured is not None for each in outcome.results) == 3
+    assert "failed" in to_text(all_tables(outcome)[0])

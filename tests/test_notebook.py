@@ -1,0 +1,44 @@
+"""Certificates, votes and results show themselves in a notebook, names as text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from smoothheads.results import read_log
+from smoothheads.types import ABSTAIN, Certificate, Votes
+
+LEDGER = Path(__file__).parent / "fixtures" / "v1" / "run" / "ledger-fixed"
+
+
+def whole(html: str) -> str:
+    ElementTree.fromstring(f"<div>{html}</div>")
+    return re.sub(r"<[^>]*>", " ", html)
+
+
+def test_a_certificate() -> None:
+    text = whole(Certificate(3, 0.49999, 0.9876543, 990, 1000, 100)._repr_html_())
+    assert "class 3" in text
+    assert "0.4999" in text  # never more than it is
+    assert "990 of 1,000" in text
+    assert "abstains" in whole(Certificate(ABSTAIN, 0.0, 0.0, 1, 2, 1)._repr_html_())
+
+
+def test_votes() -> None:
+    text = whole(Votes(("ensemble", "head-1"), np.array([[3, 7], [10, 0]]))._repr_html_())
+    assert "10 samples" in text
+    assert "head-1" in text
+
+
+@pytest.mark.parametrize("name", ["some", "<b onclick='x'>&"])
+def test_results(name: str) -> None:
+    results = replace(read_log(LEDGER), name=name)
+    html = results._repr_html_()
+    assert "<b onclick" not in html
+    assert "average certified radius" in whole(html)
+    assert "<polyline" in html
