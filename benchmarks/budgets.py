@@ -20,7 +20,8 @@ import tyro
 from benchmarks.recorded import Record
 from numpy.typing import NDArray
 
-from smoothheads.certify.budgets import table_radii
+from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.budgets import TableBudget
 from smoothheads.report.table import Cell, Table, to_json, to_markdown
 from smoothheads.results import intervals, metrics
 
@@ -91,7 +92,11 @@ class Study:
 
     @classmethod
     def of(cls, record: Record, orders: int) -> Study:
-        radii, many = table_radii(replace(record.config, **TABLE)), shuffled(record, orders)
+        terms = Terms(sigma=record.config.sigma, alpha=record.config.alpha)
+        radii, many = (
+            TableBudget(n=record.config.budget.max_samples or 0).radii_for(terms),
+            shuffled(record, orders),
+        )
         return cls(
             record=record,
             radii=radii,
@@ -105,7 +110,7 @@ class Study:
 
     @property
     def n(self) -> int:
-        return self.record.config.n
+        return self.record.config.budget.max_samples or 0
 
     @property
     def title(self) -> str:

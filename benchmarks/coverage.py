@@ -10,7 +10,7 @@ errors seen have probability below 1e-6 under it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,18 +23,15 @@ from matplotlib.figure import Figure
 from scipy import special, stats
 from torch import Tensor, nn
 
-from smoothheads.certify.anytime import Anytime
+from smoothheads.certify.algorithm import Terms
 from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.budget import Budget, Fixed, Pair, Randomized
-from smoothheads.certify.pilot import Radius
-from smoothheads.certify.smoothed import Smoothed
-from smoothheads.certify.table import Table
+from smoothheads.certify.budgets import AnytimeBudget, Budget, FixedBudget, RadiusBudget, TableBudget
 from smoothheads.data import DataInfo
 from smoothheads.device import threads
 from smoothheads.models.multihead import MultiHead
-from smoothheads.report.table import Cell, to_markdown
-from smoothheads.report.table import Table as Figures
+from smoothheads.report.table import Cell, Table, to_markdown
 from smoothheads.results.intervals import binomial_band
+from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certificate, Counts, Grid, Phase
 
 FALSE_ALARM = 1e-6
@@ -43,7 +40,6 @@ RADII = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
 JUST_BELOW = 1e-12
 
 Shares = tuple[float, ...]
-MakeBudget = Callable[[np.random.Generator], Budget]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +91,16 @@ class Count(NamedTuple):
         return self.p_value > FALSE_ALARM
 
 
-def budgets(alpha: float) -> dict[str, MakeBudget]:
-    return {
-        "fixed": lambda _: Fixed(n=N, alpha=alpha),
-        "randomized": lambda rng: Randomized(n=N, alpha=alpha, w=1.0 - rng.random()),
-        "pair": lambda _: Pair(n=N, alpha=alpha),
-        "table": lambda _: Table(radii=RADII, n_max=N, alpha=alpha),
-        "table, label-aware": lambda _: Table(radii=RADII, n_max=N, alpha=alpha, label=0),
-        "radius": lambda _: Radius(n_max=N, alpha=alpha),
-        "radius, price": lambda _: Radius(n_max=N, alpha=alpha, price=4e5),
-        "anytime": lambda _: Anytime(n_max=N // 10, alpha=alpha),
-    }
+BUDGETS: dict[str, Budget] = {
+    "fixed": FixedBudget(n=N),
+    "randomized": FixedBudget(n=N, bound="randomized"),
+    "pair": FixedBudget(n=N, bound="pair"),
+    "table": TableBudget(radii=RADII, n=N),
+    "table, label-aware": TableBudget(radii=RADII, n=N, label_aware=True),
+    "radius": RadiusBudget(n=N),
+    "radius, price": RadiusBudget(n=N, price=4e5),
+    "anytime": AnytimeBudget(n=N // 10),
+}
 
 
 def truths(alpha: float) -> dict[str, Shares]:
@@ -133,17 +128,22 @@ def truths(alpha: float) -> dict[str, Shares]:
     }
 
 
-def count_errors(make: MakeBudget, shares: Shares, runs: int, rng: np.random.Generator) -> int:
+def count_errors(budget: Budget, alpha: float, shares: Shares, runs: int, rng: np.random.Generator) -> int:
     classifier = Designed(shares, rng)
-    return sum(classifier.is_false(make(rng).certify(classifier, sigma=1.0)) for _ in range(runs))
+    label, errors = 0 if budget.uses_label else None, 0
+    for _ in range(runs):
+        w = 1.0 - rng.random() if getattr(budget, "bound", None) == "randomized" else 1.0
+        terms = Terms(sigma=1.0, alpha=alpha, label=label, w=w)
+        errors += classifier.is_false(budget.certify(classifier, terms))
+    return errors
 
 
 def simulate(runs: int, alphas: Sequence[float]) -> Iterator[Count]:
     for a, alpha in enumerate(alphas):
-        for b, (budget, make) in enumerate(budgets(alpha).items()):
+        for b, (name, budget) in enumerate(BUDGETS.items()):
             for t, (truth, shares) in enumerate(truths(alpha).items()):
-                errors = count_errors(make, shares, runs, np.random.default_rng([11, a, b, t]))
-                yield Count(budget, truth, alpha, runs, errors)
+                errors = count_errors(budget, alpha, shares, runs, np.random.default_rng([11, a, b, t]))
+                yield Count(name, truth, alpha, runs, errors)
 
 
 class HalfSpace(nn.Module):
@@ -178,7 +178,7 @@ def network_runs(runs: int, *, n: int = 1000, alpha: float = 0.05, per_seed: int
         errors = 0
         for start in range(0, runs, per_seed):
             smoothed = Smoothed(model, info, **shared, **changes, seed=start // per_seed)
-            found = [smoothed.certify_image(image, index)[0] for index in range(min(per_seed, runs - start))]
+            found = [smoothed.certify_image(image, index) for index in range(min(per_seed, runs - start))]
             errors += sum(each.prediction == 0 or each.radius > distance for each in found)
         yield Count(name, "linear network", alpha, runs, errors)
 
@@ -196,7 +196,7 @@ def network_budgets(distance: float) -> dict[str, dict[str, Any]]:
     }
 
 
-def summary(counts: Sequence[Count], title: str) -> Figures:
+def summary(counts: Sequence[Count], title: str) -> Table:
     """Errors / alpha of every count, and the interval and the test of the worst of each budget."""
     truths = tuple(dict.fromkeys(each.truth for each in counts))
     rows = []
@@ -214,7 +214,7 @@ def summary(counts: Sequence[Count], title: str) -> Figures:
             )
         )
     columns = ("errors / alpha", "runs each", *truths, "worst: 95 % interval", "worst: P(as many)")
-    return Figures(title, columns, tuple(rows))
+    return Table(title, columns, tuple(rows))
 
 
 def plot(counts: Sequence[Count]) -> Figure:

@@ -26,29 +26,42 @@ import torch
 import tyro
 from torch import Tensor
 
-from smoothheads import config as cfg
 from smoothheads.cli.progress import Progress
-from smoothheads.data import DataInfo, Dataset, load, select
+from smoothheads.data import DataInfo, Dataset, SubsetConfig, load, named, select
 from smoothheads.device import threads
-from smoothheads.models import MultiHead, build, cost
+from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.models.cost import cost
+from smoothheads.objectives import (
+    AcrTargeted,
+    CatRs,
+    Consistency,
+    Drt,
+    Gaussian,
+    Macer,
+    Method,
+    ObjectiveConfig,
+    SmoothAdv,
+    SmoothMix,
+    Stability,
+)
 from smoothheads.objectives.soft_labels import class_frequencies
 from smoothheads.provenance import versions
 from smoothheads.report.table import Cell, Table, to_markdown
-from smoothheads.training import EpochDone, StepDone, Trainer
+from smoothheads.training import EpochDone, StepDone, TrainConfig, Trainer
 from smoothheads.training.validate import noisy_accuracy
 
 BASE = "gaussian"
-METHODS: dict[str, cfg.Method] = {
-    BASE: cfg.Gaussian(),
-    "gaussian, m = 2": cfg.Gaussian(draws=2),
-    "stability": cfg.Stability(),
-    "consistency": cfg.Consistency(),
-    "smoothmix": cfg.SmoothMix(warmup=2),
-    "smoothadv, m = 4": cfg.SmoothAdv(draws=4, warmup=2),
-    "macer": cfg.Macer(),
-    "cat-rs": cfg.CatRs(),
-    "acr-targeted": cfg.AcrTargeted(start=4, every=2, keep=0.1),
-    "drt": cfg.Drt(),
+METHODS: dict[str, Method] = {
+    BASE: Gaussian(),
+    "gaussian, m = 2": Gaussian(draws=2),
+    "stability": Stability(),
+    "consistency": Consistency(),
+    "smoothmix": SmoothMix(warmup=2),
+    "smoothadv, m = 4": SmoothAdv(draws=4, warmup=2),
+    "macer": Macer(),
+    "cat-rs": CatRs(),
+    "acr-targeted": AcrTargeted(start=4, every=2, keep=0.1),
+    "drt": Drt(),
 }
 
 
@@ -101,21 +114,21 @@ class Run:
     def _counts(self, event: StepDone) -> bool:
         """Not the first step of an epoch, which makes its order, nor any before the method's start."""
         method = self.trainer.objective.config.method
-        begun = not isinstance(method, cfg.AcrTargeted) or event.epoch > method.start
+        begun = not isinstance(method, AcrTargeted) or event.epoch > method.start
         return begun and self.trainer.step_in_epoch > 1
 
 
-def forwards(method: cfg.Method, heads: int, multi: float) -> float:
+def forwards(method: Method, heads: int, multi: float) -> float:
     """Forward passes of one network that a step costs per image; `multi` is a pass through all heads."""
     draws = method.draws
     match method:
-        case cfg.Stability():
+        case Stability():
             return (3 + 3 * draws) * multi
-        case cfg.SmoothMix() | cfg.CatRs():
+        case SmoothMix() | CatRs():
             return (2 * method.steps + 6) * draws * multi
-        case cfg.SmoothAdv() | cfg.AcrTargeted():
+        case SmoothAdv() | AcrTargeted():
             return (2 * method.steps + 3) * draws * multi
-        case cfg.Drt():
+        case Drt():
             return 9 * draws * heads
         case _:
             return 3 * draws * multi
@@ -127,7 +140,7 @@ def make_run(label: str, heads: int, data: Dataset, settings: Settings, soft_lab
     trainer = Trainer(
         model,
         data,
-        config=cfg.TrainConfig(
+        config=TrainConfig(
             sigma=settings.sigma,
             epochs=settings.epochs,
             batch=settings.batch,
@@ -135,16 +148,16 @@ def make_run(label: str, heads: int, data: Dataset, settings: Settings, soft_lab
             schedule="cosine",
             precision="float32",
         ),
-        objective=cfg.ObjectiveConfig(method=method),
+        objective=ObjectiveConfig(method=method),
         augment=True,
-        soft_labels=soft_labels if isinstance(method, cfg.CatRs) else None,
+        prepared=soft_labels if isinstance(method, CatRs) else None,
     )
     multi = cost(model, info.shape).macs / cost(single, info.shape).macs
     return Run(label, trainer, forwards(method, heads, multi))
 
 
 def network(heads: int, info: DataInfo) -> MultiHead:
-    config = cfg.ModelConfig(arch="resnet8", heads=heads)
+    config = ModelConfig(arch="resnet8", heads=heads)
     return build(config, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
 
 
@@ -156,10 +169,14 @@ def teacher_votes(data: Dataset, settings: Settings) -> Tensor:
     return class_frequencies(run.trainer.model, data, sigma=settings.sigma, draws=settings.votes, seed=0)
 
 
+def kept_share(curriculum: dict[str, Tensor]) -> float:
+    return float((curriculum["weights"] > 0).double().mean())
+
+
 def result(run: Run, base: Run, test: Dataset, settings: Settings) -> dict[str, Any]:
     model, curriculum = run.trainer.model, run.trainer.curriculum
     accuracy = noisy_accuracy(model, test, sigma=settings.sigma, seed=0, device=torch.device("cpu"))
-    kept = {} if curriculum is None else {"images_kept": float((curriculum.weights_N > 0).double().mean())}
+    kept = {} if curriculum is None else {"images_kept": kept_share(curriculum.state_dict())}
     return {
         "method": run.label,
         "heads": len(model.heads),
@@ -194,23 +211,23 @@ def table(results: list[dict[str, Any]], settings: Settings) -> Table:
 
 def main(settings: Settings) -> None:
     started = time.process_time()
-    data = cfg.DataConfig(
-        name="cifar10",
+    data = named(
+        "cifar10",
         root=settings.root,
         downscale=2,
         validation=0.0,
-        subset=cfg.SubsetConfig(first=settings.images),
+        subset=SubsetConfig(first=settings.images),
     )
     labels = [label for label in METHODS if not settings.only or label in (BASE, *settings.only)]
     with threads(1):
         splits = load(data)
-        train, test = splits.train, select(splits.test, cfg.SubsetConfig(first=settings.test))
+        train, test = splits.train, select(splits.test, SubsetConfig(first=settings.test))
         soft = teacher_votes(train, settings)
         runs = [
             make_run(label, heads, train, settings, soft)
             for heads in (1, settings.heads)
             for label in labels
-            if heads > 1 or not isinstance(METHODS[label], cfg.Drt)
+            if heads > 1 or not isinstance(METHODS[label], Drt)
         ]
         with Progress("methods", runs[0].trainer.steps * len(runs)) as progress:
             for _ in range(runs[0].trainer.steps):

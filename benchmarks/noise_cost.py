@@ -17,19 +17,20 @@ import tyro
 from numpy.typing import NDArray
 
 from smoothheads.bench.timing import Floats, Job, interleaved, ratio
-from smoothheads.certify.engines import TorchEngine
-from smoothheads.config import ModelConfig
+from smoothheads.certify.engines import Network, Store, Torch
+from smoothheads.data import DataInfo
 from smoothheads.device import threads
-from smoothheads.models import build
-from smoothheads.noise import GaussianNoise, Noise, make_noise
+from smoothheads.models import ModelConfig, build
+from smoothheads.noise import Gaussian, Noise, make_noise
+from smoothheads.noise.floats import FloatNoise
 from smoothheads.types import Grid, Phase, Pixels
 
 
-class UnkeyedNoise(GaussianNoise):
+class UnkeyedNoise(FloatNoise):
     """What the reference codes draw: the next numbers of torch's generator, whatever the block."""
 
     def noisy(self, image: Pixels, index: int, phase: Phase, block: int) -> NDArray[np.float32]:  # noqa: ARG002
-        clean = torch.from_numpy(image).float() / self.grid.q
+        clean = torch.from_numpy(image).float() / self.grid.max_value
         copies: NDArray[np.float32] = (
             torch.randn(self.block_size, *image.shape) * self.sigma + clean
         ).numpy()
@@ -49,15 +50,16 @@ def make_jobs(settings: Settings) -> tuple[dict[str, Job], dict[str, Job]]:
     """For each noise: votes of a block, and its noisy copies alone."""
     grid, half, shape = Grid(255), (0.5,) * 3, (3, settings.side, settings.side)
     model = build(ModelConfig(arch=settings.arch), shape=shape, classes=10, mean=half, std=half, seed=0)
+    info = DataInfo("noise", grid, shape, tuple(map(str, range(10))), half, half)
     image = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     noises: dict[str, Noise] = {
         "grid": make_noise("grid", settings.sigma, grid, 0, settings.block),
         "keyed float": make_noise("gaussian", settings.sigma, grid, 0, settings.block),
-        "torch.randn": UnkeyedNoise(settings.sigma, grid, 0, settings.block),
+        "torch.randn": UnkeyedNoise(Gaussian(), settings.sigma, grid, 0, settings.block),
     }
 
     def voter(noise: Noise) -> Job:
-        engine = TorchEngine(model, noise, classes=10, shape=shape, device=torch.device("cpu"))
+        engine = Torch().build(Network(model, info, noise, "ensemble", Store()))
         return lambda block: engine.votes(image, 0, Phase.ESTIMATION, block, settings.block).n
 
     def copier(noise: Noise) -> Job:

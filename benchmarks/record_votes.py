@@ -13,13 +13,13 @@ from typing import Annotated
 import tyro
 from benchmarks.recorded import Record, Recorded, record, start
 
-from smoothheads.certify.smoothed import Smoothed
-from smoothheads.config import CertifyConfig, SubsetConfig
-from smoothheads.data import Dataset
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.data import Dataset, SubsetConfig
 from smoothheads.device import threads
 from smoothheads.provenance import versions
 from smoothheads.runs.certify import certification_images
 from smoothheads.runs.layout import open_checkpoint
+from smoothheads.smoothed import Smoothed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,8 @@ def main(settings: Settings) -> None:
     ready = open_checkpoint(settings.run)
     data = replace(ready.config.data, root=settings.data_root or ready.config.data.root)
     dataset = certification_images(ready, data, SubsetConfig(every=settings.every, first=settings.first))
-    config = CertifyConfig(
-        sigma=ready.config.train.sigma, n=settings.n, block=settings.block, seed=settings.seed
+    config = CertifyConfig.of(
+        ready.config.train.sigma, n=settings.n, block=settings.block, seed=settings.seed
     )
     with threads(1):
         smoothed = Smoothed(ready.model, ready.info, config)
@@ -58,7 +58,7 @@ def main(settings: Settings) -> None:
 
 def check(out: Path, smoothed: Smoothed, dataset: Dataset, image: Recorded) -> None:
     position = dataset.indices.tolist().index(image.index)
-    certificate, _ = smoothed.certify_image(dataset.image(position), image.index, label=image.label)
+    certificate = smoothed.certify_image(dataset.image(position), image.index, label=image.label).certificate
     replayed = Record.read(out).certify(image)
     if replayed != certificate:
         raise AssertionError(f"expected {certificate}, got {replayed} from the recording")

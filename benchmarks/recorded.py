@@ -16,13 +16,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.certify.budgets import make_budget
-from smoothheads.certify.smoothed import Smoothed
-from smoothheads.config import CertifyConfig, from_dict, to_dict
+from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.config import from_dict, to_dict
 from smoothheads.data import Dataset
 from smoothheads.files import write_atomic, write_json
+from smoothheads.noise import keyed_uniform
+from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certificate, Counts, Phase, Pixels
 
+N0 = 100
 PILOT = 2_500  # the most that the radius budget draws before it decides
 SETTINGS = "settings.json"
 
@@ -44,7 +47,7 @@ class Recorded:
 
 
 class Replay:
-    """A Sampler over a recording. Like ImageSampler, every call goes on where its phase stopped."""
+    """A Sampler over a recording. Every call goes on where its phase stopped."""
 
     def __init__(self, image: Recorded) -> None:
         self._sums = {
@@ -83,8 +86,17 @@ class Record:
 
     def certify(self, image: Recorded, **changes: Any) -> Certificate:
         """The certificate of this image with other settings of the budget."""
-        budget = make_budget(replace(self.config, **changes), label=image.label, index=image.index)
-        return budget.certify(Replay(image), sigma=self.config.sigma, correction=self.correction)
+        config = self.config.changed(**changes)
+        budget = config.budget
+        terms = Terms(
+            sigma=config.sigma,
+            alpha=config.alpha,
+            correction=self.correction,
+            block=config.block,
+            label=image.label if budget.uses_label else None,
+            w=keyed_uniform(config.seed or 0, image.index),
+        )
+        return budget.certify(Replay(image), terms)
 
 
 def start(folder: Path, smoothed: Smoothed, **facts: Any) -> None:
@@ -110,13 +122,13 @@ def record(folder: Path, smoothed: Smoothed, dataset: Dataset) -> Iterator[Recor
 
 def _votes(smoothed: Smoothed, image: Pixels, index: int) -> dict[Phase, Blocks]:
     config, engine = smoothed.config, smoothed.engine
-    sizes = {Phase.SELECTION: config.n0, Phase.PILOT: PILOT, Phase.ESTIMATION: config.n}
+    sizes = {Phase.SELECTION: N0, Phase.PILOT: PILOT, Phase.ESTIMATION: config.budget.max_samples or 0}
     if any(size % config.block for size in sizes.values()):
         raise ValueError(f"expected a block that divides {tuple(sizes.values())}, got {config.block}")
     return {
         phase: np.array(
             [
-                engine.votes(image, index, phase, block, config.block).of(config.rule)
+                engine.votes(image, index, phase, block, config.block).for_rule(config.rule)
                 for block in range(size // config.block)
             ],
             dtype=np.int16,
