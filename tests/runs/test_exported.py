@@ -14,7 +14,7 @@ import pytest
 import smoothheads as sh
 from smoothheads import checkpoint
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import convert
+from smoothheads.certify.engines import Store, convert
 from smoothheads.config import load_json
 from smoothheads.data import Splits, SubsetConfig, select
 from smoothheads.errors import CheckpointError, ConfigError
@@ -93,7 +93,7 @@ def test_it_runs_the_converted_network_that_was_certified(
     run = certified_run(engine="openvino", **settings)
     ready, stated = open_checkpoint(run), load_json(run / "ledger" / "manifest.json")["engine"]
     config = CertifyConfig.of(0.25, seed=0, n0=20, n=100, block=20, engine="openvino", **settings)
-    before = answers(Smoothed(ready.model, ready.info, config, artefacts=run / "engines"), small_digits)
+    before = answers(Smoothed(ready.model, ready.info, config, store=Store(run / "engines")), small_digits)
     out = export_run(run / "ledger", tmp_path / "out")
     shutil.rmtree(run)
 
@@ -101,7 +101,7 @@ def test_it_runs_the_converted_network_that_was_certified(
         raise AssertionError("an export converts nothing")
 
     monkeypatch.setattr("smoothheads.certify.engines.convert.converted", never)
-    smoothed = open_export(out)
+    smoothed = open_export(out, seed=0)
     assert smoothed.engine.describe() == stated
     assert answers(smoothed, small_digits) == before
 

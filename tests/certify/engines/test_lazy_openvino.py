@@ -191,6 +191,7 @@ def test_where_the_place_moves_a_bit_it_is_refused_and_auto_takes_the_other_engi
     noise: Noise,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("smoothheads.certify.engines.auto.SHORT_SECONDS", 0.0)
     monkeypatch.setattr("smoothheads.certify.engines.auto.TRIAL_SECONDS", 0.0)
     compiled = extra.LazyOpenVinoEngine._compiled
 
