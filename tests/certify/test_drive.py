@@ -182,7 +182,7 @@ def test_what_holds_on_the_way_can_be_read(
 ) -> None:
     subject = Smoothed(tiny_network(), small_digits.test.info, settings("anytime", blocks_per_pass=1))
     image = small_digits.test.image(0)
-    stream = list(subject.stream(image, 0))
+    stream = list(subject.stream(image, 0, n=300, target=0.3))
     assert stream[-1] == subject.certify_image(image, 0).certificate
     assert [certificate.n for certificate in stream] == [20 * (i + 1) for i in range(len(stream))]
     radii = [certificate.radius for certificate in stream]
@@ -247,5 +247,5 @@ def test_the_ledger_is_that_of_one_image_at_a_time(
         one = select(images, SubsetConfig(indices=(position,)))
         alone += without_time(certify_run(ready, one, config, tmp_path / str(position)))
     assert whole == alone
-    with pytest.raises(LedgerError, match=r"certify\.blocks_per_pass 3.*got certify\.blocks_per_pass 1"):
+    with pytest.raises(LedgerError, match=r"engine\.blocks_per_pass 3.*got certify\.engine\.blocks_per_pass 1"):
         certify_run(ready, images, settings("table", blocks_per_pass=1), tmp_path / "whole")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -131,6 +132,13 @@ def children(parent: int) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.parametrize(("images", "sizes"), [(0, []), (1, [1]), (9, [5, 4]), (40, [16, 16, 8])])
+def test_a_large_pass_leaves_no_worker_without_images(images: int, sizes: list[int]) -> None:
+    groups = workers._shared_out(range(images), 16, 2)
+    assert [len(group) for group in groups] == sizes
+    assert [position for group in groups for position in group] == list(range(images))
+
+
 def test_a_network_that_cannot_travel_is_refused(ready: Checkpoint, images: Dataset) -> None:
     ready.model.heads[0].register_forward_hook(lambda *_: None)
     with pytest.raises(ConfigError, match="a network that can be sent to workers"):
@@ -154,13 +162,17 @@ def test_when_the_program_ends_its_workers_end(
     options = ["--n", "1000000", "--subset.first", "9", "--workers", "2", "--out", str(tmp_path / "ledger")]
     command = [sys.executable, "-c", PROGRAM, "certify", str(tmp_path / "network"), *options]
     program = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
-    running = eventually(lambda: children(program.pid) if len(children(program.pid)) == 2 else [])
-    eventually(lambda: all(started(worker) for worker in running))
-    (os.killpg if number == signal.SIGINT else os.kill)(program.pid, number)
-    assert program.wait() == (130 if number == signal.SIGINT else -number)
-    eventually(lambda: not any(alive(worker) for worker in running))
-    assert program.stderr is not None
-    assert "Traceback" not in program.stderr.read()
+    try:
+        running = eventually(lambda: children(program.pid) if len(children(program.pid)) == 2 else [])
+        eventually(lambda: all(started(worker) for worker in running))
+        (os.killpg if number == signal.SIGINT else os.kill)(program.pid, number)
+        assert program.wait() == (130 if number == signal.SIGINT else -number)
+        eventually(lambda: not any(alive(worker) for worker in running))
+        assert program.stderr is not None
+        assert "Traceback" not in program.stderr.read()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)  # a test that fails leaves nothing running
 
 
 def eventually(happened: Callable[[], T]) -> T:

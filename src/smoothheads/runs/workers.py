@@ -14,7 +14,7 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -63,15 +63,13 @@ def certify_images(
     job: Job, positions: Sequence[int], workers: int, on_work: OnWork | None = None
 ) -> Iterator[Certified]:
     """The images at these positions, in this order; at the end `on_work` is told what all workers did. A
-    worker gets as many images at a time as a pass has blocks.
+    worker gets as many images at a time as a pass has blocks, or its share if that is less.
 
     Errors of a worker are raised here, WorkerError if one died or fell silent. However this process ends,
     the workers end too.
     """
     data = _pickled(job)
-    blocks = job.config.engine.blocks_per_pass
-    size = 1 if blocks == "auto" else blocks
-    groups = [positions[first : first + size] for first in range(0, len(positions), size)]
+    groups = _shared_out(positions, job.config.engine.blocks_per_pass, workers)
     pool: list[_Worker] = []
     try:
         with _deaf_to_ctrl_c():
@@ -82,6 +80,14 @@ def certify_images(
     finally:
         for worker in pool:
             worker.stop()
+
+
+def _shared_out(
+    positions: Sequence[int], blocks_per_pass: int | Literal["auto"], workers: int
+) -> list[Sequence[int]]:
+    share = -(-len(positions) // workers)
+    size = 1 if blocks_per_pass == "auto" else max(1, min(blocks_per_pass, share))
+    return [positions[first : first + size] for first in range(0, len(positions), size)]
 
 
 class _Worker:
