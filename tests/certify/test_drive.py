@@ -190,10 +190,10 @@ def test_what_holds_on_the_way_can_be_read(
 
 
 BUDGETS: dict[str, dict[str, Any]] = {
-    "fixed": {"n": 150},
-    "table": {"n": 400, "radii": (0.0, 0.1, 0.2, 0.5)},
+    "fixed": {"n0": 30, "n": 150},
+    "table": {"n0": 30, "n": 400, "radii": (0.0, 0.1, 0.2, 0.5)},
     "radius": {"n": 700, "price": 2000.0},
-    "anytime": {"n": 300, "target": 0.3},
+    "anytime": {"n0": 30, "n": 300, "target": 0.3},
 }
 
 
@@ -206,7 +206,6 @@ def settings(budget: str, **more: Any) -> CertifyConfig:
     given: dict[str, Any] = {
         "seed": 0,
         "sigma": 0.5,
-        "n0": 30,
         "block": 20,
         "blocks_per_pass": 3,
         "budget": budget,
@@ -247,5 +246,7 @@ def test_the_ledger_is_that_of_one_image_at_a_time(
         one = select(images, SubsetConfig(indices=(position,)))
         alone += without_time(certify_run(ready, one, config, tmp_path / str(position)))
     assert whole == alone
-    with pytest.raises(LedgerError, match=r"engine\.blocks_per_pass 3.*got certify\.engine\.blocks_per_pass 1"):
+    with pytest.raises(
+        LedgerError, match=r"engine\.blocks_per_pass 3.*got certify\.engine\.blocks_per_pass 1"
+    ):
         certify_run(ready, images, settings("table", blocks_per_pass=1), tmp_path / "whole")
