@@ -16,6 +16,7 @@ from smoothheads.cli import main
 from smoothheads.data import load_test, named
 
 FEW = ["--n0", "20", "--n", "100", "--block", "20"]
+RADIUS = ["--budget", "radius", "--n", "100", "--block", "20"]
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_what_would_be_another_function_is_refused(
     certify(run)
     out = str(export(run, tmp_path))
     message = refused(capsys, "predict", out, digit, "--sigma", "0.3", "--block", "10")
-    assert "expected sigma 0.5, block 20 as certified, got sigma 0.3, block 10; the certificate is" in message
+    assert "expected block 20, sigma 0.5 as certified, got block 10, sigma 0.3; the certificate is" in message
     (tmp_path / "elsewhere" / "export.json").unlink()  # and what is left is not taken for a checkpoint
     assert "export.json with sha256 no file" in refused(capsys, "predict", out, digit)
 
@@ -115,7 +116,7 @@ def test_a_budget_that_gives_up_early_still_says_how_the_copies_voted(
     run: Path, digit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("smoothheads.certify.bounds.clopper_pearson_upper", lambda *_: 0.0)  # hopeless
-    (answer,) = predict(capsys, str(run), digit, *FEW, "--radius", "--budget", "radius")
+    (answer,) = predict(capsys, str(run), digit, *RADIUS, "--radius")
     assert (answer["class"], answer["n"]) == ("abstain", 100)
     assert 0 < answer["share"] <= 1
 

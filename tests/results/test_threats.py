@@ -28,7 +28,7 @@ SHAPE = (3, 4, 4)
 def told(log: Results, **changes: Any) -> Manifest:
     """Its manifest, with other settings."""
     assert log.manifest is not None
-    return replace(log.manifest, certify=replace(log.manifest.certify, **changes))
+    return replace(log.manifest, certify=log.manifest.certify.changed(**changes))
 
 
 def test_linf_balls_lie_inside_the_l2_balls(run: Run) -> None:

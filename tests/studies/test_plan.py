@@ -40,7 +40,7 @@ def test_a_smaller_ensemble_is_a_prefix_of_a_larger_one() -> None:
 
 
 def test_budgets_that_spend_by_the_votes_share_no_ledger() -> None:
-    plan = planned(study(TEXT.replace("n = 50", 'n = 50\nbudget = "radius"')))
+    plan = planned(study(TEXT.replace("n0 = 20", 'budget = "radius"')))
     assert {row.rule for row in plan.rows} == {"ensemble"}
     assert count(plan, Certification) == 6
 

@@ -245,7 +245,7 @@ def _timed_plain(
 
 
 def _smoothed(settings: TableSettings, bench: networks.Bench, budget: str, store: Path) -> Smoothed:
-    config = CertifyConfig.of(settings.sigma, n=settings.n, alpha=settings.alpha)
+    config = CertifyConfig.of(settings.sigma, n=settings.n, alpha=settings.alpha, seed=0)  # repeatable
     config = config.changed(**contenders.settings_of(settings.engine), **BUDGETS[budget])
     return contenders.make(bench, config, store)
 

@@ -123,7 +123,9 @@ def misplaced(key: str, parts: Mapping[str, Any]) -> ConfigError | None:
         others = [name for name, other in part.registry.items() if key in _names(other)]
         if others:
             remedy = f"drop {key}, or take {kind} {' or '.join(others)}"
-            return ConfigError(f"a {kind} that uses {key}", repr(part.name), remedy)
+            return ConfigError(
+                f"{'an' if kind == 'engine' else 'a'} {kind} that uses {key}", repr(part.name), remedy
+            )
     return None
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, one_of
 
 LEAST_SIGMA, MOST_SIGMA = 1e-6, 1e6  # far below a step of any grid, far above any image
 
@@ -23,6 +24,13 @@ def between(name: str, value: float, low: float, high: float) -> None:
     """Strictly between."""
     if not low < value < high:
         raise ConfigError(f"{low:g} < {name} < {high:g}", f"{value:g}", f"choose {name} inside that range")
+
+
+def check_choices(config: Any) -> None:
+    """Every field that is one of a few words is one of them; Python itself does not look."""
+    for name, hint in get_type_hints(type(config)).items():
+        if get_origin(hint) is Literal and (value := getattr(config, name)) not in get_args(hint):
+            raise one_of(f"{name} of {config.name}", value, get_args(hint))
 
 
 def check_sigma(sigma: float) -> None:

@@ -147,7 +147,7 @@ def _printable(table: Table) -> Table:
 def _markdown(text: str) -> str:
     """Markdown passes HTML on, so that a file's name could be a script."""
     plain = html.escape(printable(text), quote=False).replace("\n", " ")
-    return re.sub(r"([\\`*_|\[\]])", r"\\\1", plain)
+    return re.sub(r"([\\`*_|]|\](?=[(\[:]))", r"\\\1", plain)  # brackets alone are no link
 
 
 def _latex(text: str) -> str:

@@ -185,10 +185,10 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"precision": "int8"}, "engine openvino for int8"),
-        ({"compile": "on", "engine": "openvino"}, "engine torch for compile"),
-        ({"device": "cuda", "engine": "openvino"}, "device cpu for openvino"),
-        ({"precision": "float16", "engine": "openvino"}, "engine torch for float16"),
+        ({"precision": "int8"}, "a known precision of torch, got 'int8'; choose from: bfloat16, float"),
+        ({"compile": "on", "engine": "openvino"}, "an engine that uses compile.* take engine auto or torch"),
+        ({"device": "cuda", "engine": "openvino"}, "an engine that uses device"),
+        ({"precision": "float16", "engine": "openvino"}, "a known precision of openvino, got 'float16'"),
         ({"precision": "float16"}, "device cuda for float16, got 'cpu'; use float32 or bfloat16"),
         ({"precision": "float16", "engine": "auto", "device": "cpu:0"}, "device cuda for float16"),
     ],

@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
-from smoothheads.certify.engines.base import ENGINES, Engine, EngineConfig, Network
+from smoothheads.certify.engines.base import ENGINES, Engine, EngineConfig, Network, check_float16
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.types import Phase
 
@@ -42,6 +42,10 @@ class Auto(EngineConfig):
     graphs: bool = True
     """On cuda: passes are recorded once and replayed."""
     device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_float16(self.precision, self.device)
 
     @property
     def undecided(self) -> bool:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Pro
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.config.check import at_least
+from smoothheads.config.check import at_least, check_choices
+from smoothheads.errors import ConfigError
 from smoothheads.lazy import LazyModule
 from smoothheads.registry import Registry
 from smoothheads.types import Phase, Pixels, Votes
@@ -80,6 +81,7 @@ class EngineConfig(ABC):
     trial finds fastest."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         at_least("threads", self.threads, 1)
         if self.blocks_per_pass != "auto":
             at_least("blocks_per_pass", self.blocks_per_pass, 1)
@@ -108,6 +110,11 @@ class EngineConfig(ABC):
     def decide(self, network: Network, seconds: float) -> tuple[Self, str | None]:  # noqa: ARG002
         """What else says `auto`, settled for a run of so many seconds, and why."""
         return self, None
+
+
+def check_float16(precision: str, device: str) -> None:
+    if precision == "float16" and device.startswith("cpu"):
+        raise ConfigError("device cuda for float16", repr(device), "use float32 or bfloat16 on a processor")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.certify.engines.base import BlockEngine, Engine, EngineConfig, Key, Network
+from smoothheads.certify.engines.base import BlockEngine, Engine, EngineConfig, Key, Network, check_float16
 from smoothheads.certify.engines.lazy import Lazy, check_lazy
 from smoothheads.errors import ConfigError
 from smoothheads.lazy import LazyModule
@@ -59,10 +59,7 @@ class Torch(EngineConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.precision == "float16" and self.device.startswith("cpu"):
-            raise ConfigError(
-                "device cuda for float16", repr(self.device), "use float32 or bfloat16 on a processor"
-            )
+        check_float16(self.precision, self.device)
         check_lazy(self.blocks_per_pass, lazy=self.lazy_consensus)
 
     def build(self, network: Network) -> Engine:
