@@ -11,7 +11,7 @@ from tests.studies.small import TEXT, Inline, study
 
 from smoothheads.report.table import to_json, to_text
 from smoothheads.studies.figures import write_figures
-from smoothheads.studies.outcome import collect, load, save
+from smoothheads.studies.outcome import collect, kept, load, save
 from smoothheads.studies.plan import Plan, Training
 from smoothheads.studies.prepare import prepare
 from smoothheads.studies.run import run, status
@@ -56,6 +56,27 @@ def test_rows_pair_over_images_and_show_the_same_when_kept(
     for ours, theirs in zip(all_tables(outcome), all_tables(again), strict=True):
         assert to_json(ours) == to_json(theirs)
         assert to_csv(ours) == to_csv(theirs)
+
+
+def test_what_was_kept_is_not_made_again_where_the_store_is_gone(
+    finished: tuple[Plan, Store], tmp_path: Path
+) -> None:
+    plan, store = finished
+    whole = collect(plan, store)
+    some = [each for each in whole.results if (each.arm, each.seed) != ("some", 1)]
+    save(replace(whole, results=tuple(some)), tmp_path / "kept")
+    before, elsewhere, executor = kept(tmp_path / "kept"), Store(tmp_path / "other"), Inline()
+    missing = plan.without(before)
+    assert [row.name for row in missing.rows] == ["0.25/some/1"]
+    assert run(missing, elsewhere, executor, {}) == {}
+    assert len(executor.done) == 2  # one training, one certification
+    again = collect(plan, elsewhere, kept=before)
+    for ours, theirs in zip(whole.results, again.results, strict=True):
+        assert ours.name == theirs.name
+        assert ours.measured is not None
+        assert theirs.measured is not None
+        assert np.array_equal(ours.measured.radius, theirs.measured.radius)
+    assert kept(tmp_path / "nowhere") == kept(None) == {}
 
 
 def test_a_map_shows_gains_against_the_fit(finished: tuple[Plan, Store], tmp_path: Path) -> None:

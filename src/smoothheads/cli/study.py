@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,7 +45,8 @@ class StudyOptions:
     source: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """Show what was kept in this folder by --keep, instead of running anything."""
     keep: Path | None = None
-    """Folder for the results: all that is needed to show them again, with figures."""
+    """Folder for the results: all that is needed to show them again, with figures. Rows that it holds
+    already are not made again, even where the store is gone."""
     format: Format = "text"
 
 
@@ -64,23 +64,26 @@ def main(arguments: list[str]) -> int:
 
         return show(load(args.source), args)
 
+    from smoothheads.device import cores
     from smoothheads.studies import costs
-    from smoothheads.studies.outcome import collect
+    from smoothheads.studies.outcome import collect, kept
     from smoothheads.studies.prepare import prepare
     from smoothheads.studies.run import status
     from smoothheads.studies.store import Store
 
     store = Store(args.store)
     plan, images = prepare(study)
-    seconds = costs.estimate(plan, store, images)
-    jobs = args.jobs or len(os.sched_getaffinity(0))
+    before = kept(args.keep)
+    missing = plan.without(before)
+    seconds = costs.estimate(missing, store, images)
+    jobs = args.jobs or cores()
     if args.status:
-        say(line(status(plan, store, seconds), jobs))
-        return show(collect(plan, store), args)
-    say(describe(plan, store, images, sum(seconds.values()), jobs))
+        say(line(status(missing, store, seconds), jobs))
+        return show(collect(plan, store, kept=before), args)
+    say(describe(plan, missing, store, images=images, seconds=sum(seconds.values()), jobs=jobs))
     if args.plan:
         return 0
-    return show(collect(plan, store, execute(plan, store, seconds, jobs)), args)
+    return show(collect(plan, store, execute(missing, store, seconds, jobs), before), args)
 
 
 def execute(plan: Plan, store: Store, seconds: dict[str, float], jobs: int) -> dict[str, str]:
@@ -94,14 +97,16 @@ def execute(plan: Plan, store: Store, seconds: dict[str, float], jobs: int) -> d
     return run(plan, store, LocalProcesses(jobs), seconds, on_status)
 
 
-def describe(plan: Plan, store: Store, images: int, seconds: float, jobs: int) -> str:
-    """What a plan needs, in lines for a person."""
+def describe(plan: Plan, missing: Plan, store: Store, *, images: int, seconds: float, jobs: int) -> str:
+    """What a plan needs, and what of it is not kept yet, in lines for a person."""
     from smoothheads.studies.plan import Certification, Training
 
     kinds = {"trainings": Training, "certifications": Certification}
     lines = [f"{plan.study.title}: {len(plan.rows)} rows, {images} images each"]
+    if len(missing.rows) < len(plan.rows):
+        lines.append(f"{len(plan.rows) - len(missing.rows)} rows are kept already and not made again")
     for what, kind in kinds.items():
-        items = [item for item in plan.items if isinstance(item, kind)]
+        items = [item for item in missing.items if isinstance(item, kind)]
         there = sum(store.facts(item) is not None for item in items)
         lines.append(f"{what}: {len(items)}, of which {there} are there")
     shared = Counter((row.arm, row.rule) for row in plan.rows if row.certification != row.own)

@@ -12,7 +12,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -81,8 +81,14 @@ class Outcome:
         return {each.name: each.facts["failed"] for each in self.results if "failed" in each.facts}
 
 
-def collect(plan: Plan, store: Store, failed: Mapping[str, str] | None = None) -> Outcome:
-    """What the store holds of a plan."""
+Kept: TypeAlias = Mapping[tuple[str, str], Result]
+"""Rows of a folder that was kept, by ledger and rule; what is there need not be made again."""
+
+
+def collect(
+    plan: Plan, store: Store, failed: Mapping[str, str] | None = None, kept: Kept | None = None
+) -> Outcome:
+    """What the store holds of a plan, and what it lacks from what was kept."""
     study = plan.study
     return Outcome(
         name=study.name,
@@ -90,7 +96,7 @@ def collect(plan: Plan, store: Store, failed: Mapping[str, str] | None = None) -
         arms={arm.name: arm.title for arm in study.arms},
         radii=study.show.radii,
         differences=study.differences,
-        results=tuple(_result(row, store, failed or {}) for row in plan.rows),
+        results=tuple(_result(row, store, failed or {}, kept or {}) for row in plan.rows),
         certify={**study.certify, "images": to_dict(study.images)},
         made_by=versions() | {"machine": platform.machine()},
     )
@@ -146,8 +152,18 @@ def load(folder: Path) -> Outcome:
     )
 
 
-def _result(row: Row, store: Store, failed: Mapping[str, str]) -> Result:
+def kept(folder: Path | None) -> Kept:
+    """The measured rows in a folder, which need not be there yet."""
+    if folder is None or not (folder / FACTS).is_file():
+        return {}
+    rows = [each for each in load(folder).results if each.measured is not None and "ledger" in each.facts]
+    return {(each.facts["ledger"], each.facts["rule"]): each for each in rows}
+
+
+def _result(row: Row, store: Store, failed: Mapping[str, str], kept: Kept) -> Result:
     who = (row.setting, row.sigma, row.arm, row.seed)
+    if store.facts(row.certification) is None and (before := kept.get(row.votes)) is not None:
+        return Result(*who, before.measured, before.facts)
     items = (*_trainings(row.network), row.network, row.certification)
     broken = [failed.get(item.key) or store.failure(item) for item in items if store.facts(item) is None]
     message = next((text for text in broken if text), None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -82,6 +82,11 @@ class Row:
     def name(self) -> str:
         return "/".join(filter(None, (self.setting, f"{self.sigma:.2f}", self.arm, str(self.seed))))
 
+    @property
+    def votes(self) -> tuple[str, str]:
+        """The ledger and the rule: two rows with the same are the same measurement."""
+        return self.certification.key, self.rule
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -96,6 +101,14 @@ class Plan:
             for item in _needed(row.certification):
                 found.setdefault(item.key, item)
         return tuple(found.values())
+
+    @property
+    def votes(self) -> set[tuple[str, str]]:
+        return {row.votes for row in self.rows}
+
+    def without(self, votes: Container[tuple[str, str]]) -> Plan:
+        """What is left to do when these rows are there already, wherever."""
+        return replace(self, rows=tuple(row for row in self.rows if row.votes not in votes))
 
 
 def make_plan(study: Study, fingerprint: Fingerprint, images: str) -> Plan:
