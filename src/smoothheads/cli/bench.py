@@ -1,4 +1,4 @@
-"""smoothheads bench votes | train | table | scaling | engines"""
+"""smoothheads bench votes | train | table | scaling | engines | cluster"""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ KINDS = {
     "table": "CHECKPOINT: a whole certified-accuracy table against n samples of every image; resumes",
     "engines": "CHECKPOINT: every engine's speed, agreement with float32, and certificates",
     "scaling": "cost against n, heads, image size, blocks per pass and workers",
+    "cluster": "how busy 8, 64 and 512 workers would be, simulated with the scheduler of --on ray",
 }
 HOW = "Contenders take turns, so that other work on the machine hits all alike. Writes JSON, table and plot."
 
@@ -56,6 +57,7 @@ def main(arguments: list[str]) -> None:
         "table": _table,
         "engines": _engines,
         "scaling": _scaling,
+        "cluster": _cluster,
     }
     commands[kind](rest)
 
@@ -94,6 +96,16 @@ def _scaling(arguments: list[str]) -> None:
     table = scaling.table(axes, args.bench)
     table = replace(table, notes=(*table.notes, machine.line(machine.describe(1))))
     _write(args.out, "scaling", table, scaling.to_json(axes, args.bench), scaling.plot(axes))
+
+
+def _cluster(arguments: list[str]) -> None:
+    from smoothheads.bench import cluster
+
+    args = _parse("cluster", Arguments[cluster.ClusterSettings], cluster.ClusterSettings(), arguments)
+    with _rounds(cluster.rounds(args.bench)) as on_round:
+        found = cluster.run(args.bench, on_round)
+    table, values = cluster.table(found, args.bench), cluster.to_json(found, args.bench)
+    _write(args.out, "cluster", table, values, cluster.plot(found))
 
 
 def _table(arguments: list[str]) -> None:
