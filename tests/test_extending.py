@@ -77,7 +77,7 @@ def test_the_command_line_trains_and_certifies_with_them(
     assert config["data"]["contrast"] == 90
     assert config["model"]["arch"] == "two-layers"
 
-    few = ["--n0", "20", "--n", "200", "--block", "20", "--subset.first", "5", "--rule", "median"]
+    few = ["--n0", "20", "--n", "200", "--block", "20", "--first", "5", "--rule", "median"]
     assert main(["certify", str(out), *few]) == 0
     capsys.readouterr()
     assert main(["audit", str(out / "ledger")]) == 0
@@ -157,7 +157,7 @@ def test_the_command_line_certifies_with_them(
     choice: tuple[str, str], network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "ledger")
-    few = ["--sigma", "0.5", "--n", "2000", "--subset.first", "2", "--out", out]
+    few = ["--sigma", "0.5", "--n", "2000", "--first", "2", "--out", out]
     assert main(["certify", str(network), *choice, *few]) == 0
     assert choice[1] in (tmp_path / "ledger" / "manifest.json").read_text(encoding="utf-8")
     assert main(["audit", out]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,13 @@ def test_a_certificate() -> None:
     assert "0.4999" in text  # never more than it is
     assert "990 of 1,000" in text
     assert "abstains" in whole(Certificate(ABSTAIN, 0.0, 0.0, 1, 2, 1)._repr_html_())
+
+
+def test_a_certificate_shows_never_more_than_it_is() -> None:
+    just_below = math.nextafter(0.0037, 0)
+    text = whole(Certificate(3, just_below, just_below, 990, 1000, 100)._repr_html_())
+    assert "0.0036 " in text
+    assert "at least 0.003699 " in text
 
 
 def test_votes() -> None:

@@ -30,7 +30,7 @@ def test_the_commands_run(
     commands = [shlex.split(line)[1:] for line in DOCUMENT.splitlines() if line.startswith("smoothheads ")]
     assert len(commands) == 5
     for command in commands:
-        quick = ["--n", "100", "--n0", "20", "--block", "20", "--subset.first", "3"]
+        quick = ["--n", "100", "--n0", "20", "--block", "20", "--first", "3"]
         assert main(command + (quick if command[0] == "certify" else [])) == 0, command
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -79,6 +80,15 @@ class Votes:
         return notebook.bars(rows, f"Votes on {self.n:,} samples")
 
 
+def format_radius(radius: float, decimals: int = 6) -> str:
+    """Rounded down; a radius that was chosen with as many decimals stays what it is: 0.3 is 0.300000,
+    although the nearest double lies just below. Bounds of probabilities are written likewise."""
+    nearest = f"{radius:.{decimals}f}"
+    if float(nearest) == radius:
+        return nearest
+    return str(Decimal(radius).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_FLOOR))
+
+
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """With probability at least 1 - alpha: if `prediction` is a class, no perturbation of norm below
@@ -102,8 +112,8 @@ class Certificate:
         answer = "abstains" if self.abstained else f"class {self.prediction}"
         facts = {
             "answer": answer,
-            "holds within": f"{math.floor(self.radius * 1e4) / 1e4:.4f}",
-            "its probability under noise": f"at least {math.floor(self.p_lower * 1e6) / 1e6:.6f}",
+            "holds within": format_radius(self.radius, 4),
+            "its probability under noise": f"at least {format_radius(self.p_lower)}",
             "votes for it": f"{self.k:,} of {self.n:,}",
             "class chosen by": "the true label" if self.label_aware else f"{self.n0:,} other samples",
         }

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.radius import (
-    format_radius,
     max_radius,
     minimum_n,
     samples_needed,
@@ -21,6 +20,7 @@ from smoothheads.certify.radius import (
 )
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.noise.l2 import l2_radius, pair_radius, probability_above
+from smoothheads.types import format_radius
 
 CERTIFIED = [  # alpha, k, n, radius / sigma
     (0.001, 66, 100, 0.004135826463),

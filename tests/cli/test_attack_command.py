@@ -21,7 +21,7 @@ from smoothheads.results.row import to_line
 from smoothheads.types import Votes
 
 TRAIN = ["--data.subset.first", "300", "--train.epochs", "5", "--train.batch", "64", "--model.heads", "2"]
-CERTIFY = ["--n0", "20", "--n", "100", "--block", "50", "--subset.first", "5"]
+CERTIFY = ["--n0", "20", "--n", "100", "--block", "50", "--first", "5"]
 QUICK = ["--steps", "4", "--draws", "4", "--n", "50", "--radii", "1.0", "4.0", "--halvings", "1"]
 
 
@@ -98,7 +98,7 @@ def test_it_goes_on_where_it_stopped(
 ) -> None:
     ledger = copied(trained, tmp_path / "ledger")
     assert attack(trained, ledger, "--out", str(tmp_path / "whole")) == 0
-    assert attack(trained, ledger, "--images", "2", "--out", str(tmp_path / "parts")) == 0
+    assert attack(trained, ledger, "--first", "2", "--out", str(tmp_path / "parts")) == 0
     saved: list[int] = []
     save = record.save
 
@@ -111,12 +111,12 @@ def test_it_goes_on_where_it_stopped(
     assert saved == [3, 4, 5, 5]
     assert (tmp_path / "parts.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
     capsys.readouterr()
-    assert attack(trained, ledger, "--images", "3", "--out", str(tmp_path / "parts")) == 2
+    assert attack(trained, ledger, "--first", "3", "--out", str(tmp_path / "parts")) == 2
     assert "a selection without 2 of them" in capsys.readouterr().err
     assert attack(trained, ledger, "--seed", "1", "--out", str(tmp_path / "parts")) == 2
     assert "settings.seed 0" in capsys.readouterr().err
     assert (
-        attack(trained, ledger, "--images", "1", "--seed", "1", "--fresh", "--out", str(tmp_path / "parts"))
+        attack(trained, ledger, "--first", "1", "--seed", "1", "--fresh", "--out", str(tmp_path / "parts"))
         == 0
     )
     assert len((tmp_path / "parts.tsv").read_text().splitlines()) == 2
@@ -140,8 +140,8 @@ def test_what_does_not_belong_together_is_refused(
     assert attack(trained, foreign) == 2
     assert "a ledger with its manifest, got a foreign log" in capsys.readouterr().err
     assert attack(trained, tmp_path / "none") == 2
-    assert attack(trained, trained / "ledger", "--images", "0") == 2
-    assert "images >= 1, got 0" in capsys.readouterr().err
+    assert attack(trained, trained / "ledger", "--first", "0") == 2
+    assert "first >= 1, got 0" in capsys.readouterr().err
 
 
 @pytest.mark.openvino

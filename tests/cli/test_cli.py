@@ -18,7 +18,7 @@ from smoothheads.data import load_test, named
 SMALL = [
     "--data.subset.first", "80", "--train.epochs", "1", "--train.batch", "32", "--model.heads", "2",
 ]  # fmt: skip
-FEW = ["--n0", "20", "--n", "100", "--block", "20", "--subset.first", "4"]
+FEW = ["--n0", "20", "--n", "100", "--block", "20", "--first", "4"]
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_info_shows_recipes_and_checkpoints(trained: Path, capsys: pytest.Captur
         (["--alpha", "0.7"], "0 < alpha < 0.5, got 0.7"),
         (["--sigma", "0"], "sigma <= 1e+06, got 0"),
         (["--sigma", "-1"], "sigma <= 1e+06, got -1"),
-        (["--subset.indices", "5000"], "5000"),
+        (["--indices", "5000"], "5000"),
         (["--rule", "head-7"], "a known rule of this network, got 'head-7'"),
         (["--device", "cuda:9"], "a device of this machine, got 'cuda:9'"),
     ],

@@ -23,7 +23,7 @@ def bash() -> str:
     [
         (["cert"], "certify"),
         (["train", "digits-s"], "digits-some"),
-        (["certify", "x", "--subset.f"], "--subset.first"),
+        (["certify", "x", "--fir"], "--first"),
     ],
 )
 def test_bash_completes(bash: str, words: list[str], expected: str) -> None:

@@ -13,12 +13,12 @@ def test_it_trains_certifies_and_compares_and_uses_what_is_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "demo"
-    quick = ["demo", "--out", str(out), "--epochs", "1", "--images", "6", "--n", "100"]
+    quick = ["demo", "--out", str(out), "--epochs", "1", "--first", "6", "--n", "100"]
     assert main(quick) == 0
     shown = capsys.readouterr()
     assert "ACR" in shown.out
     assert "some against single, paired over 6 images" in shown.out
-    assert str(out / "report.html") in shown.out
+    assert str(out / "report.html") in shown.err
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "SOME against a single network" in page
     assert (out / "certified-accuracy.png").is_file()

@@ -7,7 +7,7 @@ import pytest
 
 from smoothheads.cli import main
 
-FEW = ["--draws", "150", "--copies", "20", "--block", "50", "--subset.first", "3"]
+FEW = ["--index-samples", "150", "--samples", "20", "--block", "50", "--first", "3"]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def test_json_holds_the_measures_and_the_histograms(
 ) -> None:
     assert main(["diversity", str(trained[3]), *FEW, "--index", "7", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["images"]["copies"], found["image"]["draws"]) == (60, 150)
+    assert (found["images"]["samples"], found["image"]["samples"]) == (60, 150)
     assert 0 <= found["images"]["disagreement"] <= 1
     assert 0 < found["images"]["variance_ratio"] <= 1.0001
     assert found["image"]["index"] == 7
@@ -59,7 +59,7 @@ def test_a_single_network_says_what_is_left_out(
     ("options", "message"),
     [
         (["--index", "5000"], "expected indices 0..359"),
-        (["--draws", "0"], "draws >= 1, got 0"),
+        (["--samples", "0"], "samples >= 1, got 0"),
         (["--sigma", "-1"], "sigma > 0, got -1"),
         (["--plot", "gaps.gif"], "a plot as png, svg, pdf, got 'gif'"),
     ],

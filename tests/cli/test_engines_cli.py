@@ -39,7 +39,7 @@ def test_certify_and_predict_run_the_same_file(
 ) -> None:
     monkeypatch.setattr(convert, "CALIBRATION", 10)
     engine = ["--engine", "openvino", "--precision", "int8", "--block", "20"]
-    certify = ["certify", str(network), "--n", "100", "--n0", "20", "--subset.first", "2", *engine, "--json"]
+    certify = ["certify", str(network), "--n", "100", "--n0", "20", "--first", "2", *engine, "--json"]
     assert main(certify) == 0
     json.loads(capsys.readouterr().out)  # nothing else was printed there
     (model,) = network.glob("engines/*/openvino-int8-grid-0.25/model.xml")
@@ -63,7 +63,7 @@ def test_a_lazy_consensus_runs_two_files_and_tells_what_it_saved(
     run = RunConfig(data=named("digits"), model=ModelConfig(arch="resnet8", heads=3))
     checkpoint.save(tmp_path / "checkpoint", tiny_network(heads=3), run, small_digits.train.info)
     engine = ["--engine", "openvino", "--rule", "consensus-2", "--lazy-consensus", "--block", "20"]
-    command = ["certify", str(tmp_path), "--n", "100", "--n0", "20", "--subset.first", "2", *engine]
+    command = ["certify", str(tmp_path), "--n", "100", "--n0", "20", "--first", "2", *engine]
     assert main(command) == 0
     said = capsys.readouterr().err
     assert "lazy consensus: the first heads agreed on" in said
@@ -79,16 +79,16 @@ def test_what_auto_stands_for_is_told_and_kept(
 ) -> None:
     monkeypatch.setattr(extra, "installed", lambda: False)
     command = ["certify", str(network), "--n", "100", "--n0", "20", "--block", "20", "--engine", "auto"]
-    assert main([*command, "--subset.first", "2"]) == 0
+    assert main([*command, "--first", "2"]) == 0
     assert "engine torch: a run of about 0 s is too short for a trial" in capsys.readouterr().err
     assert manifest(network)["certify"]["engine"]["name"] == "torch"
     monkeypatch.setattr(extra, "installed", lambda: True)  # another trial might decide otherwise
-    assert main([*command, "--subset.first", "2"]) == 0
+    assert main([*command, "--first", "2"]) == 0
     assert "trial" not in capsys.readouterr().err
     monkeypatch.setattr("smoothheads.certify.engines.auto.SHORT_SECONDS", 0.0)
     monkeypatch.setattr("smoothheads.certify.engines.auto.TRIAL_SECONDS", 0.0)
     monkeypatch.setattr(extra, "installed", lambda: False)
-    assert main([*command[:-2], "--subset.first", "2", "--fresh"]) == 0  # as it is without the option too
+    assert main([*command[:-2], "--first", "2", "--fresh"]) == 0  # as it is without the option too
     assert "engine torch, float32 (votes/s in a trial: torch" in capsys.readouterr().err
 
 

@@ -8,7 +8,7 @@ import pytest
 from smoothheads.cli import main
 
 SMALL = ["--data.subset.first", "80", "--train.epochs", "1", "--train.batch", "32", "--model.heads", "1"]
-FEW = ["--n0", "20", "--n", "100", "--block", "20", "--subset.first", "2"]
+FEW = ["--n0", "20", "--n", "100", "--block", "20", "--first", "2"]
 
 
 def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -33,7 +33,7 @@ def digit(tmp_path: Path) -> str:
 
 
 def certify(run: Path, *options: str) -> None:
-    assert main(["certify", str(run), *FEW, "--subset.first", "3", *options]) == 0
+    assert main(["certify", str(run), *FEW, "--first", "3", *options]) == 0
 
 
 def export(run: Path, tmp_path: Path) -> Path:

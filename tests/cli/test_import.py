@@ -36,7 +36,7 @@ def test_what_is_imported_can_be_certified(
     assert json.loads(capsys.readouterr().out) == {"checkpoint": str(out)}
     ready = load(out)
     assert (ready.config.model.cut, ready.config.train.sigma) == ("stage2", 0.5)
-    few = ["--n0", "20", "--n", "100", "--block", "20", "--subset.first", "2"]
+    few = ["--n0", "20", "--n", "100", "--block", "20", "--first", "2"]
     assert main(["certify", str(out), *few]) == 0
 
 

@@ -20,9 +20,9 @@ FEW = [
     "200",
     "--block",
     "20",
-    "--subset.every",
+    "--every",
     "9",
-    "--subset.first",
+    "--first",
     "7",
 ]
 

@@ -14,9 +14,9 @@ from smoothheads.cli import main
 from smoothheads.models.resnet_cifar import resnet_cifar
 
 V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
-FEW = ["--n0", "20", "--n", "100", "--block", "20", "--subset.first", "2"]
+FEW = ["--n0", "20", "--n", "100", "--block", "20", "--first", "2"]
 TRAIN = ["--data.subset.first", "60", "--train.epochs", "1", "--train.batch", "32"]
-ATTACK = ["--steps", "2", "--draws", "2", "--n", "20", "--radii", "1.0", "--halvings", "1", "--images", "2"]
+ATTACK = ["--steps", "2", "--draws", "2", "--n", "20", "--radii", "1.0", "--halvings", "1", "--first", "2"]
 VOTES = ["--network", "digits", "--heads", "1", "--samples", "20", "--block", "20", "--no-art"]
 
 Command = Callable[[Path, str], list[str]]
@@ -39,7 +39,7 @@ INTO_A_FOLDER: dict[str, Command] = {
     "compare": lambda at, out: [
         *("compare", f"{at}/run/ledger-fixed", f"{at}/run/ledger-fixed", "--out", out)
     ],
-    "demo": lambda _, out: ["demo", "--out", out, "--images", "2", "--n", "100"],
+    "demo": lambda _, out: ["demo", "--out", out, "--first", "2", "--n", "100"],
     "bench": lambda _, out: ["bench", "votes", *VOTES, "--rounds", "2", "--engines", "torch", "--out", out],
 }
 INTO_A_FILE: dict[str, Command] = {
@@ -50,7 +50,7 @@ INTO_A_FILE: dict[str, Command] = {
         *("attack", f"{at}/run", "--ledger", f"{at}/run/ledger-fixed", *ATTACK, "--plot", out)
     ],
     "diversity --plot": lambda at, out: [
-        *("diversity", f"{at}/run", "--draws", "50", "--copies", "20", "--subset.first", "1", "--plot", out)
+        *("diversity", f"{at}/run", "--index-samples", "50", "--samples", "20", "--first", "1", "--plot", out)
     ],
 }
 

@@ -13,7 +13,7 @@ from PIL import Image
 from smoothheads.cli import main
 from smoothheads.results.read import read_log
 
-FEW = ["--sigma", "0.5", "--n0", "20", "--n", "200", "--block", "20", "--subset.first", "6"]
+FEW = ["--sigma", "0.5", "--n0", "20", "--n", "200", "--block", "20", "--first", "6"]
 
 
 def test_threats_of_an_l2_ledger(network: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ def test_help_fits_a_screen_and_names_only_what_exists(capsys: pytest.CaptureFix
         main(["train", "digits-some", "--help-all"])
     full = capsys.readouterr().out
     for name in COMMON.keys() - {"--data.name NAME"}:  # which is taken before the others
-        assert re.search(rf"{re.escape(name.split()[0])}\b", full), name
+        assert re.search(rf"{re.escape(name.removeprefix('-o, ').split()[0])}\b", full), name
 
 
 def test_an_ensemble_is_trained_apart_and_joined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

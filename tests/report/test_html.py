@@ -85,6 +85,14 @@ def test_one_log_has_cards_and_several_have_differences(make_log: Make) -> None:
     assert "b against a, paired over 40 images" in both
 
 
+def test_the_network_is_told_with_the_time_of_its_training(make_log: Make) -> None:
+    log = make_log()
+    assert log.manifest is not None
+    network = {"arch": "resnet8", "heads": 5, "method": "gaussian", "seed": 3, "seconds": 605.0}
+    text = page(compare([replace(log, manifest=replace(log.manifest, network=network))]), title="t")
+    assert "resnet8, 5 heads, method gaussian, training seed 3, trained in 10.1 minutes; certified" in text
+
+
 def test_facts_guarantee_and_cost_are_there(make_log: Make) -> None:
     text = page(compare([make_log()]), title="My run")
     for expected in (

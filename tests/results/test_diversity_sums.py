@@ -15,7 +15,7 @@ LABELS = [0, 3, 1]
 
 @pytest.fixture(name="logits_LMNC")
 def three_heads() -> Tensor:
-    """Three heads that share half of their movement, 70 copies of 3 images, 4 classes."""
+    """Three heads that share half of their movement, 70 samples of 3 images, 4 classes."""
     generator = torch.Generator().manual_seed(1)
     shared, own = (torch.randn(n, 70, 3, 4, generator=generator, dtype=torch.float64) for n in (1, 3))
     logits = shared + own + 0.7 * torch.nn.functional.one_hot(torch.tensor(LABELS), 4)
@@ -40,7 +40,7 @@ def test_blocks_add_up_to_the_measures_on_all_logits(logits_LMNC: Tensor, cuts: 
     assert spread.to_dict()["head_accuracy"] == pytest.approx(right)
     ensemble = (logits_LMNC.double().mean(0).argmax(-1) == labels).double().mean()
     assert spread.to_dict()["accuracy"] == pytest.approx(float(ensemble))
-    assert (spread.images, spread.copies) == (3, 210)
+    assert (spread.images, spread.samples) == (3, 210)
 
 
 def test_a_single_head_has_nothing_to_compare(logits_LMNC: Tensor) -> None:
@@ -68,7 +68,7 @@ def test_gaps_are_counted_for_the_ensemble_and_each_head(logits_LMNC: Tensor) ->
     label = torch.tensor(LABELS[:1])
     expected = [monitor.log_probability_gap(part, label)[:, 0].numpy() for part in (whole, *whole[:, None])]
     found = gaps.to_dict()
-    assert found["draws"] == 70
+    assert found["samples"] == 70
     for name, values in zip(gaps.names, expected, strict=True):
         curve = found["curves"][name]
         assert curve["counts"] == np.histogram(values, found["edges"])[0].tolist()

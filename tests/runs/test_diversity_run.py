@@ -41,8 +41,8 @@ def ready(info: DataInfo, *heads: nn.Module) -> Checkpoint:
 
 def test_gaps_of_linear_heads_are_normal(images: ArrayDataset) -> None:
     network = ready(images.info, linear([3, 0, 0, 0], 1.0), linear([0, 4, 0, 0], 1.0))
-    found = gaps(network, images, 0, Sampling(sigma=SIGMA, draws=DRAWS)).to_dict()
-    assert found["draws"] == DRAWS
+    found = gaps(network, images, 0, Sampling(sigma=SIGMA, index_samples=DRAWS)).to_dict()
+    assert found["samples"] == DRAWS
     for name, length in (("head-1", 3.0), ("head-2", 4.0), ("ensemble", 2.5)):
         curve, deviation = found["curves"][name], SIGMA * length
         assert curve["mean"] == pytest.approx(1.0, abs=5 * deviation / DRAWS**0.5)
@@ -51,7 +51,7 @@ def test_gaps_of_linear_heads_are_normal(images: ArrayDataset) -> None:
 
 
 def test_heads_that_look_at_different_pixels_are_independent(images: ArrayDataset) -> None:
-    sampling = Sampling(sigma=SIGMA, copies=2000)
+    sampling = Sampling(sigma=SIGMA, samples=2000)
     spread = measure(ready(images.info, linear([3, 0, 0, 0]), linear([0, 3, 0, 0])), images, sampling)
     noise = 5 / 6000**0.5
     assert spread.disagreement == pytest.approx(0.5, abs=noise)
@@ -60,7 +60,7 @@ def test_heads_that_look_at_different_pixels_are_independent(images: ArrayDatase
 
 
 def test_equal_and_opposed_heads(images: ArrayDataset) -> None:
-    sampling = Sampling(sigma=SIGMA, copies=50)
+    sampling = Sampling(sigma=SIGMA, samples=50)
     same = measure(ready(images.info, linear([3, 1, 0, 0]), linear([3, 1, 0, 0])), images, sampling)
     assert same.disagreement == 0
     assert same.error_correlation == pytest.approx(1)
@@ -72,7 +72,7 @@ def test_equal_and_opposed_heads(images: ArrayDataset) -> None:
 
 def test_an_image_has_the_same_noise_whatever_else_is_measured(images: ArrayDataset) -> None:
     network = ready(images.info, linear([3, 0, 1, 0]), linear([0, 3, 0, 2]))
-    sampling = Sampling(sigma=SIGMA, draws=250, block=100)
+    sampling = Sampling(sigma=SIGMA, index_samples=250, block=100)
     seen: list[int] = []
     alone = gaps(network, images, 2, sampling, seen.append)
     measure(network, images, sampling)
@@ -94,7 +94,7 @@ def test_what_is_not_finite_or_not_a_function_is_refused(images: ArrayDataset) -
 
 
 def test_settings_out_of_range_and_no_images(images: ArrayDataset) -> None:
-    for wrong in ({"sigma": 0.0}, {"draws": 0}, {"copies": 0}, {"block": 0}):
+    for wrong in ({"sigma": 0.0}, {"index_samples": 0}, {"samples": 0}, {"block": 0}):
         with pytest.raises(ConfigError):
             Sampling(**{"sigma": 0.5} | wrong)
     _, nothing = hold_out(images, 0.0)

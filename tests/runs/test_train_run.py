@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from smoothheads.data import SubsetConfig, named
 from smoothheads.errors import CheckpointError, ConfigError, DataError, SmoothheadsError
 from smoothheads.models import ModelConfig
 from smoothheads.objectives import CatRs, Gaussian, ObjectiveConfig
+from smoothheads.runs.certify import network_facts
 from smoothheads.runs.train import train_run
 from smoothheads.training import EpochDone, RunConfig, StepDone, TrainConfig
 
@@ -62,6 +64,33 @@ def test_interrupted_and_resumed_is_bit_identical(tmp_path: Path, stop: int) -> 
     assert (resumed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert metrics(out) == metrics(tmp_path / "whole")
     assert not (out / "state.safetensors").exists()
+
+
+def test_the_manifest_tells_the_time_of_training_over_all_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that goes on a second each time that it is read."""
+    now = 0.0
+
+    def tick() -> float:
+        nonlocal now
+        now += 1.0
+        return now
+
+    monkeypatch.setattr("smoothheads.runs.train.time", SimpleNamespace(monotonic=tick))
+    whole = checkpoint.load(train_run(CONFIG, tmp_path / "whole", save_seconds=0)).manifest["seconds"]
+    assert whole > 12  # a second at least for every step
+
+    def interrupt(event: StepDone | EpochDone) -> None:
+        if isinstance(event, StepDone) and event.step == 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_run(CONFIG, tmp_path / "broken", on_event=interrupt, save_seconds=0)
+    now += 1000.0  # nobody trains between the two
+    resumed = checkpoint.load(train_run(CONFIG, tmp_path / "broken", resume=True, save_seconds=0))
+    assert whole - 4 <= resumed.manifest["seconds"] <= whole + 4
+    assert network_facts(resumed)["seconds"] == resumed.manifest["seconds"]
 
 
 def test_a_folder_with_a_run_is_not_overwritten(tmp_path: Path) -> None:

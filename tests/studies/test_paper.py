@@ -122,7 +122,7 @@ def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureF
     table: Table = paper.comparison(experiment, collect(plan, store))
     assert "gaussian some-m4" in to_text(table)
     command = ["paper", "draws", "--scale", "smoke", "--store", str(tmp_path / "store")]
-    assert main([*command, "--keep", str(tmp_path / "kept")]) == 0
+    assert main([*command, "--out", str(tmp_path / "kept")]) == 0
     ran = capsys.readouterr().out
     assert main(["paper", "draws", "--from", str(tmp_path / "kept")]) == 0
     assert capsys.readouterr().out == ran

@@ -33,7 +33,7 @@ def test_killed_and_started_again_it_gives_the_same(tmp_path: Path) -> None:
     file.write_text(LONG)
     command = [sys.executable, "-m", "smoothheads", "study", str(file), "--store", str(tmp_path / "killed")]
     process = subprocess.Popen(
-        [*command, "--jobs", "1"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        [*command, "--workers", "1"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
     plan, _ = prepare(study(LONG))
     killed, whole = Store(tmp_path / "killed"), Store(tmp_path / "whole")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import numpy as np
 import pytest
 from tests.studies.small import TEXT, Inline, study
 
+from smoothheads.files import sha256
 from smoothheads.report.table import to_json, to_text
+from smoothheads.studies import stages
 from smoothheads.studies.figures import write_figures
+from smoothheads.studies.jobs import network_folder
 from smoothheads.studies.outcome import collect, kept, load, save
 from smoothheads.studies.plan import Plan, Training
 from smoothheads.studies.prepare import prepare
@@ -38,6 +42,21 @@ def test_nothing_is_made_twice_in_any_study(finished: tuple[Plan, Store]) -> Non
     missing = [item for item in longer.items if isinstance(item, Training) and store.facts(item) is None]
     assert {item.config.train.seed for item in missing} == {2000, 2001}
     assert status(plan, store, {}).count("done") == len(plan.items)
+
+
+def test_the_facts_of_a_training_tell_which_weights_it_gave(finished: tuple[Plan, Store]) -> None:
+    plan, store = finished
+    for item in (item for item in plan.items if isinstance(item, Training)):
+        facts = store.facts(item)
+        assert facts is not None
+        assert facts["weights"] == sha256(network_folder(item, store) / "model.safetensors")
+
+
+def test_radii_are_never_rounded_up(tmp_path: Path) -> None:
+    radius = math.nextafter(0.3 + 2e-6, 0)
+    log = tmp_path / "foreign.tsv"
+    log.write_text(f"idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t{radius!r}\t1\t0:00:01\n")
+    assert stages.read(log).radius[0] <= radius
 
 
 def test_rows_pair_over_images_and_show_the_same_when_kept(

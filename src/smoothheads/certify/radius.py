@@ -1,10 +1,9 @@
-"""From samples to the largest radius and back; from a radius to text and to integer perturbations."""
+"""From samples to the largest radius and back; from a radius to integer perturbations."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
 
 from smoothheads.certify.bounds import clopper_pearson_lower
@@ -47,15 +46,6 @@ def samples_needed(radius: float, sigma: float, alpha: float) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
-
-
-def format_radius(radius: float) -> str:
-    """Six decimals, rounded down; a radius that was chosen with as many stays what it is: 0.3 is 0.300000,
-    although the nearest double lies just below."""
-    nearest = f"{radius:.6f}"
-    if float(nearest) == radius:
-        return nearest
-    return str(Decimal(radius).quantize(Decimal("0.000001"), rounding=ROUND_FLOOR))
 
 
 def squared_grid_budget(radius: float, q: int) -> int:

@@ -47,7 +47,8 @@ def save(
     configuration has to be that of the network.
     """
     if isinstance(model, Trained):
-        facts = {"metrics": model.history[-1] if model.history else {}} | facts
+        seconds = sum(epoch["seconds"] for epoch in model.history)
+        facts = {"metrics": model.history[-1] if model.history else {}, "seconds": seconds} | facts
         config, info, model = config or model.config, info or model.info, model.model
     if config is None or info is None:
         raise CheckpointError(

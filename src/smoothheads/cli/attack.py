@@ -26,11 +26,11 @@ Exit code 0 if the ledger stands, 1 if it is refuted."""
 @dataclass(frozen=True, kw_only=True)
 class Attack:
     ledger: Path | None = None
-    """Folder of the ledger (default: ledger beside the checkpoint)."""
-    images: int | None = None
+    """The ledger (default: the one beside the checkpoint)."""
+    first: int | None = None
     """Attack only the first so many images of the ledger."""
     settings: Annotated[AttackSettings, tyro.conf.arg(name="")] = field(default_factory=AttackSettings)
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Name of the results, without ending (default: attack in the ledger's folder)."""
     root: str | None = None
     """Where the data set lies, if not where it lay in training."""
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
         attack = attack_run(
             about,
             args.settings,
-            images=args.images,
+            first=args.first,
             out=args.out,
             root=args.root,
             fresh=args.fresh,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import tyro
 
 from smoothheads.cli.certify import trained_config
-from smoothheads.cli.common import first_argument, parse, say
+from smoothheads.cli.common import first_argument, parse, print_json, say
 from smoothheads.cli.progress import Progress
 from smoothheads.errors import SmoothheadsError, suggest
 
@@ -38,8 +38,10 @@ T = TypeVar("T")
 @dataclass(frozen=True, kw_only=True)
 class Arguments(Generic[T]):
     bench: Annotated[T, tyro.conf.arg(name="")]
-    out: Path = Path("bench")
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("bench")
     """Folder for the results."""
+    json: bool = False
+    """Print the results as JSON."""
     root: str | None = None
     """Where the data set lies, if not where it lay in training (table, engines)."""
 
@@ -75,7 +77,7 @@ def _votes(arguments: list[str]) -> None:
     args = _parse("votes", Arguments[votes.VotesSettings], votes.VotesSettings(), arguments)
     with _rounds(args.bench.rounds + 1) as on_round:
         outcome = votes.run(args.bench, on_round)
-    _finish(outcome, args.out)
+    _finish(outcome, args)
 
 
 def _train(arguments: list[str]) -> None:
@@ -84,7 +86,7 @@ def _train(arguments: list[str]) -> None:
     args = _parse("train", Arguments[train.TrainSettings], train.TrainSettings(), arguments)
     with _rounds(args.bench.rounds + 1) as on_round:
         outcome = train.run(args.bench, on_round)
-    _finish(outcome, args.out)
+    _finish(outcome, args)
 
 
 def _scaling(arguments: list[str]) -> None:
@@ -95,7 +97,7 @@ def _scaling(arguments: list[str]) -> None:
         axes = scaling.run(args.bench, on_round)
     table = scaling.table(axes, args.bench)
     table = replace(table, notes=(*table.notes, machine.line(machine.describe(1))))
-    _write(args.out, "scaling", table, scaling.to_json(axes, args.bench), scaling.plot(axes))
+    _write(args, "scaling", table, scaling.to_json(axes, args.bench), scaling.plot(axes))
 
 
 def _cluster(arguments: list[str]) -> None:
@@ -120,7 +122,7 @@ def _table(arguments: list[str]) -> None:
         measured = table.run(
             args.bench, folder, engines_folder(folder), args.out, root=args.root, on_images=progress.update
         )
-    _write(args.out, f"table-{folder.name}", measured.table(), measured.to_json(), measured.plot())
+    _write(args, f"table-{folder.name}", measured.table(), measured.to_json(), measured.plot())
 
 
 def _engines(arguments: list[str]) -> None:
@@ -131,7 +133,7 @@ def _engines(arguments: list[str]) -> None:
     args = _parse(f"engines {name or 'CHECKPOINT'}", Arguments[engines.EnginesSettings], default, rest)
     with _rounds(args.bench.rounds + 1) as on_round:
         outcome = engines.run(args.bench, *_trained(name, args.bench.images, args.root), on_round)
-    _finish(outcome, args.out)
+    _finish(outcome, args)
 
 
 def _parse(prog: str, kind: type[Arguments[T]], default: T, arguments: list[str]) -> Arguments[T]:
@@ -172,14 +174,14 @@ def _rounds(total: int) -> Iterator[Callable[[], None]]:
         yield lambda: progress.add(1)
 
 
-def _finish(outcome: Outcome, out: Path) -> None:
-    _write(out, outcome.name, outcome.table(), outcome.to_json(), outcome.plot())
+def _finish(outcome: Outcome, args: Arguments[Any]) -> None:
+    _write(args, outcome.name, outcome.table(), outcome.to_json(), outcome.plot())
 
 
-def _write(out: Path, name: str, table: Table, values: dict[str, Any], figure: Figure) -> None:
+def _write(args: Arguments[Any], name: str, table: Table, values: dict[str, Any], figure: Figure) -> None:
     from smoothheads.bench.outcome import write
     from smoothheads.report.table import to_text
 
-    files = write(out, name, table, values, figure)
-    print(to_text(table))
+    files = write(args.out, name, table, values, figure)
+    print_json(values) if args.json else print(to_text(table))
     say(f"written: {', '.join(map(str, files))}")

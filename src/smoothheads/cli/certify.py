@@ -39,8 +39,8 @@ COMMON = {
     "--engine NAME": "torch (default), openvino, or auto: the fastest here, by a trial",
     "--rule NAME": "the base classifier: ensemble (default), head-K, consensus-K, ...",
     "--seed INT": "noise of an earlier run; without it one is drawn, and recorded",
-    "--subset.first INT": "which test images; also --subset.every, --subset.offset, --subset.indices",
-    "--out DIR": "the ledger (default: ledger beside the checkpoint)",
+    "--first INT": "which test images; also --every, --offset, --indices",
+    "-o, --out DIR": "the ledger (default: ledger beside the checkpoint)",
     "--workers INT": "processes (default: one per core, if the run is long enough)",
     "--json": "print the summary as JSON",
 }
@@ -49,8 +49,8 @@ COMMON = {
 @dataclass(frozen=True, kw_only=True)
 class Certify:
     certify: Annotated[CertifyConfig, tyro.conf.arg(name=""), tyro.conf.OmitArgPrefixes]
-    subset: SubsetConfig = field(default_factory=SubsetConfig)
-    out: Path | None = None
+    subset: Annotated[SubsetConfig, tyro.conf.arg(name="")] = field(default_factory=SubsetConfig)
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder of the ledger (default: ledger beside the checkpoint)."""
     root: str | None = None
     """Where the data set lies, if not where it lay in training."""

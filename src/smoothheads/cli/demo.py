@@ -34,10 +34,12 @@ NAMES = ("digits-single", "digits-some")
 class DemoArguments:
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("demo")
     """Where networks, ledgers and the report go."""
-    images: int = 100
-    """Test images to certify."""
+    first: int = 100
+    """Certify so many of the first test images."""
     n: int = 2_000
     """Samples per image."""
+    json: bool = False
+    """Print the tables as JSON."""
     epochs: int | None = None
     """Epochs of training, for a quicker and worse demo (default: those of the recipes)."""
 
@@ -47,12 +49,12 @@ def main(arguments: list[str]) -> None:
     claim(args.out, lambda there: (there / NAMES[0]).is_dir())
     say("A certificate: for this image, no change of l2 norm below the radius alters the answer.\n")
     ledgers = [_train_and_certify(name, args) for name in NAMES]
-    comparison = show(ledgers)
+    comparison = show(ledgers, as_json=args.json)
     gallery = _gallery(comparison.logs[-1])
     from smoothheads.report.make import write
 
     page, *plots = write(comparison, args.out, "SOME against a single network, on digits", gallery)
-    print(f"\nOpen {page} for the whole story; the curves are in {plots[0]}.")
+    say(f"\nOpen {page} for the whole story; the curves are in {plots[0]}.")
 
 
 def _train_and_certify(name: str, args: DemoArguments) -> Path:
@@ -78,7 +80,7 @@ def _train_and_certify(name: str, args: DemoArguments) -> Path:
             on_event=on_event,
         )
     ready = open_checkpoint(folder)
-    dataset = certification_images(ready, config.data, SubsetConfig(first=args.images))
+    dataset = certification_images(ready, config.data, SubsetConfig(first=args.first))
     settings = CertifyConfig.of(config.train.sigma, n=args.n)
     out = args.out / f"{name.removeprefix('digits-')}"
     with Progress(f"certify {name}", len(dataset) * settings.budget.typical_samples) as bar:

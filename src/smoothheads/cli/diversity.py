@@ -30,7 +30,9 @@ class Diversity:
     sampling: Annotated[Sampling, tyro.conf.arg(name="")]
     index: int = 0
     """Test image whose log-probability gaps are shown."""
-    subset: SubsetConfig = field(default_factory=lambda: SubsetConfig(first=100))
+    subset: Annotated[SubsetConfig, tyro.conf.arg(name="")] = field(
+        default_factory=lambda: SubsetConfig(first=100)
+    )
     """Test images on which the heads are compared."""
     plot: Path | None = None
     """Draw the gaps' histograms into this file (png, svg, pdf); without a name into diversity.png."""

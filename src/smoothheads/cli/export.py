@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from smoothheads.cli.common import first_argument, parse, print_json, say
 
@@ -18,7 +20,7 @@ it. A checkpoint or a converted network that is not the certified one any more i
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """The new folder (default: export beside the ledger), or the new file."""
     format: Literal["folder", "onnx"] = "folder"
     """onnx: the network alone, as one file for other runtimes: pixels in [0, 1] in, logits of all heads out.
@@ -39,7 +41,8 @@ def main(arguments: list[str]) -> None:
     from smoothheads.runs.layout import ledger_folder
 
     if args.format == "onnx":
-        print(export_onnx(Path(name or ""), args.out or Path("model.onnx"), checkpoint=args.checkpoint))
+        file = export_onnx(Path(name or ""), args.out or Path("model.onnx"), checkpoint=args.checkpoint)
+        print_json({"out": str(file)}) if args.json else print(file)
         return
     ledger = ledger_folder(Path(name or ""))
     out = export_run(ledger, args.out or ledger.with_name("export"), checkpoint=args.checkpoint)

@@ -45,7 +45,7 @@ class PaperOptions:
     BASE/STRUCTURE/SIGMA=PATH."""
     store: Path = Path("runs")
     """Where networks and ledgers are kept, for all studies."""
-    jobs: int | None = None
+    workers: int | None = None
     """Processes, with one thread each (default: one per core)."""
     costs: bool = False
     """Of cost tables only the costs, which need no training."""
@@ -55,11 +55,13 @@ class PaperOptions:
     """Show what is there, while it may be running elsewhere, and stop."""
     source: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """Recompute everything from what was kept in this folder."""
-    keep: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder for the results, a folder in it per experiment."""
     page: Path | None = None
     """With --from: write all of it as one Markdown page."""
     format: Format = "text"
+    json: bool = False
+    """Print the tables as JSON."""
 
 
 def main(arguments: list[str]) -> int:
@@ -68,14 +70,16 @@ def main(arguments: list[str]) -> int:
     from smoothheads.studies import experiments, paper
 
     if not args.experiment and args.scale is None:
-        print_tables([paper.listing()], args.format)
+        print_tables([paper.listing()], args.format, as_json=args.json)
         return 0
     every = args.experiment in ("", "all")
     chosen = list(experiments.EXPERIMENTS.values()) if every else [experiments.get(args.experiment)]
     if args.published or not (args.scale or args.source or args.imports):
         from smoothheads.studies import published
 
-        print_tables([published.table(each.id, each.title) for each in chosen], args.format)
+        print_tables(
+            [published.table(each.id, each.title) for each in chosen], args.format, as_json=args.json
+        )
         return 0
     if args.page is not None:
         return write_page(args.page, args.source)
@@ -83,9 +87,13 @@ def main(arguments: list[str]) -> int:
     if outcomes is None:
         return 0
     costs = cost(chosen, args)
-    print_tables([table for each in chosen for table in tables(each, outcomes[each.id], costs)], args.format)
-    if args.keep is not None:
-        _keep(outcomes, costs, args.keep)
+    print_tables(
+        [table for each in chosen for table in tables(each, outcomes[each.id], costs)],
+        args.format,
+        as_json=args.json,
+    )
+    if args.out is not None:
+        _keep(outcomes, costs, args.out)
     return 1 if any(outcome.failed for outcome in outcomes.values()) else 0
 
 
@@ -180,10 +188,10 @@ def run(chosen: Sequence[Experiment], args: PaperOptions) -> dict[str, Outcome] 
     scale = experiments.scale(args.scale or "")
     trained = [each for each in chosen if each.trained and not (args.costs and each.kind == "cost")]
     prepared = {each.id: prepare(experiments.study(each, scale, args.root)) for each in trained}
-    store, jobs = Store(args.store), args.jobs or cores()
+    store, jobs = Store(args.store), args.workers or cores()
     plans = {name: plan for name, (plan, _) in prepared.items()}
     failed: dict[str, str] = {}
-    folders = [args.keep / each.id for each in trained] if args.keep is not None else []
+    folders = [args.out / each.id for each in trained] if args.out is not None else []
     before = {votes: row for folder in folders for votes, row in kept(folder).items()}
     if plans:
         whole, plans = together(plans)

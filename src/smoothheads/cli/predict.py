@@ -52,6 +52,8 @@ class Predict:
     """What --radius R means: stop as soon as R is shown or hopeless; where it is not shown, abstain."""
     seconds: float | None = None
     """Say what holds after so many seconds, for every picture."""
+    root: str | None = None
+    """Where the data set lies, if not where it lay in training; only test:7 needs it."""
     resize: bool = False
     """Resize pictures of another size: the shorter side to fit, then the centre."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
@@ -93,7 +95,9 @@ def main(arguments: list[str]) -> int:
     smoothed = export.smoothed(args.certify) if export else _smoothed(folder, args)
     for note in smoothed.notes:
         say(note)
-    return _predict(smoothed, args, Frame(smoothed.info, trained_config(folder).data, args.resize))
+    data = trained_config(folder).data
+    data = replace(data, root=args.root or data.root)
+    return _predict(smoothed, args, Frame(smoothed.info, data, args.resize))
 
 
 def _predict(smoothed: Smoothed, args: Predict, frame: Frame) -> int:

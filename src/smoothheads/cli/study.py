@@ -27,7 +27,7 @@ images and show (docs/studies.md). Networks and ledgers lie in the store under a
 they were told, so that nothing is trained or certified twice, in any study. Stop it at any moment; the same
 command goes on."""
 
-Format = Literal["text", "markdown", "latex", "csv", "json"]
+Format = Literal["text", "markdown", "latex", "csv"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,18 +36,20 @@ class StudyOptions:
     """Where networks and ledgers are kept, for all studies."""
     root: str | None = None
     """Where the data set lies, if not where the file says."""
-    jobs: int | None = None
+    workers: int | None = None
     """Processes, with one thread each (default: one per core)."""
     plan: bool = False
     """Say what is needed, what is there and how long the rest will take, and stop."""
     status: bool = False
     """Say how far the study is, which may be running elsewhere, and stop."""
     source: Annotated[Path | None, tyro.conf.arg(name="from")] = None
-    """Show what was kept in this folder by --keep, instead of running anything."""
-    keep: Path | None = None
+    """Show what was kept in this folder by --out, instead of running anything."""
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder for the results: all that is needed to show them again, with figures. Rows that it holds
     already are not made again, even where the store is gone."""
     format: Format = "text"
+    json: bool = False
+    """Print the tables as JSON."""
 
 
 def main(arguments: list[str]) -> int:
@@ -73,10 +75,10 @@ def main(arguments: list[str]) -> int:
 
     store = Store(args.store)
     plan, images = prepare(study)
-    before = kept(args.keep)
+    before = kept(args.out)
     missing = plan.without(before)
     seconds = costs.estimate(missing, store, images)
-    jobs = args.jobs or cores()
+    jobs = args.workers or cores()
     if args.status:
         say(line(status(missing, store, seconds), jobs))
         return show(collect(plan, store, kept=before), args)
@@ -119,22 +121,22 @@ def show(outcome: Outcome, args: StudyOptions) -> int:
     """Prints the tables; 1 if an arm failed."""
     from smoothheads.studies.tables import all_tables, costs
 
-    print_tables([*all_tables(outcome), costs(outcome)], args.format)
-    if args.keep is not None:
+    print_tables([*all_tables(outcome), costs(outcome)], args.format, as_json=args.json)
+    if args.out is not None:
         from smoothheads.studies.figures import write_figures
         from smoothheads.studies.outcome import save
 
-        save(outcome, args.keep)
-        for path in write_figures(outcome, args.keep):
+        save(outcome, args.out)
+        for path in write_figures(outcome, args.out):
             say(f"wrote {path}")
     return 1 if outcome.failed else 0
 
 
-def print_tables(tables: Sequence[Table], form: Format) -> None:
+def print_tables(tables: Sequence[Table], form: Format, *, as_json: bool = False) -> None:
     from smoothheads.report import table
     from smoothheads.studies.tables import to_csv
 
-    if form == "json":
+    if as_json:
         print_json([table.to_json(each) for each in tables])
         return
     render = {"text": table.to_text, "markdown": table.to_markdown, "latex": table.to_latex, "csv": to_csv}[

@@ -40,7 +40,7 @@ COMMON = {
     "--method NAME": "gaussian, consistency, smoothmix, smoothadv, macer, ... (`smoothheads info methods`)",
     "--sigma FLOAT": "standard deviation of the noise, for pixels in [0, 1]",
     "--data.name NAME": "another data set: cifar100, fashion-mnist, folder, npz, parquet, ...",
-    "--data.root PATH": "where the data set lies (digits are built in)",
+    "--root PATH": "where the data set lies (digits are built in)",
     "--model.arch NAME": "another network (`smoothheads info architectures`)",
     "--train.epochs INT": "",
     "--train.batch INT": "noise draws per step",
@@ -48,7 +48,7 @@ COMMON = {
     "--train.device NAME": "cpu or cuda",
     "--train.threads INT": "",
     "--init PATH": "checkpoint to start from",
-    "--out PATH": "folder of this run (default: runs/RECIPE)",
+    "-o, --out PATH": "folder of this run (default: runs/RECIPE)",
     "--resume": "go on with the run in OUT",
     "--json": "print the result as JSON",
 }
@@ -63,6 +63,8 @@ class Train:
     """Base method, with the values published for the benchmark, else its defaults."""
     sigma: float = 0.0
     """Noise of training; 0: the recipe's."""
+    root: str | None = None
+    """Where the data set lies; short for --data.root."""
     members: int = 1
     """Train so many networks apart, from as many seeds, and join them."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
@@ -129,14 +131,14 @@ def _composed(name: str, arguments: list[str]) -> tuple[cookbook.Recipe, list[st
     method, rest = take_option(rest, "--method")
     sigma, rest = take_option(rest, "--sigma")
     data_name, rest = take_option(rest, "--data.name")
+    root, rest = take_option(rest, "--root")
     number = None if sigma is None else _number("--sigma", sigma)
     if Path(name).suffix != ".json":
         chosen = cookbook.compose(name, structure=structure, method=method, sigma=number)
     else:
         chosen = _earlier(Path(name), structure, method, number)
-    if data_name is None:
-        return chosen, rest
-    data = chosen.config.data.another(data_name)
+    data = chosen.config.data if data_name is None else chosen.config.data.another(data_name)
+    data = data if root is None else replace(data, root=root)
     return replace(chosen, config=replace(chosen.config, data=data)), rest
 
 

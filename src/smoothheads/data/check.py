@@ -20,7 +20,7 @@ def existing(root: str | Path | None, name: str) -> Path:
         raise DataError(
             f"a root for the data set {name!r}",
             "none",
-            "say where it lies: --root FOLDER (train: --data.root)",
+            "say where it lies: --root FOLDER",
         )
     if hub.is_address(root):
         return hub.local(root, "dataset", ("*.parquet",))

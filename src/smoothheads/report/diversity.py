@@ -19,7 +19,7 @@ def over_images(networks: Sequence[Facts]) -> Table:
     several = any(facts["heads"] > 1 for facts in networks)
     columns = ("", "right %", "heads right %", *(_MEASURES.values() if several else ()))
     return Table(
-        title=f"Heads under noise: {first['images']} images, {first['copies']:,} samples, "
+        title=f"Heads under noise: {first['images']} images, {first['samples']:,} samples, "
         f"sigma {networks[0]['sigma']:g}",
         columns=columns,
         rows=tuple(_row(facts, several, alone=len(networks) == 1) for facts in networks),
@@ -41,7 +41,8 @@ def of_one_image(networks: Sequence[Facts]) -> Table:
         for name, curve in _curves(facts).items()
     ]
     return Table(
-        title=f"Log-probability gap of image {image['index']} ({image['label']}), {image['draws']:,} samples",
+        title=f"Log-probability gap of image {image['index']} ({image['label']}), "
+        f"{image['samples']:,} samples",
         columns=("", "right %", "mean gap", "deviation"),
         rows=tuple(rows),
     )

@@ -1,6 +1,6 @@
-"""How different the heads are under noise, gathered block by block: memory does not grow with the draws.
+"""How different the heads are under noise, gathered block by block: memory does not grow with the samples.
 
-Shape letters: L heads, M noisy copies of one image, C classes, R = 1 + L for the ensemble and each head.
+Shape letters: L heads, M noise samples of one image, C classes, R = 1 + L for the ensemble and each head.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Moments:
 
 
 class Spread:
-    """Pairwise disagreement, correlation of errors and variances over noisy copies of many images.
+    """Pairwise disagreement, correlation of errors and variances over noise samples of many images.
 
     What these mean is said in `objectives.monitor`, whose functions need all logits at once.
     """
 
     def __init__(self, heads: int) -> None:
-        self.heads, self.images, self.copies = heads, 0, 0
+        self.heads, self.images, self.samples = heads, 0, 0
         self._right_R = np.zeros(1 + heads)
         self._wrong_together_LL = np.zeros((heads, heads))
         self._differing = 0.0
@@ -62,12 +62,12 @@ class Spread:
         for logits_LMC in blocks:
             logits_RMC = with_ensemble(logits_LMC)
             wrong_RM = (logits_RMC.argmax(-1) != label).double().numpy()
-            copies = wrong_RM.shape[1]
-            self.copies += copies
-            self._right_R += copies - wrong_RM.sum(1)
+            samples = wrong_RM.shape[1]
+            self.samples += samples
+            self._right_R += samples - wrong_RM.sum(1)
             self._wrong_together_LL += wrong_RM[1:] @ wrong_RM[1:].T
             if self.heads > 1:
-                self._differing += copies * float(disagreement(logits_LMC.unsqueeze(2)))
+                self._differing += samples * float(disagreement(logits_LMC.unsqueeze(2)))
             moments.add(logits_RMC.transpose(0, 1).numpy())
         ensemble_C, heads_LC = moments.variance[0], moments.variance[1:]
         self._variances += ensemble_C.mean(), heads_LC.mean()
@@ -75,18 +75,18 @@ class Spread:
 
     @property
     def accuracies(self) -> NDArray[np.float64]:
-        """Share of copies answered rightly, by the ensemble and by each head."""
-        return self._right_R / self.copies
+        """Share of samples answered rightly, by the ensemble and by each head."""
+        return self._right_R / self.samples
 
     @property
     def disagreement(self) -> float | None:
         """None for a single head, like all that compares heads."""
-        return self._differing / self.copies if self.heads > 1 else None
+        return self._differing / self.samples if self.heads > 1 else None
 
     @property
     def error_correlation(self) -> float | None:
         """None too if no pair of heads has errors and right answers both."""
-        together = self._wrong_together_LL / self.copies
+        together = self._wrong_together_LL / self.samples
         wrong_L = together.diagonal()
         scale_L = np.sqrt(wrong_L * (1 - wrong_L))
         first, second = np.triu_indices(self.heads, 1)
@@ -99,7 +99,7 @@ class Spread:
 
     @property
     def variance_ratio(self) -> float | None:
-        """None too for one draw per image, or logits that noise does not move."""
+        """None too for one sample per image, or logits that noise does not move."""
         ensemble, heads = self._variances
         return float(ensemble / heads) if self.heads > 1 and heads > 0 else None
 
@@ -107,7 +107,7 @@ class Spread:
         accuracy, *heads = self.accuracies.tolist()
         return {
             "images": self.images,
-            "copies": self.copies,
+            "samples": self.samples,
             "accuracy": accuracy,
             "head_accuracy": heads,
             "disagreement": self.disagreement,
@@ -119,7 +119,7 @@ class Spread:
 class Gaps:
     """Log-probability gaps, label against the best other class, of one image: positive is right.
 
-    `counts_RB[r, b]` copies have a gap of the ensemble (r = 0) or of head r in bin b.
+    `counts_RB[r, b]` samples have a gap of the ensemble (r = 0) or of head r in bin b.
     """
 
     def __init__(self, heads: int) -> None:
@@ -164,7 +164,7 @@ class Gaps:
             }
             for r, name in enumerate(self.names)
         }
-        return {"draws": self.moments.count, "edges": self.edges[low : high + 1].tolist(), "curves": curves}
+        return {"samples": self.moments.count, "edges": self.edges[low : high + 1].tolist(), "curves": curves}
 
 
 def with_ensemble(logits_LMC: Tensor) -> Tensor:

@@ -10,9 +10,8 @@ from decimal import ROUND_FLOOR, Decimal
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.certify.radius import format_radius
 from smoothheads.errors import SoundnessError
-from smoothheads.types import ABSTAIN, Certificate, Certified, Votes
+from smoothheads.types import ABSTAIN, Certificate, Certified, Votes, format_radius
 
 FIELD_COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
 COLUMNS = (*FIELD_COLUMNS, "n0", "n", "k", "p_lower", "selection", "votes")

@@ -70,7 +70,7 @@ def attack_run(
     about: Subject,
     settings: AttackSettings,
     *,
-    images: int | None = None,
+    first: int | None = None,
     out: Path | None = None,
     root: str | None = None,
     fresh: bool = False,
@@ -79,7 +79,7 @@ def attack_run(
     """Attacks what earlier results of that name do not hold (default: `attack` in the ledger's folder), and
     saves after every image."""
     ready = open_checkpoint(about.network)
-    log = _first(read_log(about.ledger), images)
+    log = _first(read_log(about.ledger), first)
     folder = about.ledger if about.ledger.is_dir() else about.ledger.parent
     manifest = _manifest(log)
     artefacts = tuple(find_artefacts(manifest, folder, about.network).values()) or None
@@ -121,14 +121,14 @@ def _manifest(log: Results) -> Manifest:
     return log.manifest
 
 
-def _first(log: Results, images: int | None) -> Results:
+def _first(log: Results, count: int | None) -> Results:
     _manifest(log)
     if log.norm != "l2":
         raise LedgerError("radii in the l2 norm", f"{log.norm} in {log.name}", "attack a ledger of l2 radii")
-    if images is None:
+    if count is None:
         return log
-    at_least("images", images, 1)
-    return log.take(np.arange(min(images, len(log))))
+    at_least("first", count, 1)
+    return log.take(np.arange(min(count, len(log))))
 
 
 def _images(ready: Checkpoint, log: Results, root: str | None) -> Dataset:
@@ -170,6 +170,6 @@ def _earlier(out: Path, facts: dict[str, Any], claims: Sequence[Claim], *, fresh
         raise LedgerError(
             f"all {len(attacked)} images of the earlier results in {out}",
             f"a selection without {len(others)} of them",
-            "raise --images, name another --out, or start --fresh",
+            "raise --first, name another --out, or start --fresh",
         )
     return attacked

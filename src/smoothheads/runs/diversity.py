@@ -73,7 +73,7 @@ def diversity_run(
         test = certification_images(ready, data, SubsetConfig())
         work.append((folder, ready, select(test, subset), select(test, SubsetConfig(indices=(index,)))))
     if on_start:
-        on_start(sum(len(chosen) * sampling.copies + sampling.draws for _, _, chosen, _ in work))
+        on_start(sum(len(chosen) * sampling.samples + sampling.index_samples for _, _, chosen, _ in work))
     measured = []
     for folder, ready, chosen, one in work:
         spread = measure(ready, chosen, sampling, on_samples)
@@ -94,14 +94,14 @@ def diversity_run(
 def measure(
     ready: Checkpoint, dataset: Dataset, sampling: Sampling, on_samples: OnSamples | None = None
 ) -> Spread:
-    """The heads compared under `copies` noise samples of every image of `dataset`."""
+    """The heads compared under `samples` noise samples of every image of `dataset`."""
     if not len(dataset):
         raise DataError("at least one image", "an empty selection", "widen the subset")
     logits = NoisyLogits(ready, sampling, on_samples)
     spread = Spread(len(ready.model.heads))
     with devices.threads(sampling.threads):
         for position, index in enumerate(dataset.indices.tolist()):
-            blocks = logits.blocks(dataset.image(position), index, sampling.copies)
+            blocks = logits.blocks(dataset.image(position), index, sampling.samples)
             spread.add_image(blocks, int(dataset.labels[position]))
     return spread
 
@@ -113,11 +113,11 @@ def gaps(
     sampling: Sampling,
     on_samples: OnSamples | None = None,
 ) -> Gaps:
-    """Log-probability gaps of one image under `draws` noise samples (the SOME paper's Figure 2)."""
+    """Log-probability gaps of one image under `index_samples` noise samples (the SOME paper's Figure 2)."""
     logits = NoisyLogits(ready, sampling, on_samples)
     found = Gaps(len(ready.model.heads))
     label, index = int(dataset.labels[position]), int(dataset.indices[position])
     with devices.threads(sampling.threads):
-        for block in logits.blocks(dataset.image(position), index, sampling.draws):
+        for block in logits.blocks(dataset.image(position), index, sampling.index_samples):
             found.add(block, label)
     return found

@@ -48,6 +48,8 @@ def ensemble_run(
     facts: dict[str, Any] = {
         "members": [{"weights": one.weights_hash, "heads": len(one.model.heads)} for one in members]
     }
+    if all("seconds" in one.manifest for one in members):
+        facts["seconds"] = sum(one.manifest["seconds"] for one in members)
     model.weigh(None)
     if learn_weights:
         if len(model.heads) == 1:

@@ -12,12 +12,11 @@ from typing import Any, Final
 
 from smoothheads.certify.budgets import AnytimeBudget, Budget, TableBudget
 from smoothheads.certify.certifier import Certifier
-from smoothheads.certify.radius import format_radius
 from smoothheads.config import parse_json
 from smoothheads.data.read import Input
 from smoothheads.errors import ConfigError, DataError, StorageError
 from smoothheads.files import append, storage
-from smoothheads.types import ABSTAIN, Phase, Pixels
+from smoothheads.types import ABSTAIN, Phase, Pixels, format_radius
 
 Answer = dict[str, Any]
 

@@ -62,6 +62,7 @@ def train_run(
         _check_folder(out, config, resume)
         if (out / CHECKPOINT).is_dir():
             return out / CHECKPOINT
+        started = time.monotonic()
         with threads(config.train.threads):
             data = load(config.data)
             model = _initial(config, data.train.info, start)
@@ -80,7 +81,8 @@ def train_run(
             )
             write_json(out / CONFIG, to_dict(config))
             keep(prepared, out)
-            metrics_size = _restore(trainer, out / STATE)
+            metrics_size, earlier = _restore(trainer, out / STATE)
+            started -= earlier
             if on_plan:
                 on_plan(make_plan(trainer))
             with (
@@ -88,11 +90,20 @@ def train_run(
                 Writer(out, enabled=tensorboard) as writer,
             ):
                 last = _loop(
-                    trainer, out, metrics, writer=writer, on_event=on_event, save_seconds=save_seconds
+                    trainer,
+                    out,
+                    metrics,
+                    writer=writer,
+                    on_event=on_event,
+                    save_seconds=save_seconds,
+                    started=started,
                 )
         info = trainer.loader.dataset.info
         test = {"name": data.test.info.name, "fingerprint": data.test.fingerprint}
-        checkpoint.save(out / CHECKPOINT, trainer.model, config, info, metrics=last, test_data=test)
+        seconds = round(time.monotonic() - started, 3)
+        checkpoint.save(
+            out / CHECKPOINT, trainer.model, config, info, metrics=last, seconds=seconds, test_data=test
+        )
         (out / STATE).unlink(missing_ok=True)
     return out / CHECKPOINT
 
@@ -139,6 +150,7 @@ def _loop(
     writer: Writer,
     on_event: OnEvent | None,
     save_seconds: float,
+    started: float,
 ) -> dict[str, Any]:
     last: dict[str, Any] = {}
     saved = time.monotonic()
@@ -151,8 +163,9 @@ def _loop(
             if on_event:
                 on_event(event)
             if interrupt.requested or time.monotonic() - saved > save_seconds:
-                checkpoint.save_state(out / STATE, trainer.state(), metrics_size=metrics.tell())
                 saved = time.monotonic()
+                facts = {"metrics_size": metrics.tell(), "seconds": saved - started}
+                checkpoint.save_state(out / STATE, trainer.state(), **facts)
             interrupt.raise_if_requested()
     return last
 
@@ -188,13 +201,13 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _restore(trainer: Trainer, path: Path) -> int:
-    """How many bytes of metrics belong to the restored state."""
+def _restore(trainer: Trainer, path: Path) -> tuple[int, float]:
+    """How many bytes of metrics belong to the restored state, and how many seconds of training."""
     if not path.exists():
-        return 0
+        return 0, 0.0
     state, facts = checkpoint.load_state(path)
     trainer.restore(state)
-    return int(facts["metrics_size"])
+    return int(facts["metrics_size"]), float(facts.get("seconds", 0.0))
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class Contents:
     """Folders of ours, and files of others."""
     trainings: dict[str, Path] = field(default_factory=dict)
     studies: dict[str, Path] = field(default_factory=dict)
-    """Folders that `study --keep` wrote."""
+    """Folders that `study --out` wrote."""
 
 
 class Catalogue:

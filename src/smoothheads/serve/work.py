@@ -14,7 +14,7 @@ from smoothheads.serve import images
 from smoothheads.serve.asked import Asked
 from smoothheads.serve.metrics import Metrics
 from smoothheads.serve.network import Answer, Moment, Network, Settings, class_name, open_network
-from smoothheads.types import ABSTAIN
+from smoothheads.types import ABSTAIN, format_radius
 
 if TYPE_CHECKING:
     from smoothheads.types import Pixels, Votes
@@ -126,8 +126,6 @@ def attack(networks: Networks, asked: Asked, metrics: Metrics) -> Iterator[Step]
 
 def certified(network: Network, moment: Moment) -> dict[str, Any]:
     """A certificate as plain data; its radius is rounded down."""
-    from smoothheads.certify.radius import format_radius
-
     certificate = moment.certificate
     return {
         **_prediction(network, certificate.prediction),

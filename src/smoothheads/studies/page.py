@@ -1,6 +1,6 @@
 """The page that reports what was measured, made from a folder of kept results alone.
 
-The folder holds one folder per experiment or study (as `--keep` writes them), `costs.json` if costs were
+The folder holds one folder per experiment or study (as `--out` writes them), `costs.json` if costs were
 measured, and `protocol.md`, which was written before any test image was certified.
 """
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.certify.config import CertifyConfig
+from smoothheads.checkpoint.weights import MANIFEST, WEIGHTS
 from smoothheads.config import load_json
 from smoothheads.data import DataConfig, Dataset, SubsetConfig, describe, load, load_test, select
 from smoothheads.errors import ConfigError, DataError
@@ -29,7 +30,7 @@ from smoothheads.runs.sampling import Sampling
 from smoothheads.runs.train import train_run
 from smoothheads.studies.spec import Images
 from smoothheads.training import RunConfig
-from smoothheads.types import ENSEMBLE
+from smoothheads.types import ENSEMBLE, format_radius
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -117,7 +118,7 @@ def read(ledger: Path, rule: str = ENSEMBLE) -> Measured:
         index=log.index,
         label=log.label,
         prediction=log.prediction,
-        radius=np.floor(log.radius * 1e6 + 1e-6) / 1e6,  # down, to the decimals of a ledger
+        radius=np.array([float(format_radius(radius)) for radius in log.radius]),
         noisy=unknown if noisy is None else np.round(noisy, 6),
         samples=np.zeros(len(log), np.int64) if samples is None else samples,
         seconds=np.round(log.seconds, 6),
@@ -131,7 +132,9 @@ def images_of(network: Path, images: Images) -> Dataset:
 
 def gaps(network: Path, images: Dataset, position: int, sigma: float, draws: int) -> dict[str, Any]:
     """The ensemble's log-probability gaps on noisy versions of one image: a histogram and its moments."""
-    found = diversity.gaps(open_checkpoint(network), images, position, Sampling(sigma=sigma, draws=draws))
+    found = diversity.gaps(
+        open_checkpoint(network), images, position, Sampling(sigma=sigma, index_samples=draws)
+    )
     edges, counts = found.rebinned(40)
     whole = found.to_dict()["curves"]["ensemble"]
     return {
@@ -161,7 +164,7 @@ def fit(run: Path) -> dict[str, Any]:
 
 
 def weights_hash(network: Path) -> str:
-    return str(load_json(network / "manifest.json").get("weights", ""))
+    return str(load_json(network / MANIFEST)["sha256"][WEIGHTS])
 
 
 def rows_written(ledger: Path) -> int:
