@@ -68,12 +68,14 @@ def test_every_claim_has_an_experiment_and_a_way_to_answer_it() -> None:
         assert {name for pair in (*claim.above, *claim.close) for name in pair} <= structures
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "latex", "csv", "json"])
+@pytest.mark.parametrize(
+    "form", ["--format text", "--format markdown", "--format latex", "--format csv", "--json"]
+)
 def test_published_values_need_no_run(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["paper", "table3", "--published", "--format", form]) == 0
+    assert main(["paper", "table3", "--published", *form.split()]) == 0
     out = capsys.readouterr().out
     assert "0.537" in out
-    if form == "json":
+    if form == "--json":
         assert json.loads(out)[0]["rows"][2]["acr"] == 0.537
 
 
