@@ -21,7 +21,7 @@ from smoothheads.certify.engines import Network, Store, Torch
 from smoothheads.data import DataInfo
 from smoothheads.device import threads
 from smoothheads.models import ModelConfig, build
-from smoothheads.noise import Gaussian, Noise, make_noise
+from smoothheads.noise import FloatGaussian, Noise, make_noise
 from smoothheads.noise.floats import FloatNoise
 from smoothheads.types import Grid, Phase, Pixels
 
@@ -55,7 +55,7 @@ def make_jobs(settings: Settings) -> tuple[dict[str, Job], dict[str, Job]]:
     noises: dict[str, Noise] = {
         "grid": make_noise("grid", settings.sigma, grid, 0, settings.block),
         "keyed float": make_noise("gaussian", settings.sigma, grid, 0, settings.block),
-        "torch.randn": UnkeyedNoise(Gaussian(), settings.sigma, grid, 0, settings.block),
+        "torch.randn": UnkeyedNoise(FloatGaussian(), settings.sigma, grid, 0, settings.block),
     }
 
     def voter(noise: Noise) -> Job:

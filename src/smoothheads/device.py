@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from smoothheads.errors import ConfigError
+from smoothheads.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _Set = Callable[[Any], Any]
 

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["LazyModule", "attributes", "torch"]
+__all__ = ["LazyModule", "attributes", "optimize", "special", "stats", "torch"]
 
 
 def attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -33,5 +33,7 @@ class LazyModule:
 
 if TYPE_CHECKING:
     import torch
+    from scipy import optimize, special, stats
 else:
     torch = LazyModule("torch")
+    optimize, special, stats = (LazyModule(f"scipy.{name}") for name in ("optimize", "special", "stats"))

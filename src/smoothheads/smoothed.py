@@ -88,8 +88,6 @@ class Smoothed(Certifier):
                 on_record(record)
         return Results.of(dataset.info.name, records, self.manifest(dataset))
 
-    certify_stream = Certifier.stream
-
     def manifest(self, dataset: Dataset) -> Manifest:
         """Everything needed to repeat a certification of `dataset` or to refuse mixing it with another."""
         info = dataset.info

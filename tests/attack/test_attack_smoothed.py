@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from smoothheads.attack.grid import squared_distance
+from smoothheads.attack.grid import move, squared_distance
 from smoothheads.attack.settings import Loss
-from smoothheads.attack.smoothed import ascend, decisive, pgd
+from smoothheads.attack.smoothed import ascend, decisive
 from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.models.aggregate import decide, rules
 from smoothheads.models.multihead import MultiHead
-from smoothheads.types import Grid
+from smoothheads.types import Grid, Pixels
 
 LOSSES: tuple[Loss, ...] = get_args(Loss)
 IMAGE = np.random.default_rng(1).integers(60, 200, (1, 6, 6), dtype=np.uint8)
@@ -23,6 +23,13 @@ IMAGE = np.random.default_rng(1).integers(60, 200, (1, 6, 6), dtype=np.uint8)
 def options(**changes: Any) -> dict[str, Any]:
     usual = {"grid": Grid(255), "sigma": 0.25, "radius": 0.5, "draws": 8, "steps": 6}
     return usual | {"generator": torch.Generator().manual_seed(0)} | changes
+
+
+def pgd(model: MultiHead, image: Pixels, label: int, **settings: Any) -> Pixels:
+    """The attacked image on the grid, strictly closer than the radius."""
+    direction = ascend(model, image, label, **settings)
+    budget = squared_grid_budget(settings["radius"], settings["grid"].max_value)
+    return move(image, direction, budget, settings["grid"])
 
 
 def cosine(a: Any, b: Any) -> float:

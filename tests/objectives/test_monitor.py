@@ -4,12 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from smoothheads.objectives.monitor import (
-    disagreement,
-    error_correlation,
-    log_probability_gap,
-    variance_ratio,
-)
+from smoothheads.objectives.monitor import disagreement, log_probability_gap
 
 
 def answers(*heads: list[int]) -> Tensor:
@@ -20,28 +15,6 @@ def answers(*heads: list[int]) -> Tensor:
 def test_disagreement_is_over_pairs_and_copies() -> None:
     assert disagreement(answers([0, 1, 2, 0], [0, 1, 2, 0])).item() == 0
     assert disagreement(answers([0, 1, 2, 0], [0, 1, 2, 1], [0, 0, 2, 1])).item() == pytest.approx(4 / 12)
-
-
-def test_errors_that_come_together_alone_and_in_turn() -> None:
-    labels = torch.tensor([0, 0, 0, 0])
-    assert error_correlation(answers([0, 0, 1, 1], [0, 0, 2, 2]), labels).item() == pytest.approx(1)
-    assert error_correlation(answers([0, 0, 1, 1], [0, 1, 0, 1]), labels).item() == pytest.approx(0)
-    assert error_correlation(answers([0, 0, 1, 1], [1, 1, 0, 0]), labels).item() == pytest.approx(-1)
-
-
-def test_a_head_without_errors_has_no_correlation() -> None:
-    labels = torch.tensor([0, 0, 0, 0])
-    faultless = [0, 0, 0, 0]
-    assert error_correlation(answers(faultless, [0, 0, 1, 1]), labels).isnan()
-    left = error_correlation(answers(faultless, [0, 0, 1, 1], [0, 0, 2, 2]), labels)
-    assert left.item() == pytest.approx(1)
-
-
-def test_variance_of_the_ensemble_against_the_heads() -> None:
-    generator = torch.Generator().manual_seed(0)
-    independent = torch.randn(5, 200, 10, 4, generator=generator, dtype=torch.float64)
-    assert variance_ratio(independent).item() == pytest.approx(1 / 5, abs=0.02)
-    assert variance_ratio(independent[:1].expand(5, -1, -1, -1)).item() == pytest.approx(1)
 
 
 def test_the_gap_is_that_of_the_ensembles_log_probabilities(logits_LMNC: Tensor, labels_N: Tensor) -> None:

@@ -5,14 +5,14 @@ import json
 from smoothheads.report.findings import to_json, to_text
 from smoothheads.results.audit import Audit
 from smoothheads.results.checks import Finding
-from smoothheads.results.ladder import Fit, Ladder, Settings
+from smoothheads.results.ladder import Fit, Ladder, SampleSettings
 
-FITS = (Fit(Settings(1000, 0.01), 9, (), 1e-6), Fit(Settings(1000, 0.001), 0, (2.5,), 1.0))
+FITS = (Fit(SampleSettings(1000, 0.01), 9, (), 1e-6), Fit(SampleSettings(1000, 0.001), 0, (2.5,), 1.0))
 AUDIT = Audit(
     name="log",
     images=1500,
     sigma=0.25,
-    stated=Settings(1000, 0.001),
+    stated=SampleSettings(1000, 0.001),
     ladder=Ladder(0.25, FITS),
     findings=(
         Finding("error", "cap", "radii are " + "far " * 30 + "too large", tuple(range(20))),

@@ -125,7 +125,5 @@ def test_axes_carry_the_norm_and_the_map_of_the_noise(make_log: Make, noise: str
     (top,) = plots.label_probability([log]).axes[0].child_axes
     assert top.get_xlabel() == f"{norm} radius of a class this probable"
     for place, text in zip(top.get_xticks(), top.get_xticklabels(), strict=True):
-        assert log.theorem.radius(stats.norm.cdf(place), 0.5) == pytest.approx(
-            float(text.get_text()), abs=1e-6
-        )
+        assert log.law.radius(stats.norm.cdf(place), 0.5) == pytest.approx(float(text.get_text()), abs=1e-6)
     assert len(top.get_xticks()) >= 3

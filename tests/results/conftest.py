@@ -12,7 +12,7 @@ import pytest
 
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.theorem import theorem_of
+from smoothheads.noise import NOISES
 from smoothheads.results.ledger import Ledger
 from smoothheads.results.manifest import DataFacts, Manifest
 from smoothheads.types import ABSTAIN, Certificate, Certified, Votes
@@ -36,7 +36,7 @@ def honest_row(index: int, seed: int = 0, alpha: float = ALPHA, noise: str = "gr
     candidate = int(np.argmax(selection.for_rule()))
     k = int(votes.for_rule()[candidate])
     p_lower = clopper_pearson_lower(k, N, alpha)
-    radius = theorem_of(noise).radius(p_lower, SIGMA)
+    radius = NOISES.get(noise)().radius(p_lower, SIGMA)
     certificate = Certificate(candidate if radius > 0 else ABSTAIN, radius, p_lower, k, N, N0)
     return Certified(index, label, certificate, selection, votes, seconds=0.25 + index)
 

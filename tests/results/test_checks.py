@@ -8,7 +8,7 @@ import pytest
 
 from smoothheads.results import checks
 from smoothheads.results.checks import Finding
-from smoothheads.results.ladder import Settings
+from smoothheads.results.ladder import SampleSettings
 from smoothheads.results.results import Results
 
 
@@ -123,8 +123,8 @@ def test_a_grid_of_radii_in_full_precision_is_not_rounding() -> None:
 
 def test_the_cap() -> None:
     log = _log(range(3), ["0.953", "0.978", "0.955"])
-    assert not list(checks.cap(replace(log).take(np.array([0])), 0.25, Settings(10**5, 0.001)))
-    (finding,) = checks.cap(log, 0.25, Settings(10**5, 0.001))
+    assert not list(checks.cap(replace(log).take(np.array([0])), 0.25, SampleSettings(10**5, 0.001)))
+    (finding,) = checks.cap(log, 0.25, SampleSettings(10**5, 0.001))
     assert finding.rows == (1, 2)
     assert "up to 0.978 (3.912 sigma), are above 0.9529 (3.811 sigma)" in finding.message
-    assert not list(checks.cap(log, 0.25, Settings(10**5, 0.01)))
+    assert not list(checks.cap(log, 0.25, SampleSettings(10**5, 0.01)))

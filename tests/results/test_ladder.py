@@ -7,7 +7,14 @@ import pytest
 from scipy.stats import beta, norm
 
 from smoothheads.results.audit import audit
-from smoothheads.results.ladder import Digits, Settings, digits_of, infer_sigma, named_sigma, read_ladder
+from smoothheads.results.ladder import (
+    SampleSettings,
+    WrittenDigits,
+    digits_of,
+    infer_sigma,
+    named_sigma,
+    read_ladder,
+)
 from smoothheads.results.results import Results
 
 
@@ -54,7 +61,7 @@ def test_published_rungs() -> None:
 
 def test_more_samples_are_no_excuse() -> None:
     """150,000 samples at alpha .001 reach nearly as far as 100,000 at .01, but their rungs lie elsewhere."""
-    other = Settings(150_000, 0.001)
+    other = SampleSettings(150_000, 0.001)
     ladder = read_ladder(_log(10**5, 0.01, 0.25), 0.25, [other])
     assert ladder is not None
     assert not ladder.fit(other).possible
@@ -65,7 +72,7 @@ def test_more_samples_are_no_excuse() -> None:
 def test_a_radius_above_the_top_excludes() -> None:
     ladder = read_ladder(_log(10**5, 0.01, 0.25), 0.25)
     assert ladder is not None
-    fit = ladder.fit(Settings(10**5, 0.001))
+    fit = ladder.fit(SampleSettings(10**5, 0.001))
     assert not fit.possible
     assert fit.missed == (0.978, 0.955)
 
@@ -146,6 +153,6 @@ def test_sigma_from_the_radii() -> None:
 
 
 def test_digits() -> None:
-    assert digits_of(_log(10**5, 0.001, 0.25)) == Digits(3, 3)
+    assert digits_of(_log(10**5, 0.001, 0.25)) == WrittenDigits(3, 3)
     assert digits_of(_log(10**5, 0.001, 1.0)).unit(3.81) == pytest.approx(0.01)
     assert digits_of(_log(10**5, 0.001, 0.25, ".6f")).unit(0.9) == pytest.approx(1e-6)

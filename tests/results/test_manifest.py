@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.theorem import LAPLACE
 from smoothheads.config.flat import differences
 from smoothheads.errors import LedgerError
+from smoothheads.noise import Laplace
 from smoothheads.results.manifest import (
     Manifest,
     describe_indices,
@@ -88,5 +88,5 @@ def test_shards_share_the_images_out(indices: list[int], count: int) -> None:
 
 
 def test_the_noise_decides_the_theorem() -> None:
-    assert BARE.theorem.norm == "l2"
-    assert replace(BARE, certify=CertifyConfig.of(0.5, seed=0, noise="laplace")).theorem == LAPLACE
+    assert BARE.law.norm == "l2"
+    assert replace(BARE, certify=CertifyConfig.of(0.5, seed=0, noise="laplace")).law == Laplace()

@@ -17,7 +17,7 @@ from smoothheads.results.manifest import Manifest, read_manifest
 from smoothheads.results.merge import merge
 from smoothheads.results.read import read_log
 from smoothheads.results.recount import Damage, recounted
-from smoothheads.results.row import COLUMNS, Chain
+from smoothheads.results.row import COLUMNS, Checksums
 from smoothheads.types import Certified, Votes
 
 V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
@@ -31,7 +31,7 @@ def rewrite(folder: Path, change: Change, *, seal: bool = False) -> None:
     head, *lines = path.read_text().splitlines()
     changed = change([line.split("\t") for line in lines])
     if seal:
-        chain = Chain()
+        chain = Checksums()
         for i, words in enumerate(changed):
             sealed = chain.seal("\t".join(words[: len(COLUMNS)]))
             chain, changed[i] = chain.after(sealed), sealed.split("\t")

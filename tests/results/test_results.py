@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from smoothheads.certify.theorem import UNIFORM
+from smoothheads.noise import Uniform
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
@@ -76,5 +76,5 @@ def test_an_image_without_estimation_votes_counts_its_selection(run: Callable[..
 
 def test_the_norm_is_the_noise_s_unless_the_radii_were_converted(run: Callable[..., Path]) -> None:
     log = read_log(run(noise="uniform"))
-    assert (log.norm, log.theorem) == ("l1", UNIFORM)
+    assert (log.norm, log.law) == ("l1", Uniform())
     assert read_log(run("other")).norm == "l2"

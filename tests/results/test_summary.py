@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smoothheads.certify.radius import ceiling
-from smoothheads.certify.theorem import theorem_of
+from smoothheads.certify.radius import max_radius
+from smoothheads.noise import NOISES
 from smoothheads.results.intervals import certified_lower
 from smoothheads.results.read import read_log
 from smoothheads.results.summary import summarize
@@ -31,9 +31,7 @@ def test_a_ledger_tells_everything(run: Callable[..., Path]) -> None:
     assert summary.noisy_accuracy.value == pytest.approx(shares.mean())
     assert summary.hard_accuracy is not None
     assert summary.hard_accuracy.value == pytest.approx(np.sort(shares)[:6].mean())
-    assert summary.label_quantiles is not None
-    assert summary.label_quantiles[2] == pytest.approx(np.median(shares))
-    assert summary.ceiling == ceiling(1000, 0.001, 0.5)
+    assert summary.ceiling == max_radius(1000, 0.001, 0.5)
     assert summary.at_ceiling == pytest.approx(1 / 12)  # only index 0 has every vote
     assert summary.samples == (1020, 0)
     assert summary.seconds.value == pytest.approx(np.mean(0.25 + np.arange(0, 60, 5)))
@@ -42,8 +40,8 @@ def test_a_ledger_tells_everything(run: Callable[..., Path]) -> None:
 def test_a_foreign_log_says_what_it_does_not_know(run: Callable[..., Path]) -> None:
     bare = replace(read_log(run()), rows=(), n=None, alpha=None)
     summary = summarize(bare, [0, 0.5])
-    unknown = (summary.noisy_accuracy, summary.hard_accuracy, summary.label_quantiles, summary.ceiling)
-    assert (*unknown, summary.at_ceiling, summary.samples, summary.certified_lower) == (None,) * 7
+    unknown = (summary.noisy_accuracy, summary.hard_accuracy, summary.ceiling)
+    assert (*unknown, summary.at_ceiling, summary.samples, summary.certified_lower) == (None,) * 6
     assert summary.radii == (0, 0.5)
 
 
@@ -52,7 +50,7 @@ def test_the_ceiling_is_that_of_the_noise(run: Callable[..., Path], noise: str) 
     """Under uniform noise the radii near the ceiling lie close together; six decimals tell them apart."""
     log = read_log(run(noise=noise))
     summary = summarize(log)
-    assert summary.ceiling == ceiling(1000, 0.001, 0.5, theorem_of(noise).radius)
+    assert summary.ceiling == max_radius(1000, 0.001, 0.5, NOISES.get(noise)().radius)
     assert summary.at_ceiling == pytest.approx(1 / 12)
     converted = replace(log, norm="linf")
     assert summarize(converted).ceiling is None

@@ -14,47 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from smoothheads.attack.grid import move
 from smoothheads.attack.settings import Loss
-from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.config.check import at_least, positive
 from smoothheads.errors import SoundnessError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.attack import FixedNoise, attack_loss, frozen, input_gradient, lengths, project
 from smoothheads.objectives.losses import cross_entropy, draw_noise
 from smoothheads.types import ENSEMBLE, Grid, Pixels
-
-
-def pgd(
-    model: MultiHead,
-    image: Pixels,
-    label: int,
-    *,
-    grid: Grid,
-    sigma: float,
-    radius: float,
-    draws: int,
-    steps: int,
-    generator: torch.Generator,
-    loss: Loss = "smoothed",
-    rule: str = ENSEMBLE,
-) -> Pixels:
-    """A grid image strictly closer than `radius` that the smoothed classifier should call anything but
-    `label`."""
-    direction = ascend(
-        model,
-        image,
-        label,
-        grid=grid,
-        sigma=sigma,
-        radius=radius,
-        draws=draws,
-        steps=steps,
-        generator=generator,
-        loss=loss,
-        rule=rule,
-    )
-    return move(image, direction, squared_grid_budget(radius, grid.max_value), grid)
 
 
 def ascend(

@@ -20,7 +20,6 @@ from typing import Any, Final
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from smoothheads import device as devices
 from smoothheads.bench import contenders, machine, networks
@@ -36,7 +35,6 @@ from smoothheads.report.table import Cell, Table
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certificate, Phase
 
-Floats = NDArray[np.float64]
 Row = dict[str, Any]
 OnImages = Callable[[int], None]
 

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
-from scipy import special
 
 from smoothheads.certify.bounds import class_bounds, clopper_pearson_lower
 from smoothheads.certify.radius import minimum_n
+from smoothheads.config.check import LEAST_ALPHA
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.noise import GridGaussian, NoiseLaw
+from smoothheads.lazy import special
+from smoothheads.noise import GridGaussian, NoiseLaw, keyed_uniform
 from smoothheads.types import ABSTAIN, Certificate, Counts, Phase
+
+if TYPE_CHECKING:
+    from smoothheads.certify.config import CertifyConfig
 
 T = TypeVar("T")
 Bound = Literal["clopper-pearson", "randomized", "pair"]
 Sampler = Callable[[Phase, int], Counts]
 """Votes per class of so many fresh samples of a phase; none is ever used in two calls."""
-LEAST_ALPHA: Final = 1e-15  # the tests' arithmetic is good for less, nobody's trust in a generator is
 DAMAGED: Final = "the record is damaged; certify this image again"
 
 
@@ -55,6 +58,19 @@ class Terms:
     """The true label, for a budget that tests it instead of a chosen class."""
     w: float = 1.0
     """Of the randomised bound: uniform on (0, 1], drawn before sampling."""
+
+    @classmethod
+    def of(cls, config: CertifyConfig, correction: float, index: int, label: int | None = None) -> Terms:
+        """Of one image in a certification."""
+        return cls(
+            sigma=config.sigma,
+            alpha=config.alpha,
+            law=config.noise,
+            correction=correction,
+            block=config.block,
+            label=label,
+            w=keyed_uniform(config.seed or 0, index),
+        )
 
     def chosen(self, selection: Counts) -> int:
         return top_class(selection) if self.label is None else self.label

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import special
 
 from smoothheads.errors import ConfigError, one_of
+from smoothheads.lazy import special
 from smoothheads.types import Counts
 
 _SLACK = 4e-15  # above the relative error of betaincinv; every result is verified as well

@@ -24,7 +24,6 @@ from smoothheads.config.check import check_radius
 from smoothheads.data import DataInfo, Dataset
 from smoothheads.data.coerce import as_pixels
 from smoothheads.errors import ConfigError, DataError, SoundnessError
-from smoothheads.noise import keyed_uniform
 from smoothheads.types import ENSEMBLE, UNLABELLED, Certificate, Certified, Phase, Pixels
 
 T = TypeVar("T")
@@ -194,16 +193,7 @@ class Certifier:
 
     def terms(self, index: int, label: int | None = None) -> Terms:
         """What the certificate of an image is about."""
-        config = self.config
-        return Terms(
-            sigma=config.sigma,
-            alpha=config.alpha,
-            law=self.law,
-            correction=self.correction,
-            block=config.block,
-            label=label,
-            w=keyed_uniform(config.seed or 0, index),
-        )
+        return Terms.of(self.config, self.correction, index, label)
 
     def _flight(self, run: Run[T], image: Pixels, index: int | None) -> Flight[T]:
         return Flight(run, image, self._key(image, index), self.config.rule, self.engine)

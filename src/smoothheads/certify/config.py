@@ -14,12 +14,11 @@ from smoothheads.certify.budgets.base import BUDGETS, Budget
 from smoothheads.certify.budgets.fixed import FixedBudget
 from smoothheads.certify.engines.base import ENGINES, EngineConfig
 from smoothheads.certify.engines.torch import Torch
-from smoothheads.config.check import at_least, between, check_sigma
+from smoothheads.config.check import LEAST_ALPHA, at_least, between, check_sigma
 from smoothheads.errors import ConfigError, suggest
 from smoothheads.noise.law import NoiseLaw
 from smoothheads.noise.laws import GridGaussian
 
-LEAST_ALPHA: Final = 1e-15  # the tests' arithmetic is good for less, nobody's trust in a generator is
 _COMPONENTS: Final = ("budget", "noise", "engine")
 
 

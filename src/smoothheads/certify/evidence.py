@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scipy import optimize, special
+from smoothheads.lazy import optimize, special
 
 
 def log_evidence(p0: float, k: int, n: int) -> float:

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from smoothheads.certify.algorithm import Terms
 from smoothheads.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
+from smoothheads.lazy import special
 from smoothheads.noise import GridGaussian, NoiseLaw
 
 _GAUSSIAN = GridGaussian()

@@ -21,9 +21,6 @@ def max_radius(
     return radius_of(clopper_pearson_lower(n, n, alpha), sigma)
 
 
-ceiling = max_radius
-
-
 def minimum_n(alpha: float) -> int:
     """The fewest samples that can certify anything."""
     return samples_needed(0.0, 1.0, alpha)

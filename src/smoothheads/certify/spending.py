@@ -12,22 +12,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from smoothheads.certify.radius import minimum_n
 from smoothheads.errors import ConfigError
+from smoothheads.lazy import stats
 
 _LOST, _LOST_SHARE = 1e-18, 1e-13  # mass cut off each end of a step, and at most this share of what is spent
 _KEPT_BACK = 1e-9  # of alpha, for what is cut off and for rounding
 _GIVE_UP_LEVEL, _GIVE_UP_POWER = 0.01, 0.05
-
-
-class Boundaries(NamedTuple):
-    """Reaching `counts[i]` votes at look i shows p > p0; a count above the look can never be reached."""
-
-    counts: tuple[int, ...]
-    crossing: float
-    """Probability that p = p0 reaches any of them: the error really spent."""
 
 
 class SequentialTest(NamedTuple):
@@ -58,8 +50,9 @@ def spending_plan(alpha: float, looks: Sequence[int]) -> tuple[float, ...]:
     return (*[whole / 2 / interim] * interim, whole / 2)
 
 
-def spend_boundaries(p0: float, looks: Sequence[int], spend: Sequence[float]) -> Boundaries:
-    """The smallest counts whose crossing probability at p0 stays within the spending at every look.
+def spend_boundaries(p0: float, looks: Sequence[int], spend: Sequence[float]) -> tuple[int, ...]:
+    """Votes at each look that show p > p0: the smallest whose crossing probability at p0 stays within the
+    spending; a count above its look can never be reached.
 
     Dynamic programming over the distribution of the count among paths that have not stopped; what a look does
     not use is carried to the next.
@@ -77,7 +70,7 @@ def spend_boundaries(p0: float, looks: Sequence[int], spend: Sequence[float]) ->
         unspent -= float(tail[boundary])
         counts.append(offset + boundary)
         alive = alive[:boundary] if boundary else np.zeros(1)
-    return Boundaries(tuple(counts), sum(spend) - unspent)
+    return tuple(counts)
 
 
 @lru_cache(maxsize=256)
@@ -89,7 +82,7 @@ def sequential_test(p0: float, n: int, first: int, alpha: float) -> SequentialTe
     looks = look_schedule(n, first)
     if not 0 < p0 < 1:
         return SequentialTest(looks, tuple(look + 1 for look in looks), looks)
-    counts = spend_boundaries(p0, looks, spending_plan(alpha, looks)).counts
+    counts = spend_boundaries(p0, looks, spending_plan(alpha, looks))
     # A count that suffices for a later look suffices now: it can only grow.
     certify_at = tuple(np.minimum.accumulate(counts[::-1])[::-1].tolist())
     return SequentialTest(looks, certify_at, _give_up(p0, looks, counts[-1]))
@@ -99,7 +92,7 @@ def _give_up(p0: float, looks: tuple[int, ...], goal: int) -> tuple[int, ...]:
     """Hopeless: the mirrored test shows p < p0, or the goal at the last look is out of likely reach."""
     if goal > looks[-1]:
         return looks
-    misses = spend_boundaries(1 - p0, looks, spending_plan(_GIVE_UP_LEVEL, looks)).counts
+    misses = spend_boundaries(1 - p0, looks, spending_plan(_GIVE_UP_LEVEL, looks))
     left = looks[-1] - np.array(looks)
     likely = stats.binom.isf(_GIVE_UP_POWER, left, goal / looks[-1])
     unlikely = goal - 1 - np.where(left > 0, likely, 0)

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from smoothheads.errors import ConfigError, one_of
 
+LEAST_ALPHA = 1e-15  # the tests' arithmetic is good for less, nobody's trust in a generator is
 LEAST_SIGMA, MOST_SIGMA = 1e-6, 1e6  # far below a step of any grid, far above any image
 
 

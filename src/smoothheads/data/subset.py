@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,11 +50,6 @@ class View:
         return len(self.positions)
 
 
-class Parts(NamedTuple):
-    train: Dataset
-    validation: Dataset
-
-
 def select(dataset: Dataset, subset: SubsetConfig) -> Dataset:
     """The images that `subset` names, in its order: positions are those in `dataset`."""
     positions = np.arange(len(dataset), dtype=np.int64)
@@ -76,8 +70,8 @@ def take(dataset: Dataset, positions: NDArray[np.int64]) -> Dataset:
     return View(dataset, positions)
 
 
-def hold_out(dataset: Dataset, share: float) -> Parts:
-    """Cuts a share of the images off for validation: the same images whatever the training seed.
+def hold_out(dataset: Dataset, share: float) -> tuple[Dataset, Dataset]:
+    """The images to train on, and a share cut off for validation: the same whatever the training seed.
 
     A share above 0 holds out at least one image. Both parts keep the order of the whole.
     """
@@ -86,7 +80,7 @@ def hold_out(dataset: Dataset, share: float) -> Parts:
     if held >= count:
         raise DataError("images left to train on", f"{held} of {count} held out", "lower data.validation")
     order = fixed_permutation(count, "validation")
-    return Parts(take(dataset, np.sort(order[held:])), take(dataset, np.sort(order[:held])))
+    return take(dataset, np.sort(order[held:])), take(dataset, np.sort(order[:held]))
 
 
 def fixed_permutation(count: int, purpose: str) -> NDArray[np.int64]:

@@ -13,17 +13,17 @@ registry RULES (entry points `smoothheads.rules`); it is counted when it is aske
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from torch import Tensor
-from torch.nn import functional as F
 
+from smoothheads.lazy import optimize, torch
 from smoothheads.registry import Registry
 from smoothheads.types import ENSEMBLE
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Rule(Protocol):
@@ -118,7 +118,7 @@ def fit_weights(logits_LNC: Tensor, labels_N: Tensor, *, ridge: float = RIDGE) -
         found: NDArray[np.float64] = (flat @ flat.T / len(p_NC) + pull * torch.eye(heads)).numpy()
         return found
 
-    found = minimize(
+    found = optimize.minimize(
         loss, mean_L.numpy(), jac=True, hess=curvature, method="trust-exact", options={"gtol": 1e-9}
     )
     return torch.from_numpy(found.x)
@@ -137,7 +137,7 @@ def _weighted_sum(logits_LNC: Tensor, weights_L: Tensor) -> Tensor:
 
 
 def _vote(heads_LN: Tensor, classes: int) -> Tensor:
-    return F.one_hot(heads_LN, classes).sum(0).argmax(-1)
+    return torch.nn.functional.one_hot(heads_LN, classes).sum(0).argmax(-1)
 
 
 def _margin(heads_LN: Tensor, p_LNC: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from smoothheads.noise.law import NOISES as NOISES
     from smoothheads.noise.law import FloatLaw as FloatLaw
     from smoothheads.noise.law import NoiseLaw as NoiseLaw
-    from smoothheads.noise.laws import Gaussian as Gaussian
+    from smoothheads.noise.laws import FloatGaussian as FloatGaussian
     from smoothheads.noise.laws import GridGaussian as GridGaussian
     from smoothheads.noise.laws import Laplace as Laplace
     from smoothheads.noise.laws import Uniform as Uniform
@@ -24,6 +24,6 @@ __getattr__ = lazy.attributes(
         "base": "Noise keyed_uniform make_noise",
         "grid": "GridNoise GridTable",
         "law": "NOISES FloatLaw NoiseLaw",
-        "laws": "Gaussian GridGaussian Laplace Uniform",
+        "laws": "FloatGaussian GridGaussian Laplace Uniform",
     },
 )

@@ -8,7 +8,6 @@ by integer arithmetic, so that no rounding error can carry a trace of m into the
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from itertools import pairwise
@@ -55,14 +54,6 @@ class GridTable:
     @property
     def reach(self) -> int:
         return len(self.thresholds) // 2
-
-    @property
-    def digest(self) -> str:
-        """Ties a ledger to the very table, and so to the sigma, that made its noise."""
-        content = (
-            f"{self.sigma.hex()} {self.grid.max_value} ".encode() + self.thresholds.astype("<u8").tobytes()
-        )
-        return hashlib.sha256(content).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

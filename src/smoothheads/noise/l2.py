@@ -10,10 +10,10 @@ import math
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy import special
 
 from smoothheads.config.check import check_radius, check_sigma
 from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.lazy import special
 
 Floats = NDArray[np.float64]
 DOWN, UP = 1 - 1e-12, 1 + 1e-12  # factors far above the errors of a few operations

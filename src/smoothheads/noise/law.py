@@ -76,7 +76,7 @@ NOISES: Final[Registry[type[NoiseLaw]]] = Registry(
     "smoothheads.noises",
     {
         "grid": "noise.laws:GridGaussian",
-        "gaussian": "noise.laws:Gaussian",
+        "gaussian": "noise.laws:FloatGaussian",
         "uniform": "noise.laws:Uniform",
         "laplace": "noise.laws:Laplace",
     },

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from smoothheads.lazy import LazyModule
+from smoothheads.noise import l1, l2
 from smoothheads.noise.law import FloatLaw, NoiseLaw, Norm
 
 if TYPE_CHECKING:
@@ -13,14 +13,9 @@ if TYPE_CHECKING:
     from numpy.random import Generator
     from numpy.typing import NDArray
 
-    from smoothheads.noise import grid as exact
-    from smoothheads.noise import l1, l2
     from smoothheads.noise.base import Noise
     from smoothheads.noise.law import Floats
     from smoothheads.types import Grid
-else:
-    exact = LazyModule("smoothheads.noise.grid")
-    l1, l2 = LazyModule("smoothheads.noise.l1"), LazyModule("smoothheads.noise.l2")
 
 
 class _GaussianTheorem(NoiseLaw):
@@ -48,11 +43,13 @@ class GridGaussian(_GaussianTheorem):
     name: ClassVar[str] = "grid"
 
     def keyed(self, sigma: float, grid: Grid, seed: int, block_size: int) -> Noise:
-        return exact.GridNoise(exact.GridTable.build(sigma, grid), seed, block_size)
+        from smoothheads.noise.grid import GridNoise, GridTable  # which has this law
+
+        return GridNoise(GridTable.build(sigma, grid), seed, block_size)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gaussian(_GaussianTheorem, FloatLaw):
+class FloatGaussian(_GaussianTheorem, FloatLaw):
     """Gaussian noise in float32, as every published code has it."""
 
     name: ClassVar[str] = "gaussian"

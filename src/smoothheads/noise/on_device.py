@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from smoothheads.device import sent
 from smoothheads.errors import DataError, SoundnessError
+from smoothheads.lazy import torch
 from smoothheads.noise.base import check_image, philox_key
 from smoothheads.noise.grid import CELL_BITS, UNDECIDED, GridNoise, in_pixels
 from smoothheads.noise.philox import DevicePhilox
 from smoothheads.types import Phase, Pixels
 
-Draw = Callable[[Tensor, Tensor], Tensor]
-Record = Callable[[Draw, tuple[Tensor, Tensor]], Draw]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Draw = Callable[["Tensor", "Tensor"], "Tensor"]
+Record = Callable[[Draw, tuple["Tensor", "Tensor"]], Draw]
 
 
 class DeviceGridNoise:

@@ -6,10 +6,12 @@ the right is masked. Salmon et al., Parallel random numbers: as easy as 1, 2, 3 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import torch
-from torch import Tensor
+from smoothheads.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ROUNDS: Final = 10
 _MULTIPLIERS: Final = (0xD2E7470EE14C6C93, 0xCA5A826395121157)

@@ -200,19 +200,19 @@ def _mark_ceiling(axes: Axes, logs: Sequence[Results]) -> None:
 
 def _radius_axis(axes: Axes, logs: Sequence[Results], limit: tuple[float, float]) -> None:
     """The radius that a probability gives: one axis serves all, where sigma and noise are the same."""
-    maps = {(log.theorem, log.sigma) for log in logs}
+    maps = {(log.law, log.sigma) for log in logs}
     if len(maps) != 1:
         return
-    theorem, sigma = maps.pop()
+    law, sigma = maps.pop()
     if sigma is None:
         return
-    most = sigma * float(theorem.unit_radius(special.ndtr(np.array(limit[1]))))
+    most = sigma * float(law.unit_radius(special.ndtr(np.array(limit[1]))))
     step = next((step for step in _STEPS if most / step <= 5), _STEPS[-1])
     radii = np.arange(0, most, step).tolist()
     top = axes.secondary_xaxis("top")
-    places = [float(special.ndtri(theorem.probability(radius, sigma))) for radius in radii]
+    places = [float(special.ndtri(law.probability(radius, sigma))) for radius in radii]
     top.set_xticks(places, [f"{radius:g}" for radius in radii])
-    top.set_xlabel(f"{theorem.norm} radius of a class this probable", color=_INK)
+    top.set_xlabel(f"{law.norm} radius of a class this probable", color=_INK)
     top.tick_params(length=0, labelcolor=_INK, labelsize=9)
     top.spines["top"].set_visible(False)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from smoothheads.results import checks
 from smoothheads.results.checks import Expected, Finding
-from smoothheads.results.ladder import Ladder, Settings, infer_sigma, named_sigma, read_ladder
+from smoothheads.results.ladder import Ladder, SampleSettings, infer_sigma, named_sigma, read_ladder
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 
@@ -20,7 +20,7 @@ class Audit:
     name: str
     images: int
     sigma: float | None
-    stated: Settings | None
+    stated: SampleSettings | None
     """n and alpha that the caller or the manifest states."""
     ladder: Ladder | None
     """What the largest radii reveal; None without sigma or radii."""
@@ -49,7 +49,7 @@ def audit(
     read = source if isinstance(source, Results) else read_log(source, damaged=True)
     log = _stated(read, sigma, n, alpha)
     sigma = log.sigma if log.sigma is not None else infer_sigma(log)
-    stated = None if log.n is None or log.alpha is None else Settings(log.n, log.alpha)
+    stated = None if log.n is None or log.alpha is None else SampleSettings(log.n, log.alpha)
     ladder = _ladder(log, sigma, stated)
     above = [] if sigma is None or stated is None else list(checks.cap(log, sigma, stated))
     wanted = expected
@@ -83,7 +83,7 @@ def _contradicted(read: Results, stated: Results) -> Iterator[Finding]:
             )
 
 
-def _ladder(log: Results, sigma: float | None, stated: Settings | None) -> Ladder | None:
+def _ladder(log: Results, sigma: float | None, stated: SampleSettings | None) -> Ladder | None:
     """Only where n was fixed: a sequential budget has other rungs."""
     if sigma is None or log.budget != "fixed":
         return None

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from smoothheads.certify.radius import ceiling
-from smoothheads.results.ladder import Ladder, Settings, digits_of
+from smoothheads.certify.radius import max_radius
+from smoothheads.results.ladder import Ladder, SampleSettings, digits_of
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.recount import Damage, damage
 from smoothheads.results.results import Results
@@ -80,8 +80,8 @@ def rounding(log: Results, step: float = 0.25) -> Iterator[Finding]:
     yield Finding("warning", "rounding", message, _named(log, ties))
 
 
-def cap(log: Results, sigma: float, stated: Settings) -> Iterator[Finding]:
-    top = ceiling(stated.n, stated.alpha, sigma, log.theorem.radius)
+def cap(log: Results, sigma: float, stated: SampleSettings) -> Iterator[Finding]:
+    top = max_radius(stated.n, stated.alpha, sigma, log.law.radius)
     digits = digits_of(log)
     above = [i for i, r in enumerate(log.radius.tolist()) if r > 0 and r > top + digits.room(r)]
     if above:
@@ -93,7 +93,7 @@ def cap(log: Results, sigma: float, stated: Settings) -> Iterator[Finding]:
         yield Finding("error", "cap", message, _named(log, above))
 
 
-def ladder(found: Ladder, stated: Settings | None) -> Iterator[Finding]:
+def ladder(found: Ladder, stated: SampleSettings | None) -> Iterator[Finding]:
     """Says what the radii reveal, and contradicts stated settings that they exclude."""
     revealed = found.revealed
     if stated is not None and not (fit := found.fit(stated)).possible:
@@ -124,8 +124,8 @@ def manifest_fields(manifest: Manifest) -> Iterator[Finding]:
     missing = [name for name in _NEEDED if not getattr(manifest, name)]
     if missing:
         yield Finding("warning", "manifest", f"the manifest does not state {', '.join(missing)}")
-    if manifest.norm not in (None, manifest.theorem.norm):
-        noise, proved = manifest.noise, manifest.theorem.norm
+    if manifest.norm not in (None, manifest.law.norm):
+        noise, proved = manifest.noise, manifest.law.norm
         message = f"the manifest says {manifest.norm} radii, but {noise} noise proves {proved}"
         yield Finding("error", "norm", message)
 
@@ -148,7 +148,7 @@ def votes(log: Results) -> Iterator[Finding]:
 
 _NEEDED = ("engine", "weights", "data", "indices", "versions")
 _TRUTH = {True: ("1", "1.0", "True", "true"), False: ("0", "0.0", "False", "false")}
-_USUAL = (Settings(10**5, 0.001), Settings(10**5, 0.01))
+_USUAL = (SampleSettings(10**5, 0.001), SampleSettings(10**5, 0.01))
 
 
 def _against(found: set[int], expected: int | Sequence[int]) -> Iterator[Finding]:

@@ -44,10 +44,7 @@ class Moments:
 
 
 class Spread:
-    """Pairwise disagreement, correlation of errors and variances over noise samples of many images.
-
-    What these mean is said in `objectives.monitor`, whose functions need all logits at once.
-    """
+    """Pairwise disagreement, correlation of errors and variances over noise samples of many images."""
 
     def __init__(self, heads: int) -> None:
         self.heads, self.images, self.samples = heads, 0, 0

@@ -82,15 +82,6 @@ def certified_lower(certified: float, images: int, alpha: float, rho: float = 0.
     return max(certified - false_certificates(images, alpha, rho) / images, 0.0)
 
 
-def certified_lower_cohen(certified: float, images: int, alpha: float, rho: float = 0.001) -> float:
-    """The formula of Cohen et al.'s scripts, for comparison with their tables only: it lacks Bernstein's
-    factor 2 under the root, and for many images it promises more than holds with probability 1 - rho."""
-    _check(images, alpha, rho)
-    log = math.log(1 / rho)
-    slack = alpha + math.sqrt(alpha * (1 - alpha) * log / images) + log / (3 * images)
-    return max(certified - slack, 0.0)
-
-
 def _check(images: int, alpha: float, rho: float) -> None:
     if images < 1 or not (0 < alpha < 1 and 0 < rho < 1):
         raise ConfigError(

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.radius import ceiling
-from smoothheads.certify.theorem import Theorem
+from smoothheads.certify.radius import max_radius
+from smoothheads.noise import NoiseLaw
 from smoothheads.results.results import Results
 
 ALPHAS = (0.05, 0.01, 0.001, 0.0005, 0.0001)
@@ -30,7 +30,7 @@ _TELLING = 1.3  # a rung tells something while the next is this many units of th
 _MOST = 40  # radii looked at
 
 
-class Settings(NamedTuple):
+class SampleSettings(NamedTuple):
     n: int
     alpha: float
 
@@ -42,7 +42,7 @@ class Settings(NamedTuple):
 class Fit:
     """How the largest radii meet the rungs of some settings."""
 
-    settings: Settings
+    settings: SampleSettings
     matched: int
     missed: tuple[float, ...]
     """Radii between the rungs, or above the highest."""
@@ -65,11 +65,11 @@ class Ladder:
         best = self.fits[0]
         return best if best.possible and best.chance < _CONVINCING else None
 
-    def fit(self, settings: Settings) -> Fit:
+    def fit(self, settings: SampleSettings) -> Fit:
         return next(fit for fit in self.fits if fit.settings == settings)
 
 
-class Digits(NamedTuple):
+class WrittenDigits(NamedTuple):
     """How a log writes radii: three significant digits as the field does, or a number of decimals."""
 
     significant: int
@@ -87,15 +87,15 @@ class Digits(NamedTuple):
         return self.unit(radius) * (0.5 if self.significant <= 3 else 1.0) * (1 + 1e-6)
 
 
-def read_ladder(log: Results, sigma: float, stated: Sequence[Settings] = ()) -> Ladder | None:
+def read_ladder(log: Results, sigma: float, stated: Sequence[SampleSettings] = ()) -> Ladder | None:
     """None where the log has no positive radius. `stated` settings are tried besides the usual ones."""
     radii = np.unique(log.radius[~log.abstained & (log.radius > 0)])[::-1][:_MOST]
     if not len(radii):
         return None
     digits = digits_of(log)
-    usual = (Settings(n, alpha) for n, alpha in product(SAMPLES, ALPHAS))
+    usual = (SampleSettings(n, alpha) for n, alpha in product(SAMPLES, ALPHAS))
     candidates = sorted({*usual, *stated})
-    fits = [_fit(radii.tolist(), digits, _Rungs(log.theorem, sigma, settings)) for settings in candidates]
+    fits = [_fit(radii.tolist(), digits, _Rungs(log.law, sigma, settings)) for settings in candidates]
     return Ladder(sigma, tuple(sorted(fits, key=lambda fit: (not fit.possible, fit.chance))))
 
 
@@ -123,35 +123,35 @@ def named_sigma(name: str) -> float | None:
     return value if 0 < value <= 10 else None
 
 
-def digits_of(log: Results) -> Digits:
+def digits_of(log: Results) -> WrittenDigits:
     texts = [text.lower().partition("e")[0].lstrip("+-") for text in log.columns.get("radius", ())]
     significant = [len(text.replace(".", "").lstrip("0")) for text in texts]
     decimals = [len(text.partition(".")[2]) for text in texts]
-    return Digits(max(significant, default=0), max(decimals, default=0))
+    return WrittenDigits(max(significant, default=0), max(decimals, default=0))
 
 
 class _Rungs(NamedTuple):
     """The radii that some settings can give."""
 
-    theorem: Theorem
+    law: NoiseLaw
     sigma: float
-    settings: Settings
+    settings: SampleSettings
 
     @property
     def top(self) -> float:
-        return ceiling(*self.settings, self.sigma, self.theorem.radius)
+        return max_radius(*self.settings, self.sigma, self.law.radius)
 
-    def telling(self, digits: Digits) -> Iterator[tuple[float, float]]:
+    def telling(self, digits: WrittenDigits) -> Iterator[tuple[float, float]]:
         """From the top: each rung and its distance to the next, while that is more than the digits blur."""
         n, alpha = self.settings
         bounds = (clopper_pearson_lower(n - j, n, alpha) for j in range(min(n, 400)))
-        for rung, following in pairwise(self.theorem.radius(bound, self.sigma) for bound in bounds):
+        for rung, following in pairwise(self.law.radius(bound, self.sigma) for bound in bounds):
             if following <= 0 or rung - following < _TELLING * digits.unit(rung):
                 return
             yield rung, rung - following
 
 
-def _fit(radii: list[float], digits: Digits, possible: _Rungs) -> Fit:
+def _fit(radii: list[float], digits: WrittenDigits, possible: _Rungs) -> Fit:
     settings, top = possible.settings, possible.top
     above = tuple(radius for radius in radii if radius > top + digits.room(radius))
     if above:

@@ -2,7 +2,7 @@
 
 A run that is killed at any moment and started again leaves the same bytes as one that was never interrupted,
 the time column apart: rows stand in the order of the manifest's `indices`, and a torn last line is dropped.
-Rows carry checksums (see `row.Chain`); ledgers of version 1 do not, and go on without.
+Rows carry checksums (see `row.Checksums`); ledgers of version 1 do not, and go on without.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from smoothheads.errors import LedgerError
 from smoothheads.files import append, claim, exclusive, stamped, storage, write_atomic, write_json
 from smoothheads.results.manifest import FILE, KIND, Manifest, read_manifest, require_same
 from smoothheads.results.recount import Damage, recounted
-from smoothheads.results.row import CHECKS, HEADER, HEADER_1, Chain, from_line, to_line
+from smoothheads.results.row import CHECKS, HEADER, HEADER_1, Checksums, from_line, to_line
 from smoothheads.types import Certified
 
 TABLE = "ledger.tsv"
@@ -28,7 +28,7 @@ TABLE = "ledger.tsv"
 class Ledger:
     """An open ledger; made by `Ledger.open`."""
 
-    def __init__(self, path: Path, file: FileIO, contents: Contents) -> None:
+    def __init__(self, path: Path, file: FileIO, contents: LedgerContents) -> None:
         self._path, self._file, self._manifest = path, file, contents.manifest
         self._rows = list(contents.rows)
         self._done = {row.index for row in contents.rows}
@@ -99,12 +99,12 @@ def claim_folder(folder: Path, beside: Collection[str] = ()) -> None:
     claim(folder, lambda there: stamped(there / FILE, KIND), beside)
 
 
-class Contents(NamedTuple):
+class LedgerContents(NamedTuple):
     manifest: Manifest
     rows: list[Certified]
     lines: list[str]
     """The rows as they stand in the file, without newlines and checksums."""
-    chain: Chain | None
+    chain: Checksums | None
     """The running checksum after the last row; None in a ledger of version 1."""
     damage: list[Damage]
     """Rows whose checksums are wrong; found only where damage is not refused."""
@@ -112,7 +112,7 @@ class Contents(NamedTuple):
     """Bytes of header and whole rows."""
 
 
-def load(folder: Path, *, damaged: bool = False) -> Contents:
+def load(folder: Path, *, damaged: bool = False) -> LedgerContents:
     """The whole rows, without the lock: a run may still be writing.
 
     Raises LedgerError where a row was changed, rows are missing inside, or a certificate does not follow from
@@ -124,7 +124,7 @@ def load(folder: Path, *, damaged: bool = False) -> Contents:
 
 def save(folder: Path, manifest: Manifest, lines: Sequence[str], *, sealed: bool = True) -> None:
     """Writes a whole ledger from its lines without checksums, into a folder that nobody reads yet."""
-    rows, chain = [HEADER if sealed else HEADER_1], Chain()
+    rows, chain = [HEADER if sealed else HEADER_1], Checksums()
     for line in lines:
         rows.append(chain.seal(line) if sealed else line)
         chain = chain.after(rows[-1])
@@ -132,13 +132,13 @@ def save(folder: Path, manifest: Manifest, lines: Sequence[str], *, sealed: bool
     write_atomic(folder / TABLE, "\n".join([*rows, ""]))
 
 
-def _resume(folder: Path, manifest: Manifest) -> Contents:
+def _resume(folder: Path, manifest: Manifest) -> LedgerContents:
     path = folder / TABLE
     data = _read(path)
     _header(data, path)
     if data.count(b"\n") < 2:  # not one whole row: nothing to lose, whatever the settings were
         save(folder, manifest, ())
-        return Contents(manifest, [], [], Chain(), [], 0)
+        return LedgerContents(manifest, [], [], Checksums(), [], 0)
     require_same(read_manifest(folder), manifest, str(folder))
     contents = _parse(data, manifest, path)
     _check_order([row.index for row in contents.rows], manifest.expected, path)
@@ -154,11 +154,11 @@ def _read(path: Path) -> bytes:
         return path.read_bytes() if path.exists() else b""
 
 
-def _parse(data: bytes, manifest: Manifest, path: Path, *, damaged: bool = False) -> Contents:
+def _parse(data: bytes, manifest: Manifest, path: Path, *, damaged: bool = False) -> LedgerContents:
     """A torn last line is left out."""
-    chain = Chain() if _header(data, path) == HEADER else None
+    chain = Checksums() if _header(data, path) == HEADER else None
     header, *lines = data.split(b"\n")[:-1] or [b""]  # what follows the last newline is torn
-    found = Contents(manifest, [], [], None, [], 0)
+    found = LedgerContents(manifest, [], [], None, [], 0)
     whole = len(header) + 1
     for number, line in enumerate(lines, start=2):
         try:

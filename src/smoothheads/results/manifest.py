@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.theorem import Theorem, theorem_of
 from smoothheads.config import from_dict, load_json, to_dict
 from smoothheads.config.flat import differences
 from smoothheads.config.reader import Json
 from smoothheads.errors import ConfigError, LedgerError
+from smoothheads.noise import NoiseLaw
 
 FILE = "manifest.json"
 KIND = '"smoothheads-ledger/'
@@ -102,9 +102,9 @@ class Manifest:
         return self.indices[self.shard.number :: self.shard.of]
 
     @property
-    def theorem(self) -> Theorem:
-        """What the noise proves."""
-        return theorem_of(self.noise)
+    def law(self) -> NoiseLaw:
+        """Of the noise, which says what it proves."""
+        return self.certify.noise
 
     @property
     def budget(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from smoothheads.errors import LedgerError
 from smoothheads.files import claim, new_folder
-from smoothheads.results.ledger import Contents, load, save
+from smoothheads.results.ledger import LedgerContents, load, save
 from smoothheads.results.manifest import FORMAT, FORMAT_1, Manifest, require_same
 
 
@@ -32,7 +32,7 @@ def merge(folders: Sequence[Path], out: Path) -> Path:
     return out
 
 
-def _common_manifest(shards: dict[Path, Contents]) -> Manifest:
+def _common_manifest(shards: dict[Path, LedgerContents]) -> Manifest:
     """That of the whole run, as the first shard has it."""
     wholes = {folder: replace(shard.manifest, shard=None) for folder, shard in shards.items()}
     (first, manifest), *others = wholes.items()
@@ -41,7 +41,7 @@ def _common_manifest(shards: dict[Path, Contents]) -> Manifest:
     return manifest
 
 
-def _collect(shards: dict[Path, Contents]) -> dict[int, str]:
+def _collect(shards: dict[Path, LedgerContents]) -> dict[int, str]:
     lines: dict[int, str] = {}
     holder: dict[int, Path] = {}
     for folder, shard in shards.items():

@@ -10,14 +10,11 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from smoothheads.certify.algorithm import top_class
-from smoothheads.certify.bounds import clopper_pearson_lower
+from smoothheads.certify.budgets import recompute
 from smoothheads.errors import LedgerError, one_of
-from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 from smoothheads.results.row import to_line
-from smoothheads.types import ABSTAIN, Certificate, Certified
 
 RECOUNTABLE = ("fixed", "radius", "randomized", "pair")
 """Budgets whose n does not depend on the votes that are counted; a sequential test stops because of them."""
@@ -49,21 +46,11 @@ def recertified(log: Results, *, alpha: float | None = None, rule: str | None = 
     if hasattr(config.budget, "bound"):
         config = config.changed(bound="clopper-pearson")
     manifest = replace(manifest, certify=config)
-    rows = [_certify(row, manifest) for row in log.rows]
+    rows = [
+        replace(row, certificate=recompute(config, row, manifest.correction)) if row.votes.n else row
+        for row in log.rows
+    ]
     return Results.of(log.name, rows, manifest)
-
-
-def _certify(row: Certified, manifest: Manifest) -> Certified:
-    """Steps 2 to 4 of CERTIFY: the class by the selection votes, its bound by the others."""
-    config, n = manifest.certify, row.votes.n
-    if n == 0:
-        return row
-    candidate = row.label if manifest.label_aware else top_class(row.selection.for_rule(config.rule))
-    k = int(row.votes.for_rule(config.rule)[candidate])
-    p_lower = max(0.0, clopper_pearson_lower(k, n, config.alpha) - manifest.correction)
-    radius = manifest.theorem.radius(p_lower, config.sigma)
-    prediction = candidate if radius > 0 else ABSTAIN
-    return replace(row, certificate=Certificate(prediction, radius, p_lower, k, n, row.certificate.n0))
 
 
 def recountable(log: Results) -> bool:

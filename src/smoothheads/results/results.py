@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from smoothheads import notebook
-from smoothheads.certify.theorem import GAUSSIAN, Theorem
 from smoothheads.errors import LedgerError, SmoothheadsError
+from smoothheads.noise import FloatGaussian, NoiseLaw
 from smoothheads.results import metrics
 from smoothheads.results.ledger import Ledger
 from smoothheads.results.manifest import Manifest
@@ -40,7 +40,7 @@ class Results:
     alpha: float | None = None
     n: int | None = None
     n0: int | None = None
-    norm: str = GAUSSIAN.norm
+    norm: str = "l2"
     """In which the radii are."""
     manifest: Manifest | None = None
     rows: tuple[Certified, ...] = ()
@@ -66,7 +66,7 @@ class Results:
             alpha=config.alpha,
             n=manifest.n,
             n0=manifest.n0,
-            norm=manifest.norm or manifest.theorem.norm,
+            norm=manifest.norm or manifest.law.norm,
             manifest=manifest,
             rows=rows,
             **more,
@@ -91,9 +91,9 @@ class Results:
         return float(metrics.certified_accuracy(self.correct, self.radius, [radius])[0])
 
     @property
-    def theorem(self) -> Theorem:
+    def law(self) -> NoiseLaw:
         """What made the radii out of probabilities; that of Gaussian noise for a foreign log."""
-        return GAUSSIAN if self.manifest is None else self.manifest.theorem
+        return FloatGaussian() if self.manifest is None else self.manifest.law
 
     @property
     def rule(self) -> str:

@@ -61,7 +61,7 @@ def from_line(line: str, rules: tuple[str, ...], classes: int, *, label_aware: b
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Checksums:
     """The checksums of a ledger: `check` is that of the row, `chain` that of all rows so far. Both leave out
     the time, so that a run that was interrupted has the bytes of one that was not."""
 
@@ -75,8 +75,8 @@ class Chain:
         check = _short("\t".join(words))
         return f"{line}\t{check}\t{_short(self.last + check)}"
 
-    def after(self, sealed: str) -> Chain:
-        return Chain(sealed.rpartition("\t")[2])
+    def after(self, sealed: str) -> Checksums:
+        return Checksums(sealed.rpartition("\t")[2])
 
     def broken(self, sealed: str) -> str | None:
         """What a sealed line shows, in words; None if it is as it was written, after the one before it."""

@@ -14,7 +14,6 @@ from smoothheads.results.intervals import Estimate, certified_lower, mean
 from smoothheads.results.results import Results
 
 _WRITTEN = 2e-6  # what our six decimals and the correction of the noise take off a radius
-_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,6 @@ class Summary:
     """Share of samples that the base classifier gets right."""
     hard_accuracy: Estimate | None
     """The same on the hardest half of the images: of this log's, or of all that are compared."""
-    label_quantiles: tuple[float, ...] | None
-    """10, 25, 50, 75 and 90 % quantiles over images of the share of samples classified right."""
     ceiling: float | None
     """The largest radius that n, alpha and sigma allow."""
     at_ceiling: float | None
@@ -81,7 +78,6 @@ def summarize(
         abstained=mean(log.abstained),
         noisy_accuracy=None if noisy is None else mean(noisy),
         hard_accuracy=None if noisy is None else mean(noisy[hard]),
-        label_quantiles=None if noisy is None else tuple(np.quantile(noisy, _QUANTILES).tolist()),
         ceiling=ceiling,
         at_ceiling=None if ceiling is None else _at_ceiling(log, ceiling),
         samples=None if log.samples is None else mean(log.samples.astype(np.float64)),
@@ -90,9 +86,9 @@ def summarize(
 
 
 def ceiling_of(log: Results) -> float | None:
-    if log.n is None or log.alpha is None or log.sigma is None or log.norm != log.theorem.norm:
+    if log.n is None or log.alpha is None or log.sigma is None or log.norm != log.law.norm:
         return None
-    return radius_of.ceiling(log.n, log.alpha, log.sigma, log.theorem.radius)
+    return radius_of.max_radius(log.n, log.alpha, log.sigma, log.law.radius)
 
 
 def _at_ceiling(log: Results, ceiling: float) -> float:

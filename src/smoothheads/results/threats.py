@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from smoothheads.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
-from smoothheads.certify.theorem import UNIFORM
 from smoothheads.certify.threats import linf_radius, linf_radius_of_l1, linf_radius_uniform, top_k_radius
 from smoothheads.errors import ConfigError, LedgerError
+from smoothheads.noise import Uniform
 from smoothheads.results.recertify import RECOUNTABLE
 from smoothheads.results.results import Floats, Results
 from smoothheads.types import ABSTAIN, Certified
@@ -45,7 +45,7 @@ def top_k(log: Results, k: int) -> Results:
 def _linf_radii(log: Results, dimension: int) -> Floats:
     inside = linf_radius if log.norm == "l2" else linf_radius_of_l1
     radii = [inside(float(radius), dimension) for radius in log.radius]
-    if log.theorem != UNIFORM or log.sigma is None or not log.rows:
+    if log.law != Uniform() or log.sigma is None or not log.rows:
         return np.array(radii)
     bounds = [0.0 if row.abstained else row.certificate.p_lower for row in log.rows]
     return np.array(
@@ -79,7 +79,7 @@ def _dimension(log: Results) -> int:
 
 
 def _obstacle(log: Results) -> tuple[str, str, str] | None:
-    if log.theorem.norm != "l2" or log.norm != "l2":
+    if log.law.norm != "l2" or log.norm != "l2":
         return "a ledger of Gaussian noise", f"{log.norm} radii in {log.name}", "top-k is known for l2 only"
     if not log.has_votes or log.alpha is None or log.sigma is None:
         return f"votes, alpha and sigma in {log.name}", "not all", "certify again; foreign logs keep no votes"
@@ -90,5 +90,5 @@ def _obstacle(log: Results) -> tuple[str, str, str] | None:
 
 
 def _require_unconverted(log: Results) -> None:
-    if log.norm != log.theorem.norm:
-        raise LedgerError(f"{log.theorem.norm} radii in {log.name}", log.norm, "give the original ledger")
+    if log.norm != log.law.norm:
+        raise LedgerError(f"{log.law.norm} radii in {log.name}", log.norm, "give the original ledger")

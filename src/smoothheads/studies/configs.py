@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from smoothheads import cookbook
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.config import from_dict, to_dict
-from smoothheads.studies.spec import Arm, Changes, Study
+from smoothheads.cookbook.changes import merge
+from smoothheads.studies.spec import Arm, Study
 from smoothheads.training import RunConfig
 
 
@@ -22,19 +20,3 @@ def run_config(study: Study, arm: Arm, setting: str, sigma: float, seed: int) ->
 
 def certify_config(study: Study, sigma: float, rule: str = "ensemble") -> CertifyConfig:
     return from_dict(CertifyConfig, {"seed": 0, **study.certify, "sigma": sigma, "rule": rule})
-
-
-def merge(old: Changes, new: Changes) -> dict[str, Any]:
-    """`new` laid over `old`, table by table; a table that names another component replaces the old one."""
-    merged = dict(old)
-    for key, value in new.items():
-        before = merged.get(key)
-        if isinstance(value, Mapping) and isinstance(before, Mapping) and not _another(before, value):
-            merged[key] = merge(before, value)
-        else:
-            merged[key] = value
-    return merged
-
-
-def _another(old: Changes, new: Changes) -> bool:
-    return "name" in new and new["name"] != old.get("name")

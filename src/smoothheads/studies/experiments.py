@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from smoothheads.config import from_dict
+from smoothheads.cookbook.changes import merge
 from smoothheads.errors import ConfigError, one_of
 from smoothheads.studies import published
-from smoothheads.studies.configs import merge
 from smoothheads.studies.spec import Arm, Changes, Images, Show, Study
 
 Kind = Literal["certification", "cost", "diagnosis", "schedule"]

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from smoothheads.config import from_dict
+from smoothheads.cookbook.changes import merge
 from smoothheads.errors import ConfigError, suggest
-from smoothheads.studies.configs import certify_config, merge, run_config
+from smoothheads.studies.configs import certify_config, run_config
 from smoothheads.studies.spec import Arm, Images, Show, Study
 from smoothheads.training import RunConfig
 

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from smoothheads.certify.algorithm import DAMAGED, Run, Samples, Terms, require_samples, top_class
 from smoothheads.certify.budgets.base import Budget
+from smoothheads.certify.evidence import p_lower_anytime
+from smoothheads.certify.radius import minimum_n
 from smoothheads.config.check import at_least, positive
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.lazy import LazyModule
-
-if TYPE_CHECKING:
-    from smoothheads import types
-    from smoothheads.certify import algorithm, evidence, radius
-    from smoothheads.certify.algorithm import Run, Terms
-    from smoothheads.types import Certificate, Counts
-else:
-    algorithm = LazyModule("smoothheads.certify.algorithm")
-    radius = LazyModule("smoothheads.certify.radius")
-    evidence, types = LazyModule("smoothheads.certify.evidence"), LazyModule("smoothheads.types")
+from smoothheads.types import Certificate, Counts, Phase
 
 _MOST_ALPHA = 0.3  # below it the evidence falls in p0 wherever it suffices (see p_lower_anytime)
 
@@ -62,23 +55,23 @@ class AnytimeBudget(Budget):
         return self.n is not None or self.seconds is not None
 
     def check(self, terms: Terms) -> None:
-        n = self.n or radius.minimum_n(terms.alpha)
-        algorithm.require_samples(self.n0, n, terms.alpha, terms.correction)
+        n = self.n or minimum_n(terms.alpha)
+        require_samples(self.n0, n, terms.alpha, terms.correction)
         if not terms.alpha <= _MOST_ALPHA:
             raise ConfigError(f"alpha <= {_MOST_ALPHA}", f"{terms.alpha:g}", "0.001 is usual")
 
     def run(self, terms: Terms) -> Run[Certificate]:
         self.check(terms)
         started = time.monotonic()
-        candidate = algorithm.top_class((yield algorithm.Samples(types.Phase.SELECTION, self.n0)))
+        candidate = top_class((yield Samples(Phase.SELECTION, self.n0)))
         k = n = 0
         p_lower = 0.0
         certificate = terms.certificate(candidate, k, n, self.n0, p_lower=p_lower)
         while self._goes_on(certificate, time.monotonic() - started):
             count = terms.block if self.n is None else min(terms.block, self.n - n)
-            votes = yield algorithm.Samples(types.Phase.ESTIMATION, count, certificate if n else None)
+            votes = yield Samples(Phase.ESTIMATION, count, certificate if n else None)
             k, n = k + int(votes[candidate]), n + count
-            p_lower = max(p_lower, evidence.p_lower_anytime(k, n, terms.alpha))
+            p_lower = max(p_lower, p_lower_anytime(k, n, terms.alpha))
             certificate = terms.certificate(candidate, k, n, self.n0, p_lower=p_lower)
         return certificate
 
@@ -92,14 +85,14 @@ class AnytimeBudget(Budget):
     def recompute(self, terms: Terms, selection: Counts, votes: Counts, claimed: Certificate) -> Certificate:
         """Of the running bounds that some order of these votes reaches, the nearest to the claimed:
         not below the bound of the totals, not above that of all hits before all misses."""
-        candidate, n0, n = algorithm.top_class(selection), int(selection.sum()), int(votes.sum())
+        candidate, n0, n = top_class(selection), int(selection.sum()), int(votes.sum())
         step, most = terms.block, n if self.n is None else self.n
         if n0 != self.n0 or not (0 < n <= most and (n % step == 0 or n == self.n)):
             raise SoundnessError(
-                f"{self.n0} samples and a multiple of {step} up to {most}", f"{n0} and {n}", algorithm.DAMAGED
+                f"{self.n0} samples and a multiple of {step} up to {most}", f"{n0} and {n}", DAMAGED
             )
         k = int(votes[candidate])
         early = [m for m in (k // step * step, -(-k // step) * step) if 0 < m < n]
-        bounds = [evidence.p_lower_anytime(min(k, m), m, terms.alpha) for m in (n, *early)]
+        bounds = [p_lower_anytime(min(k, m), m, terms.alpha) for m in (n, *early)]
         p_lower = min(max(bounds[0], claimed.p_lower + terms.correction), max(bounds))
         return terms.certificate(candidate, k, n, n0, p_lower=p_lower)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar
 
+from smoothheads.certify import algorithm
+from smoothheads.certify.algorithm import Run, Terms
 from smoothheads.certify.budgets.base import Budget
 from smoothheads.config.check import at_least
-from smoothheads.lazy import LazyModule
-
-if TYPE_CHECKING:
-    from smoothheads.certify import algorithm
-    from smoothheads.certify.algorithm import Run, Terms
-    from smoothheads.types import Certificate, Counts
-else:
-    algorithm = LazyModule("smoothheads.certify.algorithm")
+from smoothheads.types import Certificate, Counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +22,7 @@ class FixedBudget(Budget):
     """Samples that choose the class; they never enter the bound."""
     n: int = 100_000
     """Fresh samples that bound its probability."""
-    bound: Literal["clopper-pearson", "randomized", "pair"] = "clopper-pearson"
+    bound: algorithm.Bound = "clopper-pearson"
     """randomized and pair (bounds the runner-up too) are tighter but do not compare with published tables."""
 
     def __post_init__(self) -> None:

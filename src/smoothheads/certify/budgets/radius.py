@@ -5,25 +5,16 @@ Pilot samples choose the class and the sample size and never enter the bound, so
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from smoothheads.certify import bounds, planning, radius
+from smoothheads.certify.algorithm import DAMAGED, Run, Samples, Terms, require_samples
 from smoothheads.certify.budgets.base import Budget
 from smoothheads.config.check import at_least, positive
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.lazy import LazyModule
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from smoothheads import types
-    from smoothheads.certify import algorithm, bounds, planning, radius
-    from smoothheads.certify.algorithm import Run, Samples, Terms
-    from smoothheads.types import Certificate, Counts
-else:
-    algorithm, bounds = LazyModule("smoothheads.certify.algorithm"), LazyModule("smoothheads.certify.bounds")
-    radius = LazyModule("smoothheads.certify.radius")
-    planning, types = LazyModule("smoothheads.certify.planning"), LazyModule("smoothheads.types")
+from smoothheads.types import Certificate, Counts, Phase
 
 _PILOTS = (100, 500, 2500)
 _LONG = 20_000  # planned samples above which the largest pilot pays for itself
@@ -68,13 +59,13 @@ class RadiusBudget(Budget):
         return self.label_aware
 
     def check(self, terms: Terms) -> None:
-        algorithm.require_samples(1, self.n, terms.alpha, terms.correction)
+        require_samples(1, self.n, terms.alpha, terms.correction)
 
     def run(self, terms: Terms) -> Run[Certificate]:
         self.check(terms)
         pilot, n = yield from self._pilot(terms)
         n0 = int(pilot.sum())
-        votes = (yield algorithm.Samples(types.Phase.ESTIMATION, n)) if n else pilot * 0
+        votes = (yield Samples(Phase.ESTIMATION, n)) if n else pilot * 0
         return self._concluded(terms, pilot, votes, n0)
 
     def recompute(
@@ -90,7 +81,7 @@ class RadiusBudget(Budget):
             raise SoundnessError(
                 f"a pilot of {', '.join(map(str, _PILOTS))} samples and at most {self.n} more",
                 f"{n0} and {n}",
-                algorithm.DAMAGED,
+                DAMAGED,
             )
         return self._concluded(terms, selection, votes, n0)
 
@@ -102,12 +93,12 @@ class RadiusBudget(Budget):
 
     def _pilot(self, terms: Terms) -> Generator[Samples, Counts, tuple[Counts, int]]:
         """The votes of the pilot and the planned samples (0: hopeless)."""
-        votes = yield algorithm.Samples(types.Phase.PILOT, _PILOTS[0])
+        votes = yield Samples(Phase.PILOT, _PILOTS[0])
         n = 0
         for size in _PILOTS:
             seen = int(votes.sum())
             if size > seen:
-                votes = votes + (yield algorithm.Samples(types.Phase.PILOT, size - seen))
+                votes = votes + (yield Samples(Phase.PILOT, size - seen))
             k = int(votes[terms.chosen(votes)])
             if bounds.clopper_pearson_upper(k, size, 0.01) < 0.5:
                 return votes, 0

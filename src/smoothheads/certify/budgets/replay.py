@@ -5,7 +5,6 @@ from __future__ import annotations
 from smoothheads.certify.algorithm import DAMAGED, Terms, check_correction
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.errors import SoundnessError
-from smoothheads.noise import keyed_uniform
 from smoothheads.types import ABSTAIN, Certificate, Certified, Votes
 
 _ROUNDING = 1e-9  # another version of SciPy may round otherwise; text is cut off besides
@@ -26,15 +25,8 @@ def recompute(config: CertifyConfig, certified: Certified, correction: float) ->
     _require_counts("selection votes", certified.selection)
     if config.budget.uses_label and not 0 <= certified.label < classes:
         raise SoundnessError(f"a label from 0 to {classes - 1}", str(certified.label), DAMAGED)
-    terms = Terms(
-        sigma=config.sigma,
-        alpha=config.alpha,
-        law=config.noise,
-        correction=correction,
-        block=config.block,
-        label=certified.label if config.budget.uses_label else None,
-        w=keyed_uniform(config.seed or 0, certified.index),
-    )
+    label = certified.label if config.budget.uses_label else None
+    terms = Terms.of(config, correction, certified.index, label)
     selection, votes = (table.for_rule(config.rule) for table in (certified.selection, certified.votes))
     return config.budget.recompute(terms, selection, votes, certified.certificate)
 

@@ -5,23 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from smoothheads.certify.algorithm import DAMAGED, Run, Samples, Terms, require_samples, top_class
 from smoothheads.certify.budgets.base import Budget
+from smoothheads.certify.radius import max_radius
+from smoothheads.certify.spending import SequentialTest, sequential_test
 from smoothheads.config.check import at_least
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.lazy import LazyModule
-
-if TYPE_CHECKING:
-    from smoothheads import types
-    from smoothheads.certify import algorithm, radius, spending
-    from smoothheads.certify.algorithm import Run, Terms
-    from smoothheads.certify.spending import SequentialTest
-    from smoothheads.types import Certificate, Counts
-else:
-    algorithm = LazyModule("smoothheads.certify.algorithm")
-    radius, spending = LazyModule("smoothheads.certify.radius"), LazyModule("smoothheads.certify.spending")
-    types = LazyModule("smoothheads.types")
+from smoothheads.types import ABSTAIN, Certificate, Counts, Phase
 
 STEP = 0.25  # between the radii of the field's tables
 
@@ -65,11 +57,11 @@ class TableBudget(Budget):
         """As told, or steps of a quarter from 0 to the largest that n samples could show."""
         if self.radii is not None:
             return self.radii
-        top = radius.max_radius(self.n, terms.alpha, terms.sigma, terms.law.radius)
+        top = max_radius(self.n, terms.alpha, terms.sigma, terms.law.radius)
         return tuple(STEP * step for step in range(int(top / STEP) + 1))
 
     def check(self, terms: Terms) -> None:
-        algorithm.require_samples(self.n0, self.n, terms.alpha, terms.correction)
+        require_samples(self.n0, self.n, terms.alpha, terms.correction)
         least = self.radii_for(terms)[0]
         if self._test(least, terms).certify_at[-1] > self.n:
             raise ConfigError(f"an n that can certify radius {least:g}", str(self.n), "raise n")
@@ -79,10 +71,10 @@ class TableBudget(Budget):
         tests = self._tests(terms)
         target = terms.label
         if target is None:
-            target = algorithm.top_class((yield algorithm.Samples(types.Phase.SELECTION, self.n0)))
+            target = top_class((yield Samples(Phase.SELECTION, self.n0)))
         passed = k = n = 0
         for look, until in enumerate(tests[0].looks):
-            votes = yield algorithm.Samples(types.Phase.ESTIMATION, until - n)
+            votes = yield Samples(Phase.ESTIMATION, until - n)
             k, n = k + int(votes[target]), until
             passed = _climbed(tests, passed, k, look)
             if passed == len(tests) or k <= tests[passed].give_up_at[look]:
@@ -97,7 +89,7 @@ class TableBudget(Budget):
             raise SoundnessError(
                 f"{wanted} selection samples and as many others as at a look of the table budget",
                 f"{n0} and {n}",
-                algorithm.DAMAGED,
+                DAMAGED,
             )
         target, radii = terms.chosen(selection), self.radii_for(terms)
         k = int(votes[target])
@@ -110,9 +102,9 @@ class TableBudget(Budget):
         """No bound but a passed test is what shows the radius, 0 included."""
         radius = self.radii_for(terms)[passed - 1] if passed else 0.0
         p_lower = terms.law.probability(radius, terms.sigma) if passed else 0.0
-        prediction, aware = target if passed else types.ABSTAIN, terms.label is not None
+        prediction, aware = target if passed else ABSTAIN, terms.label is not None
         n0 = 0 if aware else self.n0
-        return types.Certificate(prediction, radius, p_lower, k, n, n0, label_aware=aware)
+        return Certificate(prediction, radius, p_lower, k, n, n0, label_aware=aware)
 
     def _tests(self, terms: Terms) -> list[SequentialTest]:
         return [self._test(radius, terms) for radius in self.radii_for(terms)]
@@ -120,7 +112,7 @@ class TableBudget(Budget):
     def _test(self, radius: float, terms: Terms) -> SequentialTest:
         p0 = terms.law.probability(radius, terms.sigma)
         p0 = math.nextafter(p0 + terms.correction, 2.0) if terms.correction else p0
-        return spending.sequential_test(p0, self.n, min(terms.block, self.n), terms.alpha)
+        return sequential_test(p0, self.n, min(terms.block, self.n), terms.alpha)
 
 
 def _possible_ends(tests: list[SequentialTest], k: int, last: int) -> list[int]:
@@ -153,7 +145,7 @@ def _possible_ends(tests: list[SequentialTest], k: int, last: int) -> list[int]:
         raise SoundnessError(
             f"votes with which the table budget ends after {looks[last]} samples",
             f"{k} votes, with which it ends earlier or goes on",
-            algorithm.DAMAGED,
+            DAMAGED,
         )
     return ends
 

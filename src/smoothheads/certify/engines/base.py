@@ -17,27 +17,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Pro
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothheads import device as devices
+from smoothheads.certify import soundness
 from smoothheads.config.check import at_least, check_choices
 from smoothheads.errors import ConfigError
-from smoothheads.lazy import LazyModule
+from smoothheads.lazy import torch
+from smoothheads.models import aggregate
 from smoothheads.registry import Registry
 from smoothheads.types import Phase, Pixels, Votes
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
-    from smoothheads import device as devices
-    from smoothheads.certify import soundness
     from smoothheads.certify.engines.artefact import Store
     from smoothheads.data import DataInfo
-    from smoothheads.models import aggregate
     from smoothheads.models.multihead import MultiHead
     from smoothheads.noise import Noise
-else:
-    torch, devices = LazyModule("torch"), LazyModule("smoothheads.device")
-    soundness = LazyModule("smoothheads.certify.soundness")
-    aggregate = LazyModule("smoothheads.models.aggregate")
 
 T = TypeVar("T")
 

@@ -9,13 +9,14 @@ NumPy, which it compares at the start.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from smoothheads.certify.soundness import moved
 from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 WARM_UPS: Final = 3  # libraries set themselves up in their first calls, which a recording must not contain
 
@@ -94,11 +95,11 @@ def require_replay(
 
 
 def _copied(results: Any) -> Any:
-    return results.clone() if isinstance(results, Tensor) else tuple(map(_copied, results))
+    return results.clone() if isinstance(results, torch.Tensor) else tuple(map(_copied, results))
 
 
 def _tensors(results: Any) -> tuple[Tensor, ...]:
-    return (results,) if isinstance(results, Tensor) else tuple(results)
+    return (results,) if isinstance(results, torch.Tensor) else tuple(results)
 
 
 def _kind(tensor: Tensor) -> str:

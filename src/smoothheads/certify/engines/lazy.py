@@ -16,20 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothheads.certify import soundness
 from smoothheads.certify.engines.base import BlockEngine, Engine, Network, Request
 from smoothheads.errors import ConfigError
-from smoothheads.lazy import LazyModule
+from smoothheads.lazy import torch
+from smoothheads.models import aggregate
 from smoothheads.types import Phase, Votes
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
-
-    from smoothheads.certify import soundness
-    from smoothheads.models import aggregate
-else:
-    torch, soundness = LazyModule("torch"), LazyModule("smoothheads.certify.soundness")
-    aggregate = LazyModule("smoothheads.models.aggregate")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,16 +20,12 @@ from numpy.typing import NDArray
 from smoothheads.certify.engines.base import BlockEngine, Engine, EngineConfig, Network
 from smoothheads.certify.engines.lazy import Lazy, check_lazy
 from smoothheads.errors import ConfigError, MissingExtraError
-from smoothheads.lazy import LazyModule
+from smoothheads.lazy import torch
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
-    from smoothheads.certify.engines import convert
     from smoothheads.certify.engines.artefact import Artefact
-else:
-    torch, convert = LazyModule("torch"), LazyModule("smoothheads.certify.engines.convert")
 
 EXTRA: Final = "openvino"
 HINTS: Final = {"float32": "f32", "bfloat16": "bf16", "int8": "f32"}  # int8: of what is not quantised
@@ -53,6 +49,8 @@ class OpenVino(EngineConfig):
         check_lazy(self.blocks_per_pass, lazy=self.lazy_consensus)
 
     def build(self, network: Network) -> Engine:
+        from smoothheads.certify.engines import convert
+
         int8, store = self.precision == "int8", network.store
         with store.opened() as folder:
             parts = store.given or convert.converted(network, folder, int8=int8, lazy=self.lazy_consensus)

@@ -11,28 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothheads import device as devices
+from smoothheads.certify import soundness
+from smoothheads.certify.engines import cuda
 from smoothheads.certify.engines.base import BlockEngine, Engine, EngineConfig, Key, Network, check_float16
 from smoothheads.certify.engines.lazy import Lazy, check_lazy
 from smoothheads.errors import ConfigError
-from smoothheads.lazy import LazyModule
+from smoothheads.lazy import torch
 from smoothheads.noise.grid import GridNoise
+from smoothheads.noise.on_device import DeviceGridNoise
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
-    from smoothheads import device as devices
-    from smoothheads.certify import soundness
-    from smoothheads.certify.engines import cuda, rewrite
-    from smoothheads.certify.engines.cuda import Recorder
-    from smoothheads.models import cost
     from smoothheads.models.multihead import MultiHead
-    from smoothheads.noise import on_device
-else:
-    torch, devices = LazyModule("torch"), LazyModule("smoothheads.device")
-    soundness, cost = LazyModule("smoothheads.certify.soundness"), LazyModule("smoothheads.models.cost")
-    cuda, rewrite = (LazyModule(f"smoothheads.certify.engines.{name}") for name in ("cuda", "rewrite"))
-    on_device = LazyModule("smoothheads.noise.on_device")
 
 Module = Callable[[Any], Any]
 
@@ -73,8 +65,10 @@ class Torch(EngineConfig):
     def decide(self, network: Network, seconds: float) -> tuple[Self, str | None]:
         if self.compile != "auto":
             return self, None
+        from smoothheads.models.cost import CONVOLUTIONS
+
         layers = sum(
-            isinstance(module, (*cost.CONVOLUTIONS, torch.nn.Linear)) for module in network.model.modules()
+            isinstance(module, (*CONVOLUTIONS, torch.nn.Linear)) for module in network.model.modules()
         )
         price = COMPILE_SECONDS + COMPILE_LAYER_SECONDS * layers
         saved = seconds * (1 - 1 / COMPILE_GAIN)
@@ -100,9 +94,11 @@ class TorchEngine(BlockEngine):
         config: Torch,
         network: Network,
         *,
-        recorder: Recorder | None = None,
+        recorder: cuda.Recorder | None = None,
         noise_on_device: bool | None = None,
     ) -> None:
+        from smoothheads.certify.engines.rewrite import folded
+
         super().__init__(config, network)
         device = devices.parse(config.device)
         if recorder is None and config.graphs and device.type == "cuda":
@@ -113,15 +109,15 @@ class TorchEngine(BlockEngine):
         self.compiled = config.compile == "on"
         self.tolerance = 1e-3 if self.precision == "float32" else 5e-2
         own, shape = _own(network.model).eval(), network.info.shape
-        lean = rewrite.folded(own, shape)
+        lean = folded(own, shape)
         self.folded = lean is not None
         self.model: MultiHead = (lean or own).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         noise, there = network.noise, device.type != "cpu" if noise_on_device is None else noise_on_device
-        self._device_noise: on_device.DeviceGridNoise | None = None
+        self._device_noise: DeviceGridNoise | None = None
         with torch.inference_mode():
             if there and isinstance(noise, GridNoise):
                 record = None if recorder is None else partial(cuda.Recorded, recorder=recorder)
-                self._device_noise = on_device.DeviceGridNoise(noise, shape, device, record=record)
+                self._device_noise = DeviceGridNoise(noise, shape, device, record=record)
                 self.background = False  # nobody waits for the device anyway
             if self.in_one_piece:
                 blank = self._prepared(np.zeros((self.samples_per_pass, *shape), dtype=np.float32))
@@ -199,8 +195,10 @@ class LazyTorchEngine(Lazy, TorchEngine):
     in_one_piece = False
 
     def __init__(self, config: Torch, network: Network, **options: Any) -> None:
+        from smoothheads.certify.engines.rewrite import split
+
         TorchEngine.__init__(self, config, network, **options)
-        early, late = rewrite.split(self.model, network.rule)
+        early, late = split(self.model, network.rule)
         with torch.inference_mode():
             blank = self._blank(network.info.shape)
             features = self._run(early, blank)[1]
