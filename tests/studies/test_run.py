@@ -14,13 +14,14 @@ from smoothheads.files import sha256
 from smoothheads.report.table import to_json, to_text
 from smoothheads.studies import stages
 from smoothheads.studies.figures import write_figures
+from smoothheads.studies.html import page, write_page
 from smoothheads.studies.jobs import network_folder
 from smoothheads.studies.outcome import collect, kept, load, save
 from smoothheads.studies.plan import Plan, Training
 from smoothheads.studies.prepare import prepare
 from smoothheads.studies.run import run, status
 from smoothheads.studies.store import Store
-from smoothheads.studies.tables import all_tables, to_csv
+from smoothheads.studies.tables import all_tables, gains, to_csv
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +97,21 @@ def test_what_was_kept_is_not_made_again_where_the_store_is_gone(
         assert theirs.measured is not None
         assert np.array_equal(ours.measured.radius, theirs.measured.radius)
     assert kept(tmp_path / "nowhere") == kept(None) == {}
+
+
+def test_the_page_says_first_what_was_found_and_needs_nothing_else(
+    finished: tuple[Plan, Store], tmp_path: Path
+) -> None:
+    outcome = replace(collect(*finished), title="<b>Small</b>")
+    text = write_page(outcome, tmp_path).read_text()
+    assert "&lt;b&gt;Small&lt;/b&gt;" in text
+    assert "<script" not in text
+    assert "http" not in text.replace("http://www.w3.org", "")
+    assert text.index("in ACR (95 %") < text.index("<table")
+    for gain in gains(outcome):
+        assert f"{gain[-1].value:+.3f} in ACR" in text
+    nothing = [replace(each, measured=None) for each in outcome.results]
+    assert "Nothing can be compared yet." in page(replace(outcome, results=tuple(nothing)))
 
 
 def test_a_map_shows_gains_against_the_fit(finished: tuple[Plan, Store], tmp_path: Path) -> None:

@@ -164,10 +164,13 @@ def _keep(outcomes: dict[str, Outcome], costs: Costs | None, folder: Path) -> No
     from smoothheads.files import write_json
     from smoothheads.studies import experiments, paper
     from smoothheads.studies.figures import write
+    from smoothheads.studies.html import write_page
     from smoothheads.studies.outcome import save
 
     for name, outcome in outcomes.items():
         save(outcome, folder / name)
+        if outcome.results:
+            write_page(outcome, folder / name)
         drawn = paper.figure(experiments.get(name), outcome)
         if drawn is not None:
             write(drawn, folder / name, name)

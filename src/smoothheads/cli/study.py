@@ -124,10 +124,11 @@ def show(outcome: Outcome, args: StudyOptions) -> int:
     print_tables([*all_tables(outcome), costs(outcome)], args.format, as_json=args.json)
     if args.out is not None:
         from smoothheads.studies.figures import write_figures
+        from smoothheads.studies.html import write_page
         from smoothheads.studies.outcome import save
 
         save(outcome, args.out)
-        for path in write_figures(outcome, args.out):
+        for path in (*write_figures(outcome, args.out), write_page(outcome, args.out)):
             say(f"wrote {path}")
     return 1 if outcome.failed else 0
 

@@ -33,26 +33,35 @@ def write_page(path: Path, comparison: Comparison, *, title: str, gallery: Galle
 def page(comparison: Comparison, *, title: str, gallery: Gallery = ()) -> str:
     """HTML that needs nothing else: no script, no link, no font. All text that came from files is escaped."""
     parts = [
-        f"<header><h1>{escape(title)}</h1><p>{escape(_lead(comparison))}</p></header>",
-        _list(verdict.sentences(comparison), "verdict"),
+        header(title, _lead(comparison)),
+        list_html(verdict.sentences(comparison), "verdict"),
         _cards(comparison.summaries[0]) if len(comparison.summaries) == 1 else "",
-        _section("Certified accuracy", _table(tables.headline(comparison)), _curves(comparison)),
-        _section("Paired differences", *(_table(t) for t in tables.differences(comparison))),
-        _section("How sure the network is under noise", _probabilities(comparison)),
-        _section("Images", _gallery(gallery)),
-        _section("What is guaranteed", _guarantee(comparison.logs[0])),
-        _section("Settings and cost", _table(tables.background(comparison)), _totals(comparison.logs)),
-        _section("Where the numbers come from", *(_provenance(log) for log in comparison.logs)),
-        f"<footer>smoothheads {escape(versions()['smoothheads'])}</footer>",
+        section("Certified accuracy", table_html(tables.headline(comparison)), _curves(comparison)),
+        section("Paired differences", *(table_html(t) for t in tables.differences(comparison))),
+        section("How sure the network is under noise", _probabilities(comparison)),
+        section("Images", _gallery(gallery)),
+        section("What is guaranteed", _guarantee(comparison.logs[0])),
+        section("Settings and cost", table_html(tables.background(comparison)), _totals(comparison.logs)),
+        section("Where the numbers come from", *(_provenance(log) for log in comparison.logs)),
     ]
+    return document(title, parts)
+
+
+def document(title: str, parts: Iterable[str]) -> str:
+    """A page in the house's look around parts that are HTML already; empty ones are left out."""
     body = "\n".join(part for part in parts if part)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="generator" content="{STAMP}">\n'
         f"<title>{escape(title)}</title>\n<style>\n{_style()}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+        f"<body>\n<main>\n{body}\n<footer>smoothheads {escape(versions()['smoothheads'])}</footer>\n</main>\n"
+        "</body>\n</html>\n"
     )
+
+
+def header(title: str, lead: str) -> str:
+    return f"<header><h1>{escape(title)}</h1><p>{escape(lead)}</p></header>"
 
 
 def _style() -> str:
@@ -97,12 +106,12 @@ def _card(name: str, value: str, below: str) -> str:
     return f"<div><span>{escape(name)}</span><strong>{escape(value)}</strong>{small}</div>"
 
 
-def _section(heading: str, *content: str) -> str:
+def section(heading: str, *content: str) -> str:
     inner = "\n".join(part for part in content if part)
     return f"<section>\n<h2>{escape(heading)}</h2>\n{inner}\n</section>" if inner else ""
 
 
-def _table(table: Table) -> str:
+def table_html(table: Table) -> str:
     def shown(tag: str, cell: Cell) -> str:
         error = f"<small>{escape(cell.error)}</small>" if cell.error else ""
         text = f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)
@@ -121,7 +130,7 @@ def _table(table: Table) -> str:
 
 
 def _curves(comparison: Comparison) -> str:
-    return _plot(
+    return plot_html(
         plots.certified_accuracy(comparison.logs),
         "ca",
         "Share of the images that are classified right and certified at least that far, with pointwise 95 % "
@@ -132,7 +141,7 @@ def _curves(comparison: Comparison) -> str:
 def _probabilities(comparison: Comparison) -> str:
     if all(log.label_probability() is None for log in comparison.logs):
         return ""
-    return _plot(
+    return plot_html(
         plots.label_probability(comparison.logs),
         "pa",
         "Share of the images whose true label has at least the probability p under noise. It does not depend "
@@ -140,7 +149,7 @@ def _probabilities(comparison: Comparison) -> str:
     )
 
 
-def _plot(figure: Figure, key: str, caption: str) -> str:
+def plot_html(figure: Figure, key: str, caption: str) -> str:
     """Inline SVG that scales with the page and uses its font; `key` keeps the ids of two plots apart."""
     svg = plots.render(figure, "svg").decode()
     svg = svg[svg.index("<svg") :]
@@ -165,8 +174,8 @@ def _gallery(gallery: Gallery) -> str:
 
 def _guarantee(log: Results) -> str:
     return (
-        f"{_list(guarantee.guaranteed(log))}\n<h3>What is not</h3>\n{_list(guarantee.not_guaranteed(log))}\n"
-        f"<p>{escape(guarantee.scope(log))}</p>"
+        f"{list_html(guarantee.guaranteed(log))}\n<h3>What is not</h3>\n"
+        f"{list_html(guarantee.not_guaranteed(log))}\n<p>{escape(guarantee.scope(log))}</p>"
     )
 
 
@@ -176,7 +185,7 @@ def _totals(logs: Sequence[Results]) -> str:
         samples = "" if log.samples is None else f"{int(log.samples.sum()):,} samples, "
         cost = f"certified with {samples}{_duration(float(log.seconds.sum()))} in all."
         lines.append(f"{log.name}: {_network(log)}{cost}")
-    return _list(lines)
+    return list_html(lines)
 
 
 def _network(log: Results) -> str:
@@ -217,5 +226,5 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
-def _list(lines: Iterable[str], kind: str = "plain") -> str:
+def list_html(lines: Iterable[str], kind: str = "plain") -> str:
     return f"<ul class={kind}>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
