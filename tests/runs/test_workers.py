@@ -159,7 +159,8 @@ def test_when_the_program_ends_its_workers_end(
     tmp_path: Path, ready: Checkpoint, number: signal.Signals
 ) -> None:
     """kill -9 hits the program alone, Ctrl-C its whole group."""
-    options = ["--n", "1000000", "--first", "9", "--workers", "2", "--out", str(tmp_path / "ledger")]
+    options = ["--n", "1000000", "--first", "9", "--workers", "2", "--engine", "torch"]
+    options += ["--out", str(tmp_path / "ledger")]
     command = [sys.executable, "-c", PROGRAM, "certify", str(tmp_path / "network"), *options]
     program = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
     try:
