@@ -14,6 +14,17 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in cut)
 
 
+def duration(seconds: float) -> str:
+    """Short and readable: 8 s, 3 min 05 s, 2 h 10 min, 4.0 days; never none at all."""
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 100:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 72 else f"{hours / 24:.1f} days"
+
+
 class SmoothheadsError(Exception):
     """Base of every error that a user can act on; the command line prints it and exits with 2."""
 

@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from smoothheads import checkpoint
+from smoothheads import checkpoint, cookbook
 from smoothheads.cli import main
 from smoothheads.cli.train import COMMON
+from smoothheads.data import SubsetConfig
+from smoothheads.runs.train import train_run
+from smoothheads.training import Plan, StepDone
 
 FEW = ["--train.epochs", "1", "--data.subset.first", "24"]
 
@@ -24,6 +28,30 @@ def test_help_fits_a_screen_and_names_only_what_exists(capsys: pytest.CaptureFix
     full = capsys.readouterr().out
     for name in COMMON.keys() - {"--data.name NAME"}:  # which is taken before the others
         assert re.search(rf"{re.escape(name.removeprefix('-o, ').split()[0])}\b", full), name
+
+
+def test_the_size_of_the_images_is_shown_and_a_resumed_run_starts_where_it_stood(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "digits-some", *FEW, "--out", str(tmp_path / "run")]) == 0
+    assert "images of 8x8 pixels, 1 channel" in capsys.readouterr().err
+
+    whole = cookbook.get("digits-some").config
+    config = replace(
+        whole,
+        data=replace(whole.data, subset=SubsetConfig(first=80)),
+        train=replace(whole.train, epochs=2, batch=32),
+    )
+    plans: list[Plan] = []
+
+    def stop(event: object) -> None:
+        if isinstance(event, StepDone) and event.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_run(config, tmp_path / "broken", on_plan=plans.append, on_event=stop, save_seconds=0)
+    train_run(config, tmp_path / "broken", resume=True, on_plan=plans.append)
+    assert [plan.done for plan in plans] == [0, 2]  # the state of the step that was stopped is not saved
 
 
 def test_an_ensemble_is_trained_apart_and_joined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

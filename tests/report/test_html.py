@@ -90,7 +90,7 @@ def test_the_network_is_told_with_the_time_of_its_training(make_log: Make) -> No
     assert log.manifest is not None
     network = {"arch": "resnet8", "heads": 5, "method": "gaussian", "seed": 3, "seconds": 605.0}
     text = page(compare([replace(log, manifest=replace(log.manifest, network=network))]), title="t")
-    assert "resnet8, 5 heads, method gaussian, training seed 3, trained in 10.1 minutes; certified" in text
+    assert "resnet8, 5 head(s), method gaussian, training seed 3, trained in 10 min 05 s; certified" in text
 
 
 def test_facts_guarantee_and_cost_are_there(make_log: Make) -> None:
@@ -101,7 +101,7 @@ def test_facts_guarantee_and_cost_are_there(make_log: Make) -> None:
         "<dt>weights</dt><dd>abc</dd>",
         "Scope: a scope.",
         "What is not",
-        "certified with 44,000 samples, 80.0 seconds in all.",
+        "certified with 44,000 samples, 80 s in all.",
     ):
         assert expected in text
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -80,13 +81,74 @@ def test_latex_signs_are_mathematics() -> None:
     assert "a-b & [$-$0.114, $-$0.043] & $<$0.001" in text
 
 
+NAMES = (
+    "a<b",
+    "some--5-heads",
+    "100 %",
+    "a_b&c",
+    "[0.1] first",
+    "*star",
+    "\\{}$#^~|",
+    "±−-1 – … · ≥ α σ ×",
+    "-0.5",
+)
+HARD = Table("A < b, 5 % & _more_", ("log", "ACR"), tuple((Cell(name), Cell("<0.001")) for name in NAMES))
+COMMANDS = {
+    "textbackslash": "\\",
+    "textasciitilde": "~",
+    "textasciicircum": "^",
+    "textbar": "|",
+    "ldots": "…",
+}
+COMMANDS |= {"textendash": "–"} | {char: char for char in "&%$#_{}"}
+MATHEMATICS = {
+    r"\pm": "±",
+    r"\ge": "≥",
+    "-": "−",
+    r"\alpha": "α",
+    r"\sigma": "σ",
+    r"\times": "×",
+    r"\cdot": "·",
+}
+MATHEMATICS |= {"<": "<", ">": ">"}
+
+
+def typeset(source: str) -> str:
+    """What TeX would print of a cell; fails where TeX would not get through, or print another sign."""
+    found, rest = "", source.strip()
+    while rest:
+        if command := re.match(r"\\([a-z]+|[^a-z])(\{\})?", rest):
+            assert command[1] in COMMANDS, command[0]
+            assert command[2] or not command[1].isalpha() or not rest[command.end() :][:1].isalpha()
+            found, rest = found + COMMANDS[command[1]], rest[command.end() :]
+        elif formula := re.match(r"\$([^$]+)\$", rest):
+            found, rest = found + MATHEMATICS[formula[1]], rest[formula.end() :]
+        elif rest.startswith("{}"):
+            rest = rest[2:]
+        else:
+            assert rest[0] not in "\\{}$&#^_~%<>|", rest
+            assert not rest.startswith("--"), rest
+            found, rest = found + rest[0], rest[1:]
+    return found
+
+
+def test_latex_prints_every_name_as_it_is() -> None:
+    rows = re.findall(r"\\midrule\n(.*)\n    \\bottomrule", to_latex(HARD), re.DOTALL)[0].splitlines()
+    assert len(rows) == len(NAMES)
+    for row, name in zip(rows, NAMES, strict=True):
+        assert re.search(r"\S", row)[0] not in "[*"  # type: ignore[index]  # an option of the line break above
+        cells = re.split(r"(?<!\\)&", row.removesuffix(r"\\"))
+        assert [typeset(cell) for cell in cells] == [re.sub(r"(?<![\w.])-(?=[\d.])", "−", name), "<0.001"]
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")
 def test_latex_compiles(tmp_path: Path) -> None:
-    body = to_latex(TABLE) + to_latex(Table("<", ("n",), ((Cell("\\{}$&#^_~%<>|±−-1–…"),),)))
     head = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}"
-    (tmp_path / "t.tex").write_text(f"{head}{body}\\end{{document}}")
+    (tmp_path / "t.tex").write_text(f"{head}{to_latex(TABLE)}{to_latex(HARD)}\\end{{document}}")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Missing" not in done.stdout
 
 
 def test_latex_survives_every_special_character() -> None:

@@ -25,6 +25,16 @@ def test_the_verdict_is_made_from_the_numbers(make_log: Make) -> None:
     assert "do not cover training again" in scope
 
 
+def test_a_difference_under_noise_is_told_too(make_log: Make) -> None:
+    better, worse = make_log("a"), make_log("b", 20)
+    found = compare([better, worse], [0]).differences[0]
+    assert found.noisy_accuracy is not None
+    assert found.noisy_accuracy.differs
+    points = f"{abs(100 * found.noisy_accuracy.difference):.1f} points"
+    assert f"{points} fewer of the noise samples" in " ".join(sentences(compare([better, worse], [0])))
+    assert f"{points} more of the noise samples" in " ".join(sentences(compare([worse, better], [0])))
+
+
 def test_no_difference_is_said_so(make_log: Make) -> None:
     *_, against, _ = sentences(compare([make_log("a"), make_log("b")], [0]))
     assert "these images show no difference" in against

@@ -60,6 +60,14 @@ def test_radii_are_never_rounded_up(tmp_path: Path) -> None:
     assert stages.read(log).radius[0] <= radius
 
 
+def test_the_time_left_follows_what_was_measured(tmp_path: Path) -> None:
+    plan, store = prepare(study())[0], Store(tmp_path)
+    costs = dict.fromkeys((item.key for item in plan.items), 10.0)
+    assert status(plan, store, costs).seconds_left == 10.0 * len(plan.items)
+    store.finish(plan.items[0], {"seconds": 30.0})
+    assert status(plan, store, costs).seconds_left == 30.0 * (len(plan.items) - 1)
+
+
 def test_rows_pair_over_images_and_show_the_same_when_kept(
     finished: tuple[Plan, Store], tmp_path: Path
 ) -> None:

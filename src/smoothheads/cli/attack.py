@@ -61,8 +61,7 @@ def main(arguments: list[str]) -> int:
 
         def on_images(done: int, total: int, broken: int) -> None:
             if progress.total is None:
-                progress.set_total(total)
-                progress.start_at(done)
+                progress.begin(total, done)
             progress.update(done, f"{done} of {total} images, {broken} broken")
 
         attack = attack_run(

@@ -99,13 +99,13 @@ def main(arguments: list[str]) -> None:
     # With a fixed budget progress is counted in samples, otherwise their number is not known beforehand.
     fixed = args.certify.budget.name == "fixed"
     per_image = args.certify.budget.typical_samples if fixed else 1
-    with Progress("certify", images * per_image) as progress:
+    with Progress("certify") as progress:
 
         def on_row(_: Certified, done: int, total: int) -> None:
             progress.update(done * per_image, f"{done} of {total} images")
 
         def on_start(done: int) -> None:
-            progress.start_at(done * per_image)
+            progress.begin(images * per_image, done * per_image)
 
         certify_run(
             ready,
@@ -118,6 +118,7 @@ def main(arguments: list[str]) -> None:
             shard=shard,
             fresh=args.fresh,
             on_note=say,
+            on_convert=progress.prepare,
             on_start=on_start,
             on_row=on_row,
             on_votes=progress.add if fixed else None,

@@ -90,12 +90,6 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
 
 
-def duration(seconds: float) -> str:
-    """Short and readable: 8 s, 3 min 05 s, 2 h 10 min, 4 days."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 100:
-        return f"{minutes} min {rest:02d} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours < 72 else f"{hours / 24:.1f} days"
+def image_size(image: tuple[int, int, int]) -> str:
+    channels, height, width = image
+    return f"{height}x{width} pixels, {channels} channel{'s' if channels > 1 else ''}"

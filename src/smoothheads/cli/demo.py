@@ -76,20 +76,21 @@ def _train_and_certify(name: str, args: DemoArguments) -> Path:
             config,
             args.out / name,
             resume=True,
-            on_plan=lambda plan: bar.set_total(plan.steps),
+            on_plan=lambda plan: bar.begin(plan.steps, plan.done),
             on_event=on_event,
         )
     ready = open_checkpoint(folder)
     dataset = certification_images(ready, config.data, SubsetConfig(first=args.first))
     settings = CertifyConfig.of(config.train.sigma, n=args.n)
     out = args.out / f"{name.removeprefix('digits-')}"
-    with Progress(f"certify {name}", len(dataset) * settings.budget.typical_samples) as bar:
+    samples = settings.budget.typical_samples
+    with Progress(f"certify {name}") as bar:
         certify_run(
             ready,
             dataset,
             settings,
             out,
-            on_start=lambda done: bar.start_at(done * settings.budget.typical_samples),
+            on_start=lambda done: bar.begin(len(dataset) * samples, done * samples),
             on_votes=bar.add,
         )
     return out

@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
             args.subset,
             args.index,
             root=args.root,
-            on_start=progress.set_total,
+            on_start=progress.begin,
             on_samples=progress.add,
         )
     facts = [one.facts for one in measured]

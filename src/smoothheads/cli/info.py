@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from smoothheads import cookbook
-from smoothheads.cli.common import parse, print_json, say
+from smoothheads.cli.common import image_size, parse, print_json, say
 from smoothheads.config import load_json, to_dict
 from smoothheads.errors import ConfigError, one_of
 from smoothheads.hub import is_address, local
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
         _say_failures(METHODS.failures)
     elif what == "architectures":
         facts = {
-            name: f"cut {arch.cut}, made for {_size(arch.image)}" for name, arch in ARCHITECTURES.items()
+            name: f"cut {arch.cut}, made for {image_size(arch.image)}" for name, arch in ARCHITECTURES.items()
         }
         _say_failures(ARCHITECTURES.failures)
     else:
@@ -126,11 +126,6 @@ def _families(names: list[str]) -> dict[str, str]:
 def _say_failures(failures: dict[str, str]) -> None:
     for name, reason in failures.items():
         say(f"the plugin {name} could not be loaded: {reason}")
-
-
-def _size(image: tuple[int, int, int]) -> str:
-    channels, height, width = image
-    return f"{height}x{width} pixels, {channels} channel{'s' if channels > 1 else ''}"
 
 
 def network(args: Info) -> dict[str, Any]:

@@ -110,9 +110,9 @@ def _predict(smoothed: Smoothed, args: Predict, frame: Frame) -> int:
     done = file.done if file else set()
     kept: list[Answer] = []
     counts: Counter[str] = Counter()
-    with Progress("predict", len(inputs)) if len(inputs) > FEW else nullcontext() as progress:
+    with Progress("predict") if len(inputs) > FEW else nullcontext() as progress:
         if progress:
-            progress.start_at(len(done))
+            progress.begin(len(inputs), len(done))
         left = (each for each in inputs if each.name not in done)
         for answer in answers(smoothed, left, asked):
             counts["error" if "error" in answer else str(answer["class"])] += 1

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from smoothheads.cli.common import duration, first_argument, parse, print_json, say
+from smoothheads.cli.common import first_argument, parse, print_json, say
+from smoothheads.errors import duration
 
 if TYPE_CHECKING:
     from smoothheads.report.table import Table

@@ -10,8 +10,8 @@ import tyro
 
 from smoothheads import cookbook
 from smoothheads.cli.common import (
-    duration,
     first_argument,
+    image_size,
     parse,
     print_json,
     say,
@@ -20,7 +20,7 @@ from smoothheads.cli.common import (
 )
 from smoothheads.cli.progress import Progress
 from smoothheads.config import from_dict, load_json
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, duration
 from smoothheads.objectives.method import METHODS
 from smoothheads.training.config import RunConfig
 
@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> None:
             "resume": args.resume,
             "on_plan": show.plan,
             "on_event": show.event,
-            "on_prepare": show.preparation,
+            "on_prepare": progress.prepare,
             "save_seconds": args.save_seconds,
             "tensorboard": args.tensorboard,
             "workers": args.workers,
@@ -167,20 +167,16 @@ class _Show:
     def __init__(self, progress: Progress) -> None:
         self.progress, self.accuracy = progress, ""
 
-    def preparation(self, done: int, total: int) -> None:
-        if self.progress.total != total:
-            self.progress.set_total(total)
-        self.progress.update(done, "images of the training set, before training")
-
     def plan(self, plan: Plan) -> None:
         cost = plan.model
         say(
+            f"images of {image_size(plan.image)}\n"
             f"{cost.params:,} parameters, {cost.macs / 1e9:.4g} GMAC a draw "
             f"({cost.macs_paper / 1e9:.4g} in the paper's convention)\n"
             f"{plan.steps:,} steps of {plan.images_per_step} images, {plan.steps_per_epoch} an epoch; "
             f"about {duration(plan.seconds)} on this machine"
         )
-        self.progress.set_total(plan.steps)
+        self.progress.begin(plan.steps, plan.done)
 
     def event(self, event: StepDone | EpochDone) -> None:
         from smoothheads.training import StepDone

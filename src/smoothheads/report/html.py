@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from smoothheads.config.flat import leaves
 from smoothheads.config.reader import Json
+from smoothheads.errors import duration
 from smoothheads.files import STAMP, write_own
 from smoothheads.provenance import versions
 from smoothheads.report import guarantee, plots, tables, verdict
@@ -183,7 +184,7 @@ def _totals(logs: Sequence[Results]) -> str:
     lines = []
     for log in logs:
         samples = "" if log.samples is None else f"{int(log.samples.sum()):,} samples, "
-        cost = f"certified with {samples}{_duration(float(log.seconds.sum()))} in all."
+        cost = f"certified with {samples}{duration(float(log.seconds.sum()))} in all."
         lines.append(f"{log.name}: {_network(log)}{cost}")
     return list_html(lines)
 
@@ -193,14 +194,14 @@ def _network(log: Results) -> str:
     known = {} if log.manifest is None else log.manifest.network
     forms = {
         "arch": "{}",
-        "heads": "{} heads",
+        "heads": "{} head(s)",
         "method": "method {}",
         "seed": "training seed {}",
         "epochs": "{} epochs",
     }
     words = [form.format(known[name]) for name, form in forms.items() if name in known]
     seconds = known.get("seconds")
-    words += [f"trained in {_duration(seconds)}"] if isinstance(seconds, (int, float)) else []
+    words += [f"trained in {duration(seconds)}"] if isinstance(seconds, (int, float)) else []
     return f"{', '.join(words)}; " if words else ""
 
 
@@ -218,12 +219,6 @@ def _facts(manifest: Json) -> Iterable[tuple[str, str]]:
     for key, value in leaves(manifest):
         text = value if isinstance(value, str) else json.dumps(value)
         yield key, text if len(text) <= 400 else text[:397] + "..."
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.1f} seconds"
-    return f"{seconds / 60:.1f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
 def list_html(lines: Iterable[str], kind: str = "plain") -> str:

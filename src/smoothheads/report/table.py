@@ -73,7 +73,8 @@ def to_latex(table: Table) -> str:
     lines = [r"\begin{table}[t]", r"  \centering", rf"  \caption{{{_latex(_caption(table))}}}"]
     lines += [rf"  \begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}", r"    \toprule"]
     lines += ["    " + " & ".join(_latex(name) for name in table.columns) + r" \\", r"    \midrule"]
-    lines += ["    " + " & ".join(shown(cell) for cell in row) + r" \\" for row in table.rows]
+    # A row that begins with a bracket or a star would be an option of the line break before it.
+    lines += ["    {}" + " & ".join(shown(cell) for cell in row) + r" \\" for row in table.rows]
     return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}"])
 
 
@@ -161,6 +162,14 @@ def _latex(text: str) -> str:
         "σ": r"$\sigma$",
         "×": r"$\times$",
     }
-    special |= {"<": "$<$", ">": "$>$", "–": "--", "…": r"\ldots{}", "|": r"\textbar{}", "·": r"$\cdot$"}
+    special |= {
+        "<": "$<$",
+        ">": "$>$",
+        "–": r"\textendash{}",
+        "…": r"\ldots{}",
+        "|": r"\textbar{}",
+        "·": r"$\cdot$",
+    }
     minus = re.compile(r"(?<![\w.])-(?=[\d.])")  # a hyphen before a number is a sign
-    return "".join(special.get(char, char) for char in minus.sub("−", printable(text)))
+    plain = "".join(special.get(char, char) for char in minus.sub("−", printable(text)))
+    return plain.replace("--", "-{}-{}")  # two hyphens of a name are no dash

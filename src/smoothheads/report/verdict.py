@@ -39,6 +39,11 @@ def _of_two(difference: Difference, comparison: Comparison) -> str:
     parts += [f"certified accuracy is lower at radius {', '.join(worse)}"] if worse else []
     if not better and not worse:
         parts.append("certified accuracy differs at no radius of the table")
+    if (noisy := difference.noisy_accuracy) is not None and noisy.differs:
+        word = "more" if noisy.difference > 0 else "fewer"
+        parts.append(
+            f"{abs(100 * noisy.difference):.1f} points {word} of the noise samples are answered right"
+        )
     unlike = "not certified alike (see the notes), so read with care: " if _unlike(comparison) else ""
     return f"{name} against {baseline}: {unlike}{'; '.join(parts)}."
 

@@ -13,7 +13,7 @@ from smoothheads.certify.engines import EngineConfig, Store, Work, work_of
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config.check import at_least
 from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, load_test, select
-from smoothheads.errors import ConfigError, DataError
+from smoothheads.errors import ConfigError, DataError, duration
 from smoothheads.results.ledger import Ledger, claim_folder
 from smoothheads.results.manifest import FILE, Manifest, read_manifest, sharded
 from smoothheads.runs.layout import ENGINES
@@ -77,6 +77,7 @@ def certify_run(
     shard: tuple[int, int] | None = None,
     fresh: bool = False,
     on_note: Callable[[str], None] | None = None,
+    on_convert: Callable[[int, int], None] | None = None,
     on_start: Callable[[int], None] | None = None,
     on_row: OnRow | None = None,
     on_votes: OnVotes | None = None,
@@ -87,8 +88,9 @@ def certify_run(
     `workers` processes share the images out (none: a trial decides whether one per core are worth it); the
     ledger is the same, and `on_votes` is then not called.
     Converted networks are kept in `artefacts` (default: in `out`). `training` gives the images that int8 is
-    calibrated with (default: those of the checkpoint's config). `on_note` is told what `auto` stands for (it
-    stays so for the whole ledger) and what a lazy consensus has saved.
+    calibrated with (default: those of the checkpoint's config), and `on_convert` is told how many are read.
+    `on_note` is told what `auto` stands for (it stays so for the whole ledger) and what a lazy consensus has
+    saved.
     """
     if not len(dataset):
         raise ConfigError("at least one image to certify", "an empty selection", "widen the subset")
@@ -100,7 +102,7 @@ def certify_run(
         ready.model,
         ready.info,
         config if fresh else as_before(config, out),
-        store=Store(artefacts, training or (lambda: load(ready.config.data).train)),
+        store=Store(artefacts, training or (lambda: load(ready.config.data).train), on_progress=on_convert),
         images=len(dataset),
     )
     note = on_note or (lambda _: None)
@@ -158,7 +160,7 @@ def _worth(smoothed: Smoothed, images: int, note: Callable[[str], None]) -> int:
     seconds = images * smoothed.budget.typical_samples * smoothed.seconds_per_sample()
     count = worth(seconds, images, config.engine.threads)
     if count > 1:
-        note(f"{count} workers: one alone would take about {max(1, round(seconds / 60))} min")
+        note(f"{count} workers: one alone would take about {duration(seconds)}")
     return count
 
 

@@ -96,17 +96,19 @@ def _status(
     plan: Plan, store: Store, costs: Mapping[str, float], running: set[str], failed: Mapping[str, str]
 ) -> Status:
     states: dict[str, State] = {}
-    left = 0.0
+    left = guessed = measured = 0.0
     for item in plan.items:
-        if store.facts(item) is not None:
+        if (facts := store.facts(item)) is not None:
             states[item.key] = "done"
+            if costs.get(item.key) and "seconds" in facts:
+                guessed, measured = guessed + costs[item.key], measured + facts["seconds"]
             continue
         if item.key in failed:
             states[item.key] = "failed"
             continue
         states[item.key] = "running" if item.key in running else "waiting"
         left += costs.get(item.key, float("nan")) * (1 - fraction(item, store))
-    return Status(states, left)
+    return Status(states, left * measured / guessed if guessed else left)  # as long as the others took
 
 
 def _fail_dependents(waiting: list[Item], failed: dict[str, str]) -> list[Item]:

@@ -21,6 +21,9 @@ class Plan:
     images_per_step: int
     steps_per_epoch: int
     steps: int
+    done: int
+    """Steps of an earlier run that goes on."""
+    image: tuple[int, int, int]
     seconds: float
     """Estimated from a short trial on this machine."""
 
@@ -41,6 +44,8 @@ def make_plan(trainer: Trainer, patience: float = 2.0) -> Plan:
         images_per_step=images_per_step,
         steps_per_epoch=trainer.loader.steps_per_epoch,
         steps=trainer.steps,
+        done=trainer.step,
+        image=info.shape,
         seconds=seconds * (trainer.steps - trainer.step),
     )
 

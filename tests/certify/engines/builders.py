@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import Engine, Network, Store, Torch, auto
-from smoothheads.certify.engines.artefact import Artefacts, Training
+from smoothheads.certify.engines.artefact import Artefacts, OnProgress, Training
 from smoothheads.certify.engines.torch import LazyTorchEngine, TorchEngine
 from smoothheads.data import DataInfo
 from smoothheads.models import MultiHead
@@ -50,10 +50,11 @@ def network_for(
     *,
     artefacts: Path | Artefacts | None = None,
     training: Training | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Network:
     given = artefacts if isinstance(artefacts, tuple) else ()
     folder = artefacts if isinstance(artefacts, Path) else None
-    return Network(model, info, noise, config.rule, Store(folder, training, given))
+    return Network(model, info, noise, config.rule, Store(folder, training, given, on_progress))
 
 
 def make_engine(config: CertifyConfig, *arguments: Any, **options: Any) -> Engine:

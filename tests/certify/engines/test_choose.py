@@ -10,7 +10,7 @@ from smoothheads.certify.engines import Engine, EngineConfig, OpenVino, Torch, a
 from smoothheads.certify.engines import Network as EngineNetwork
 from smoothheads.certify.engines import openvino as extra
 from smoothheads.data import Splits
-from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.errors import ConfigError, SoundnessError, duration
 from smoothheads.models import MultiHead
 from smoothheads.noise import Noise
 from smoothheads.smoothed import Smoothed
@@ -130,7 +130,7 @@ def test_a_run_is_compiled_if_it_is_long_enough(
     assert choice.config == config.changed(compile=compiled)
     total = images * 200 / 20 * 0.5
     assert f"compile {compiled}: it would take about" in choice.notes[0]
-    assert f"of {total:.0f} s" in choice.notes[0]
+    assert f"of {duration(total)}" in choice.notes[0]
 
 
 @pytest.mark.parametrize(

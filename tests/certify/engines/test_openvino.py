@@ -89,7 +89,9 @@ def test_blocks_share_passes_and_keep_their_votes(make: Make, small_digits: Spli
 def test_int8_is_another_network_which_is_made_once_and_named(
     make: Make, small_digits: Splits, tmp_path: Path
 ) -> None:
-    engine = make("int8")
+    read: list[tuple[int, int]] = []
+    engine = make("int8", on_progress=lambda done, total: read.append((done, total)))
+    assert set(read) == {(done, 20) for done in range(20)}
     files = artefacts(tmp_path)
     assert [Path(name).parent.name for name in files] == ["openvino-int8-grid-0.5"] * 2
     facts = json.loads(next(tmp_path.rglob("artefact.json")).read_text())

@@ -60,6 +60,7 @@ Artefacts = tuple[Artefact, ...]
 """All that an engine runs: one network, or the two parts of a lazy consensus."""
 
 Training = Callable[[], "Dataset"]
+OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,8 @@ class Store:
     """Gives the images that int8 is calibrated with, if it is not there yet."""
     given: Artefacts = ()
     """Those to run; nothing is converted then."""
+    on_progress: OnProgress | None = None
+    """Told how many of the images that int8 is calibrated with are read, of how many, in every round."""
 
     @contextmanager
     def opened(self) -> Iterator[Path]:

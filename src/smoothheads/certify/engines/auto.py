@@ -14,7 +14,7 @@ from typing import ClassVar, Final, Literal
 import numpy as np
 
 from smoothheads.certify.engines.base import ENGINES, Engine, EngineConfig, Network, check_float16
-from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.errors import ConfigError, SoundnessError, duration
 from smoothheads.types import Phase
 
 SHORT_SECONDS: Final = 60.0  # of a whole run; a shorter one is over before a trial has paid for itself
@@ -112,7 +112,9 @@ def _short(wanted: Auto, network: Network, samples: int, clock: Clock) -> Choice
     seconds = samples * (clock() - started) / size
     if seconds >= SHORT_SECONDS:
         return None
-    return Choice(first, (f"engine {first.name}: a run of about {seconds:.0f} s is too short for a trial",))
+    return Choice(
+        first, (f"engine {first.name}: a run of about {duration(seconds)} is too short for a trial",)
+    )
 
 
 def trial(engines: Sequence[Engine], network: Network, clock: Clock = time.perf_counter) -> list[float]:

@@ -22,6 +22,7 @@ from smoothheads.certify.engines.artefact import (
     Artefact,
     Artefacts,
     Facts,
+    OnProgress,
     Training,
     identity,
     obtain,
@@ -104,7 +105,7 @@ def _made(folder: Path, source: _Source, network: Network, *, int8: bool) -> Fac
 def _int8(folder: Path, source: _Source, network: Network) -> Facts:
     dataset = _training_images(network.store.training)
     quantizer = nncf()
-    examples = list(_calibration(network.noise, dataset))
+    examples = _Examples(list(_calibration(network.noise, dataset)), network.store.on_progress)
     transform = None if source.early is None else _second_output(source.early)
     # Weights of 7 bits: with 8, sums would saturate on processors without VNNI, and be others than elsewhere.
     # Ranges by histogram and biases corrected layer by layer: nearer to float32 than NNCF's quick defaults
@@ -124,6 +125,22 @@ def _int8(folder: Path, source: _Source, network: Network) -> Facts:
     _save(quantized, folder)
     calibration = {"images": len(examples), "fingerprint": dataset.fingerprint}
     return {"versions": _versions(openvino(), quantizer), "calibration": calibration}
+
+
+class _Examples:
+    """What is calibrated with; somebody is told while it is read, which happens several times."""
+
+    def __init__(self, examples: list[NDArray[np.float32]], on_progress: OnProgress | None) -> None:
+        self.examples, self.on_progress = examples, on_progress
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        for done, example in enumerate(self.examples):
+            if self.on_progress:
+                self.on_progress(done, len(self))
+            yield example
 
 
 def _estimators() -> Any:

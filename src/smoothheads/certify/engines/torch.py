@@ -16,7 +16,7 @@ from smoothheads.certify import soundness
 from smoothheads.certify.engines import cuda
 from smoothheads.certify.engines.base import BlockEngine, Engine, EngineConfig, Key, Network, check_float16
 from smoothheads.certify.engines.lazy import Lazy, check_lazy
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, duration
 from smoothheads.lazy import torch
 from smoothheads.noise.grid import GridNoise
 from smoothheads.noise.on_device import DeviceGridNoise
@@ -73,7 +73,9 @@ class Torch(EngineConfig):
         price = COMPILE_SECONDS + COMPILE_LAYER_SECONDS * layers
         saved = seconds * (1 - 1 / COMPILE_GAIN)
         verdict: Literal["on", "off"] = "on" if saved > price else "off"
-        costs = f"it would take about {price:.0f} s and save about {saved:.0f} s of {seconds:.0f} s"
+        costs = (
+            f"it would take about {duration(price)} and save about {duration(saved)} of {duration(seconds)}"
+        )
         return replace(self, compile=verdict), f"compile {verdict}: {costs}"
 
 
