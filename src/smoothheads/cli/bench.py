@@ -107,7 +107,7 @@ def _cluster(arguments: list[str]) -> None:
     with _rounds(cluster.rounds(args.bench)) as on_round:
         found = cluster.run(args.bench, on_round)
     table, values = cluster.table(found, args.bench), cluster.to_json(found, args.bench)
-    _write(args.out, "cluster", table, values, cluster.plot(found))
+    _write(args, "cluster", table, values, cluster.plot(found))
 
 
 def _table(arguments: list[str]) -> None:
