@@ -85,6 +85,18 @@ class Registry(Generic[T]):
                 self._failed[point.name] = f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
 
 
+def as_component(value: Any, base: Any) -> Any:
+    """A component as it is, or the one that a name in the `registry` of `base` stands for, with its defaults;
+    raises ConfigError for anything else."""
+    registry = base.registry
+    if isinstance(value, str):
+        return registry.get(value)()
+    if isinstance(value, base):
+        return value
+    known = ", ".join(registry.names())
+    raise ConfigError(f"a known {registry.kind}", repr(value), f"choose from: {known}")
+
+
 def _name_of(component: Any, kind: str) -> str:
     name = getattr(component, "name", None)
     if not isinstance(name, str) or not name:

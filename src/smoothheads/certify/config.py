@@ -18,8 +18,9 @@ from smoothheads.config.check import LEAST_ALPHA, at_least, between, check_sigma
 from smoothheads.errors import ConfigError, suggest
 from smoothheads.noise.law import NoiseLaw
 from smoothheads.noise.laws import GridGaussian
+from smoothheads.registry import as_component
 
-_COMPONENTS: Final = ("budget", "noise", "engine")
+_COMPONENTS: Final = {"budget": Budget, "noise": NoiseLaw, "engine": EngineConfig}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,8 @@ class CertifyConfig:
     """What computes the network."""
 
     def __post_init__(self) -> None:
+        for kind, base in _COMPONENTS.items():
+            object.__setattr__(self, kind, as_component(getattr(self, kind), base))
         check_sigma(self.sigma)
         between("alpha", self.alpha, 0, 0.5)
         at_least("alpha", self.alpha, LEAST_ALPHA)
@@ -68,7 +71,7 @@ class CertifyConfig:
 
         Raises ConfigError for a setting that none of the chosen components has.
         """
-        parts = {kind: _chosen(getattr(self, kind), settings.pop(kind, None)) for kind in _COMPONENTS}
+        parts = {kind: _chosen(kind, getattr(self, kind), settings.pop(kind, None)) for kind in _COMPONENTS}
         for kind, part in parts.items():
             parts[kind] = replace(part, **{key: settings.pop(key) for key in _names(part) & settings.keys()})
         own = {key: settings.pop(key) for key in _names(self) & settings.keys()}
@@ -101,16 +104,16 @@ def _names(part: Any) -> set[str]:
     return {one.name for one in fields(part)}
 
 
-def _chosen(before: Any, wanted: Any) -> Any:
+def _chosen(kind: str, before: Any, wanted: Any) -> Any:
     """The component that is wanted: itself, or by its name with what its predecessor was told."""
     if wanted is None:
         return before
     if not isinstance(wanted, str):
-        return wanted
-    kind = before.registry.get(wanted)
+        return as_component(wanted, _COMPONENTS[kind])
+    component = before.registry.get(wanted)
     usual = type(before)()
     told = {name for name in _names(before) if getattr(before, name) != getattr(usual, name)}
-    return kind(**{name: getattr(before, name) for name in _names(kind) & told})
+    return component(**{name: getattr(before, name) for name in _names(component) & told})
 
 
 def misplaced(key: str, parts: Mapping[str, Any]) -> ConfigError | None:

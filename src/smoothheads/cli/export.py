@@ -36,9 +36,9 @@ def main(arguments: list[str]) -> None:
     args = parse(Export, rest, default=Export(), prog=f"export {name or 'LEDGER'}", description=DESCRIPTION)
 
     from smoothheads.config import load_json
+    from smoothheads.results.read import ledger_folder
     from smoothheads.runs.export import export_onnx, export_run
     from smoothheads.runs.exported import FACTS
-    from smoothheads.runs.layout import ledger_folder
 
     if args.format == "onnx":
         file = export_onnx(Path(name or ""), args.out or Path("model.onnx"), checkpoint=args.checkpoint)

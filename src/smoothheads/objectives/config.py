@@ -9,6 +9,7 @@ from smoothheads.config.check import at_least, between, positive
 from smoothheads.errors import ConfigError
 from smoothheads.objectives.gaussian import Gaussian
 from smoothheads.objectives.method import Method
+from smoothheads.registry import as_component
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,3 +80,6 @@ class ObjectiveConfig:
     diversity: DiversityConfig = field(default_factory=DiversityConfig)
     over_heads: Literal["mean", "sum"] = "mean"
     """The mean of the heads' losses (the paper's eq. 6), or their sum (its appendix)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "method", as_component(self.method, Method))

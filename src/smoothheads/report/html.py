@@ -27,8 +27,8 @@ Gallery = Sequence[tuple[bytes, str]]
 """PNG images and their captions."""
 
 
-def write_page(path: Path, comparison: Comparison, *, title: str, gallery: Gallery = ()) -> None:
-    write_own(path, page(comparison, title=title, gallery=gallery))
+def write_page(path: Path | str, comparison: Comparison, *, title: str, gallery: Gallery = ()) -> None:
+    write_own(Path(path), page(comparison, title=title, gallery=gallery))
 
 
 def page(comparison: Comparison, *, title: str, gallery: Gallery = ()) -> str:

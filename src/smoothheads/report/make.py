@@ -33,8 +33,11 @@ def claim_folder(folder: Path) -> None:
     claim(folder, lambda there: stamped(there / PAGE))
 
 
-def write(comparison: Comparison, folder: Path, title: str = TITLE, gallery: Gallery = ()) -> list[Path]:
+def write(
+    comparison: Comparison, folder: Path | str, title: str = TITLE, gallery: Gallery = ()
+) -> list[Path]:
     """The page and the plots; what they are is said by their names."""
+    folder = Path(folder)
     write_page(folder / PAGE, comparison, title=title, gallery=gallery)
     figures = {"certified-accuracy.png": plots.certified_accuracy(comparison.logs)}
     if any(log.label_probability() is not None for log in comparison.logs):

@@ -145,7 +145,8 @@ def render(figure: Figure, kind: str) -> bytes:
     return out.getvalue()
 
 
-def save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path | str) -> None:
+    path = Path(path)
     write_own(path, render(figure, ending(path)))
 
 

@@ -38,7 +38,7 @@ class Ledger:
     @classmethod
     @contextmanager
     def open(
-        cls, folder: Path, manifest: Manifest, *, fresh: bool = False, beside: Collection[str] = ()
+        cls, folder: Path | str, manifest: Manifest, *, fresh: bool = False, beside: Collection[str] = ()
     ) -> Iterator[Ledger]:
         """Starts a ledger or goes on with one; `fresh` throws away what is there. Names in `beside` may lie
         in the folder before.
@@ -46,6 +46,7 @@ class Ledger:
         Raises StorageError where another process holds the folder or something else lies in it, LedgerError
         where its rows were made with other settings, or are damaged.
         """
+        folder = Path(folder)
         path = folder / TABLE
         claim_folder(folder, beside)
         with exclusive(folder):
@@ -112,14 +113,15 @@ class LedgerContents(NamedTuple):
     """Bytes of header and whole rows."""
 
 
-def load(folder: Path, *, damaged: bool = False) -> LedgerContents:
+def load(folder: Path | str, *, damaged: bool = False) -> LedgerContents:
     """The whole rows, without the lock: a run may still be writing.
 
     Raises LedgerError where a row was changed, rows are missing inside, or a certificate does not follow from
     its votes; `damaged` rows are let through where somebody else looks at them.
     """
     manifest = read_manifest(folder)
-    return _parse(_read(folder / TABLE), manifest, folder / TABLE, damaged=damaged)
+    path = Path(folder, TABLE)
+    return _parse(_read(path), manifest, path, damaged=damaged)
 
 
 def save(folder: Path, manifest: Manifest, lines: Sequence[str], *, sealed: bool = True) -> None:

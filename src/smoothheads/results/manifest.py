@@ -145,8 +145,8 @@ def from_json(data: Any, where: str) -> Manifest:
         ) from None
 
 
-def read_manifest(folder: Path) -> Manifest:
-    path = folder / FILE
+def read_manifest(folder: Path | str) -> Manifest:
+    path = Path(folder, FILE)
     try:
         data = load_json(path)
     except ConfigError as error:

@@ -12,13 +12,14 @@ from smoothheads.results.ledger import LedgerContents, load, save
 from smoothheads.results.manifest import FORMAT, FORMAT_1, Manifest, require_same
 
 
-def merge(folders: Sequence[Path], out: Path) -> Path:
+def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
     """Writes the whole run to `out`, with checksums if all shards have them; raises LedgerError for missing
     images, images that two shards hold, and shards of different runs."""
     if not folders:
         raise LedgerError("at least one shard", "none", "name the folders of the shards")
+    out = Path(out)
     claim(out)
-    shards = {folder: load(folder) for folder in folders}
+    shards = {folder: load(folder) for folder in map(Path, folders)}
     manifest = _common_manifest(shards)
     expected = manifest.indices
     if expected is None:

@@ -44,8 +44,9 @@ def as_results(sources: Sequence[Results | Path | str]) -> list[Results]:
     return [source if isinstance(source, Results) else next(read) for source in sources]
 
 
-def ledger_folder(path: Path) -> Path:
+def ledger_folder(path: Path | str) -> Path:
     """A ledger's folder, or the only one inside a run's folder."""
+    path = Path(path)
     if (path / ledger.TABLE).exists() or not path.is_dir():
         return path
     inside = sorted(table.parent for table in path.glob(f"*/{ledger.TABLE}"))

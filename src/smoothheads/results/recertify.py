@@ -21,7 +21,7 @@ RECOUNTABLE = ("fixed", "radius", "randomized", "pair")
 
 
 def recertify(
-    source: Path | Results, out: Path, *, alpha: float | None = None, rule: str | None = None
+    source: Path | str | Results, out: Path | str, *, alpha: float | None = None, rule: str | None = None
 ) -> Path:
     """Writes a ledger like the given one, certified with another alpha or rule."""
     log = source if isinstance(source, Results) else read_log(source)

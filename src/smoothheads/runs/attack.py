@@ -56,14 +56,15 @@ class Attack:
         return record.summary(self.outcome, self.facts, self.radii)
 
 
-def subject(path: Path, ledger: Path | None = None) -> Subject:
+def subject(path: Path | str, ledger: Path | str | None = None) -> Subject:
     """The ledger beside a checkpoint, or in a run's folder; of a ledger's path, the run that it lies in."""
+    path = Path(path)
     if ledger is None and (path / TABLE).is_file():
         if not (path.absolute().parent / "checkpoint").is_dir():
             remedy = f"smoothheads attack CHECKPOINT --ledger {path}"
             raise LedgerError(f"the network that {path} is about", "a ledger alone", remedy)
         return Subject(path.absolute().parent, path)
-    return Subject(path, ledger or path / LEDGER)
+    return Subject(path, Path(ledger or path / LEDGER))
 
 
 def attack_run(
@@ -71,7 +72,7 @@ def attack_run(
     settings: AttackSettings,
     *,
     first: int | None = None,
-    out: Path | None = None,
+    out: Path | str | None = None,
     root: str | None = None,
     fresh: bool = False,
     on_images: OnImages | None = None,
@@ -84,7 +85,7 @@ def attack_run(
     manifest = _manifest(log)
     artefacts = tuple(find_artefacts(manifest, folder, about.network).values()) or None
     dataset, certified = _images(ready, log, root), manifest.certify
-    facts, out = _facts(log, folder, settings), out or folder / "attack"
+    facts, out = _facts(log, folder, settings), Path(out or folder / "attack")
     radii = (0.0, *settings.outside(certified.sigma))
     claims = [Claim(row.index, row.label, row.prediction, row.radius) for row in log.rows]
     done = _earlier(out, facts, claims, fresh=fresh)

@@ -69,10 +69,10 @@ def certify_run(
     ready: Checkpoint,
     dataset: Dataset,
     config: CertifyConfig,
-    out: Path,
+    out: Path | str,
     *,
     workers: int | None = 1,
-    artefacts: Path | None = None,
+    artefacts: Path | str | None = None,
     training: Callable[[], Dataset] | None = None,
     shard: tuple[int, int] | None = None,
     fresh: bool = False,
@@ -96,8 +96,9 @@ def certify_run(
         raise ConfigError("at least one image to certify", "an empty selection", "widen the subset")
     if workers is not None:
         at_least("workers", workers, 1)
+    out = Path(out)
     claim_folder(out, beside=(ENGINES,))
-    artefacts = out / ENGINES if artefacts is None else artefacts
+    artefacts = Path(artefacts or out / ENGINES)
     smoothed = Smoothed(
         ready.model,
         ready.info,

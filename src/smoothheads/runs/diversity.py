@@ -55,7 +55,7 @@ class Measured(NamedTuple):
 
 
 def diversity_run(
-    folders: Sequence[Path],
+    folders: Sequence[Path | str],
     sampling: Sampling,
     subset: SubsetConfig,
     index: int,
@@ -67,7 +67,7 @@ def diversity_run(
     """The heads of each checkpoint compared on the test images of `subset`, and on the one at `index`, under
     the same noise. `on_start` is told how many noise samples there will be."""
     work = []
-    for folder in folders:
+    for folder in map(Path, folders):
         ready = open_checkpoint(folder)
         data = replace(ready.config.data, root=root or ready.config.data.root)
         test = certification_images(ready, data, SubsetConfig())

@@ -24,8 +24,8 @@ IMAGES = 5000  # a handful of weights needs no more
 
 
 def ensemble_run(
-    folders: Sequence[Path],
-    out: Path,
+    folders: Sequence[Path | str],
+    out: Path | str,
     *,
     learn_weights: bool = False,
     root: str | None = None,
@@ -39,6 +39,7 @@ def ensemble_run(
     `on_training` on training images, which the networks know; the manifest says which. `root` says where the
     data lies, if not where it lay. One multi-head checkpoint is enough for that.
     """
+    out = Path(out)
     claim(out)
     at_least("draws", draws, 1)
     if len(folders) < (1 if learn_weights else 2):

@@ -74,17 +74,18 @@ Both check every file against SHA256SUMS first; without smoothheads: sha256sum -
 """
 
 
-def export_run(ledger: Path, out: Path, *, checkpoint: Path | None = None) -> Path:
+def export_run(ledger: Path | str, out: Path | str, *, checkpoint: Path | str | None = None) -> Path:
     """Writes the folder `out`, which must be new: whole or not at all, and the same bytes every time.
 
     The checkpoint is looked for above the ledger, where `certify` puts it, unless it is given. Raises
     LedgerError for a ledger that is not finished or of other weights, CheckpointError where the checkpoint or
     the converted network that was certified is missing or is not the same any more.
     """
+    ledger, out = Path(ledger), Path(out)
     claim(out)
     log = read_log(ledger)
     manifest = _finished(log)
-    sources = _sources(manifest, ledger, checkpoint or _above(ledger))
+    sources = _sources(manifest, ledger, Path(checkpoint or _above(ledger)))
     facts: dict[str, Any] = {"format": exported.FORMAT, "summary": summary(log, manifest)}
     with new_folder(out) as partial:
         for name, source in sources.items():
@@ -97,12 +98,13 @@ def export_run(ledger: Path, out: Path, *, checkpoint: Path | None = None) -> Pa
     return out
 
 
-def export_onnx(place: Path, out: Path, *, checkpoint: Path | None = None) -> Path:
+def export_onnx(place: Path | str, out: Path | str, *, checkpoint: Path | str | None = None) -> Path:
     """Writes the network of a checkpoint, a training run or a ledger as the one file `out`, which must be
     new."""
     from smoothheads.certify.engines import onnx
     from smoothheads.runs.layout import open_checkpoint
 
+    place, out = Path(place), Path(out)
     if out.exists():
         raise StorageError(f"a new file {out}", "one that is there", "choose another --out")
     here = (checkpoint_folder(place) / WEIGHTS).is_file()

@@ -56,8 +56,9 @@ class Exported:
     """What export.json says."""
 
     @classmethod
-    def open(cls, folder: Path) -> Exported:
+    def open(cls, folder: Path | str) -> Exported:
         """Raises CheckpointError for a folder that is not exactly as it was exported."""
+        folder = Path(folder)
         listed = _verified(folder)
         manifest, facts = read_manifest(folder / LEDGER), _json(folder / FACTS)
         if facts.get("format") != FORMAT:
@@ -116,9 +117,9 @@ def open_export(folder: Path | str, *, model: MultiHead | None = None, **changes
     return Exported.open(hub.local(folder)).smoothed(model=model, **changes)
 
 
-def is_export(folder: Path) -> bool:
+def is_export(folder: Path | str) -> bool:
     """Also of one that lost a file: it must not pass for a plain checkpoint."""
-    return any((folder / name).is_file() for name in (FACTS, SUMS))
+    return any(Path(folder, name).is_file() for name in (FACTS, SUMS))
 
 
 def settings(manifest: Manifest) -> CertifyConfig:

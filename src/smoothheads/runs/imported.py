@@ -16,9 +16,9 @@ from smoothheads.training import RunConfig
 
 
 def import_run(
-    files: Sequence[Path],
+    files: Sequence[Path | str],
     config: RunConfig,
-    out: Path,
+    out: Path | str,
     *,
     centre_only: bool = False,
     mean: Sequence[float] = (),
@@ -30,8 +30,9 @@ def import_run(
     networks and become one head each. `centre_only`: the network subtracts the mean but divides by nothing;
     `mean` and `std` are others than those of the data set.
     """
+    paths, out = [Path(file) for file in files], Path(out)
     claim(out)
-    _check(files, config)
+    _check(paths, config)
     info = describe(config.data)
     info = replace(info, mean=tuple(mean) or info.mean, std=tuple(std) or info.std)
     if centre_only:
@@ -40,8 +41,8 @@ def import_run(
         if len(values) != info.shape[0]:
             raise ConfigError(f"{info.shape[0]} values of {name}", str(len(values)), "give one per channel")
     model = build(config.model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
-    load_legacy(files[0] if len(files) == 1 else files, model)
-    sources = [{"file": path.name, "sha256": sha256(path)} for path in files]
+    load_legacy(paths[0] if len(paths) == 1 else paths, model)
+    sources = [{"file": path.name, "sha256": sha256(path)} for path in paths]
     checkpoint.save(out, model, config, info, imported=sources)
     return out
 

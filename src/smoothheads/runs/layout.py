@@ -12,20 +12,16 @@ PREPARED = "prepared.safetensors"
 ENGINES, LEDGER = "engines", "ledger"
 
 
-def open_checkpoint(path: Path) -> Checkpoint:
+def open_checkpoint(path: Path | str) -> Checkpoint:
     """The checkpoint in a folder, or the one inside a training run's folder."""
     return checkpoint.load(checkpoint_folder(path))
 
 
-def checkpoint_folder(path: Path) -> Path:
+def checkpoint_folder(path: Path | str) -> Path:
+    path = Path(path)
     return path / CHECKPOINT if (path / CHECKPOINT).is_dir() else path
 
 
-def engines_folder(path: Path) -> Path:
+def engines_folder(path: Path | str) -> Path:
     """Where the networks lie that were converted for an engine: beside the checkpoint."""
-    return checkpoint_folder(path.absolute()).parent / ENGINES
-
-
-def ledger_folder(path: Path) -> Path:
-    """A ledger, or the one inside a training run's folder."""
-    return path / LEDGER if (path / LEDGER).is_dir() else path
+    return checkpoint_folder(Path(path).absolute()).parent / ENGINES

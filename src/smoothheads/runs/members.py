@@ -17,7 +17,7 @@ from smoothheads.training.config import RunConfig
 
 def train_members(
     config: RunConfig,
-    out: Path,
+    out: Path | str,
     count: int,
     *,
     on_member: Callable[[int], None] | None = None,
@@ -26,6 +26,7 @@ def train_members(
 ) -> Path:
     """Trains `count` networks with the seeds from the configuration's on, each in a folder of its own in
     `out`, and joins them in OUT/checkpoint; `settings` are those of `train_run`."""
+    out = Path(out)
     if count < 2:
         raise ConfigError("two members or more", str(count), "train one network without members")
     claim(out, lambda folder: member_folder(folder, 1).is_dir())

@@ -66,10 +66,16 @@ Average certified radius: {acr:.3f}. Abstained: {abstained:.1%}. Every certifica
 
 
 def push(
-    folder: Path, repo: str, *, private: bool = False, message: str | None = None, revision: str | None = None
+    folder: Path | str,
+    repo: str,
+    *,
+    private: bool = False,
+    message: str | None = None,
+    revision: str | None = None,
 ) -> str:
     """Uploads an export, or a training run as one if its ledger is finished, or else its checkpoint; gives
     the address of the commit. Files are checked against their hashes first."""
+    folder = Path(folder)
     with _parts(folder) as staged:
         write_atomic(staged / CARD, card(staged, repo.removeprefix(hub.SCHEME)))
         text = message or f"smoothheads: {folder.resolve().name}"

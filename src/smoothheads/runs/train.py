@@ -38,7 +38,7 @@ OnEvent = Callable[[StepDone | EpochDone], None]
 
 def train_run(
     config: RunConfig,
-    out: Path,
+    out: Path | str,
     *,
     resume: bool = False,
     on_plan: OnPlan | None = None,
@@ -55,7 +55,7 @@ def train_run(
     when everything that training needs is there. `on_prepare(done, total)` follows what a method computes
     before training.
     """
-    start = _start(config)
+    out, start = Path(out), _start(config)
     config = replace(config, train=resolve(config.train), init_sha256=start.weights_hash if start else None)
     claim(out, _is_run)
     with exclusive(out):

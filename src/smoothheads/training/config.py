@@ -10,6 +10,7 @@ from smoothheads.data.config import DataConfig, named
 from smoothheads.errors import ConfigError
 from smoothheads.models.config import ModelConfig
 from smoothheads.objectives.config import ObjectiveConfig
+from smoothheads.registry import as_component
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +73,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         """Refuses what only the stages together show to be impossible."""
+        object.__setattr__(self, "data", as_component(self.data, DataConfig))
         method = self.objective.method
         method.require(heads=self.model.heads)
         if self.train.batch_unit == "draws" and self.train.batch < method.trained_draws:

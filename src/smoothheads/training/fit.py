@@ -17,7 +17,7 @@ from smoothheads.errors import ConfigError
 from smoothheads.models.config import OWN, ModelConfig
 from smoothheads.models.multihead import MultiHead, as_multihead
 from smoothheads.objectives.config import ObjectiveConfig
-from smoothheads.objectives.method import METHODS, Method, Preparation
+from smoothheads.objectives.method import Method, Preparation
 from smoothheads.training.config import RunConfig, TrainConfig
 from smoothheads.training.loop import EpochDone, StepDone, Trainer, resolve
 
@@ -93,7 +93,7 @@ def _objective(objective: ObjectiveConfig | None, method: str | Method | None) -
         return objective or ObjectiveConfig()
     if objective is not None:
         raise ConfigError("a method or an objective", "both", "put the method into the objective")
-    return ObjectiveConfig(method=METHODS.get(method)() if isinstance(method, str) else method)
+    return ObjectiveConfig(method=method)  # type: ignore[arg-type]
 
 
 def _preparation(images: Dataset, config: RunConfig) -> Preparation:

@@ -1,0 +1,232 @@
+"""What a user of `import smoothheads as sh` tries first, works or says what to write instead."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import smoothheads as sh
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.checkpoint import load as load_checkpoint
+from smoothheads.errors import ConfigError, DataError, SmoothheadsError
+from smoothheads.results import merge, recertify
+from smoothheads.runs.certify import certify_run
+from smoothheads.runs.ensemble import ensemble_run
+from smoothheads.runs.export import export_run
+from smoothheads.runs.layout import open_checkpoint
+from smoothheads.runs.train import train_run
+
+SOURCE = Path(sh.__file__).parent
+IMAGES = np.random.default_rng(0).integers(0, 256, (6, 3, 8, 8), dtype=np.uint8)
+LABELS = np.arange(6) % 2
+OWN = {
+    "certify.as_before",
+    "exported.sums",
+    "exported.find_artefacts",
+    "members.member_folder",
+    "prepared.prepare",
+    "prepared.keep",
+    "publish.card",
+    "make.claim_folder",
+    "ledger.claim_folder",
+    "ledger.save",
+    "plots.ending",
+    "plots.require_place",
+}
+FRAMES: list[str] = []  # that led to the last forward pass
+SETTINGS: dict[str, Any] = {"sigma": 0.5, "n0": 20, "n": 200, "seed": 1}
+
+
+class Brightness(nn.Module):
+    """A plain module: two classes by the mean of the pixels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        FRAMES[:] = [frame.filename for frame in traceback.extract_stack()]
+        score = self.scale * (x.flatten(1).mean(1) - 0.5)
+        return torch.stack([-score, score], 1)
+
+
+def smoothed(net: nn.Module | None = None, **changes: Any) -> sh.Smoothed:
+    return sh.Smoothed(net or Brightness(), shape=(3, 8, 8), classes=2, **SETTINGS | changes)
+
+
+@pytest.fixture(scope="module")
+def results() -> sh.Results:
+    return smoothed().certify(IMAGES, LABELS)
+
+
+FORMS = {
+    "uint8 array": IMAGES,
+    "uint8 tensor": torch.from_numpy(IMAGES),
+    "float32 tensor": torch.from_numpy(IMAGES).float() / 255,
+    "float64 array": IMAGES / 255,
+    "channels last": IMAGES.transpose(0, 2, 3, 1),
+    "floats, channels last": (IMAGES / 255).astype(np.float32).transpose(0, 2, 3, 1),
+}
+
+
+@pytest.mark.parametrize("images", FORMS.values(), ids=FORMS.keys())
+def test_a_plain_module_predicts_a_batch_in_every_form(images: Any) -> None:
+    answers = smoothed()(images)
+    assert answers.shape == (6,)
+    assert answers.tolist() == smoothed()(IMAGES).tolist()
+    assert smoothed()(images[0]).tolist() == answers[:1].tolist()
+
+
+@pytest.mark.parametrize("off", [IMAGES / 255 + 1e-3, torch.rand(6, 3, 8, 8)], ids=["array", "tensor"])
+def test_pixels_off_the_grid_are_refused_with_how_to_quantise(off: Any) -> None:
+    with pytest.raises(DataError, match=re.escape("np.rint(x * 255).astype(np.uint8)")):
+        smoothed()(off)
+    with pytest.raises(DataError, match=re.escape("np.rint(x * 255).astype(np.uint8)")):
+        smoothed().certify(off, LABELS)
+
+
+class Hub:
+    """The part of `datasets.Dataset` that counts."""
+
+    column_names = ("img", "fine_label")
+
+    def __init__(self) -> None:
+        names = type("ClassLabel", (), {"names": ["dark", "bright"]})()
+        self.features = {"fine_label": names}
+
+    def __iter__(self) -> Any:
+        return ({"img": image, "fine_label": int(label)} for image, label in zip(IMAGES, LABELS, strict=True))
+
+
+PAIRS = TensorDataset(torch.from_numpy(IMAGES).float() / 255, torch.from_numpy(LABELS))
+SOURCES = {"pair": (IMAGES, LABELS), "torch Dataset": PAIRS, "DataLoader": DataLoader(PAIRS, 4), "Hub": Hub()}
+
+
+@pytest.mark.parametrize("data", SOURCES.values(), ids=SOURCES.keys())
+def test_training_and_certification_take_every_kind_of_data(data: Any, results: sh.Results) -> None:
+    trained = sh.train(Brightness(), data, sigma=0.5, epochs=1, batch=4, on_event=None)
+    assert isinstance(trained.model, sh.MultiHead)
+    found = smoothed().certify(data)
+    assert [row.votes.counts.tolist() for row in found] == [row.votes.counts.tolist() for row in results]
+
+
+def test_results_and_their_chain(results: sh.Results, tmp_path: Path) -> None:
+    assert len(results) == len(list(results)) == 6
+    assert results.acr == pytest.approx(np.mean(results.radius * results.correct))
+    assert results.certified_accuracy(0.0) == results.correct.mean()
+    ledger = results.save(str(tmp_path / "ledger"))
+    log = tmp_path / "log.tsv"
+    log.write_text(
+        "\n".join(line.rsplit("\t", 8)[0] for line in (ledger / "ledger.tsv").read_text().splitlines())
+    )
+    for source in (results, ledger, str(ledger), log, str(log)):
+        comparison = sh.compare([results, source], align=True)
+        assert comparison.differences[0].acr.difference == pytest.approx(0, abs=1e-6)
+        assert sh.audit(source).images == 6
+        out = tmp_path / f"report-{type(source).__name__}"
+        assert sh.report(source, out=str(out)).is_file()
+
+
+def test_results_as_a_data_frame(results: sh.Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(SmoothheadsError, match="pip install pandas"):
+        results.to_pandas()
+    monkeypatch.undo()
+    pytest.importorskip("pandas")
+    assert results.to_pandas().radius.tolist() == results.radius.tolist()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sigm": 0.5}, "did you mean 'sigma'"),
+        ({"budgt": "table"}, "did you mean 'budget'"),
+        ({"budget": "tabel"}, "a known budget, got 'tabel'; did you mean 'table'"),
+        ({"noise": "gausian"}, "a known noise, got 'gausian'; did you mean 'gaussian'"),
+        ({"engine": "tensorflow"}, "a known engine, got 'tensorflow'"),
+        ({"engine": 3}, "a known engine, got 3; choose from: auto, torch"),
+        (
+            {"tolerance": 0.1},
+            "a budget that uses tolerance, got 'fixed'; drop tolerance, or",
+        ),
+    ],
+)
+def test_a_misspelt_setting_suggests_the_nearest(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        smoothed(**settings)
+
+
+def test_a_component_is_given_by_its_name_too() -> None:
+    assert CertifyConfig(sigma=0.5, budget="table") == CertifyConfig.of(0.5, budget="table")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="did you mean 'table'"):
+        CertifyConfig(sigma=0.5, budget="tabel")  # type: ignore[arg-type]
+    assert sh.ObjectiveConfig(method="macer").method.draws == 16  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="did you mean 'consistency'"):
+        sh.ObjectiveConfig(method="consistancy")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="a known data set, got 7"):
+        sh.RunConfig(data=7)  # type: ignore[arg-type]
+
+
+def test_names_that_one_looks_for() -> None:
+    assert re.fullmatch(r"\d+\.\d+.*", sh.__version__)
+    assert sh.list_architectures("resnet*") == [name for name in sh.list_architectures() if "resnet" in name]
+    assert "cifar10-resnet110-some-gaussian-0.25" in sh.recipes()
+    assert sh.recipe("digits-some", epochs=3).train.epochs == 3
+    for name in (*sh.__all__, "__version__"):
+        assert getattr(sh, name) is not None
+        assert name in dir(sh)
+
+
+def test_paths_are_text_or_path(tmp_path: Path) -> None:
+    """From training to an export, with text alone."""
+    root = str(tmp_path)
+    config = sh.recipe("digits-single", epochs=1, first=40, batch=64)
+    for seed in (1, 2):
+        train_run(sh.recipe("digits-single", epochs=1, first=40, seed=seed), f"{root}/run-{seed}")
+    joined = ensemble_run([f"{root}/run-1", f"{root}/run-2"], f"{root}/joined")
+    assert len(load_checkpoint(str(joined)).model.heads) == 2
+    ready = open_checkpoint(f"{root}/run-1")
+    test = sh.load_data(config.data).test
+    settings = CertifyConfig.of(0.5, n0=10, n=100, seed=3)
+    images = sh.dataset(
+        np.stack([test.image(i) for i in range(2)]), test.labels[:2], classes=10, max_value=16
+    )
+    for number in range(2):
+        certify_run(ready, images, settings, f"{root}/shard-{number}", shard=(number, 2))
+    whole = merge([f"{root}/shard-0", f"{root}/shard-1"], f"{root}/run-1/ledger")
+    assert recertify(str(whole), f"{root}/again", alpha=0.01).is_dir()
+    out = export_run(f"{root}/run-1/ledger", f"{root}/export")
+    assert sh.open_export(str(out))(images.image(0)).shape == (1,)
+
+
+def test_public_functions_say_that_they_take_text_as_a_path() -> None:
+    """Of runs, report and results; what only the package itself calls is left out."""
+    wrong = []
+    for file in (file for part in ("runs", "report", "results") for file in (SOURCE / part).glob("*.py")):
+        for function in ast.walk(ast.parse(file.read_text())):
+            if isinstance(function, ast.FunctionDef) and not function.name.startswith("_"):
+                arguments = [*function.args.args, *function.args.kwonlyargs]
+                hints = [ast.unparse(a.annotation) for a in arguments if a.annotation is not None]
+                strict = any(re.search(r"\bPath\b", hint) and "str" not in hint for hint in hints)
+                wrong += [f"{file.stem}.{function.name}"] if strict else []
+    assert set(wrong) - OWN == set()
+
+
+def test_eight_frames_from_certify_to_the_network() -> None:
+    """Ours alone, from Smoothed.certify to MultiHead.forward: a reader holds them in the head."""
+    smoothed().certify(IMAGES[:1], LABELS[:1])
+    files = [Path(name) for name in FRAMES]
+    ours = [file.relative_to(SOURCE).as_posix() for file in files if file.is_relative_to(SOURCE)]
+    assert ours[0] == "smoothed.py"
+    assert len(dict.fromkeys(ours)) <= 6
+    assert len([name for name in ours if name != "models/multihead.py"]) <= 7
