@@ -174,9 +174,11 @@ def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
         try:
             lock.acquire(timeout=-1 if wait else 0)
         except Timeout:
-            holder = _read(path) or "another process"
+            held_by = holder(folder) or "another process"
             raise StorageError(
-                f"{folder} for this process alone", f"a folder held by {holder}", "wait or use another folder"
+                f"{folder} for this process alone",
+                f"a folder held by {held_by}",
+                "wait or use another folder",
             ) from None
     try:
         with storage(path):
@@ -186,6 +188,14 @@ def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
     finally:
         _note(path, "")
         lock.release()
+
+
+def holder(folder: Path) -> str:
+    """Which process on which machine has the folder for itself, as `exclusive` noted; "" if none has."""
+    try:
+        return (folder / LOCK).read_text()
+    except OSError:
+        return ""
 
 
 def sha256(path: Path) -> str:
@@ -240,10 +250,3 @@ def _note(path: Path, text: str) -> None:
     """Who holds the lock, for others to read; on Windows a locked file cannot be written."""
     with suppress(OSError):
         path.write_text(text)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from smoothheads.objectives import TeachingConfig
-from smoothheads.objectives.adaptive import FLOOR, Adaptive, budget_lambda, over_ranks
+from smoothheads.objectives.adaptive import FLOOR, Adaptive, budget_lambda
 from smoothheads.objectives.teaching import teaching_weights
 
 
@@ -128,27 +124,3 @@ def test_a_resumed_pace_goes_on_bit_for_bit(kind: str) -> None:
         first.threshold(2, batch)  # the state that was taken must not follow
     resumed = [second.threshold(2, batch) for batch in batches[6:]]
     assert all(torch.equal(a, b) for a, b in zip(expected[6:], resumed, strict=True))
-
-
-RANK = """
-import json, sys, torch
-from torch import distributed
-from smoothheads.objectives.adaptive import over_ranks
-rank = int(sys.argv[1])
-distributed.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
-losses = torch.arange(2 * (rank + 2), dtype=torch.float32).view(2, -1) + 100 * rank
-print(json.dumps(over_ranks(losses).tolist()))
-distributed.destroy_process_group()
-"""
-
-
-def test_all_ranks_see_the_losses_of_all(tmp_path: Path) -> None:
-    commands = [[sys.executable, "-c", RANK, str(rank), str(tmp_path / "store")] for rank in range(2)]
-    ranks = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
-    seen = [json.loads(rank.communicate(timeout=300)[0].splitlines()[-1]) for rank in ranks]
-    assert seen == [[[0, 1, 100, 101, 102], [2, 3, 103, 104, 105]]] * 2
-
-
-def test_a_single_process_sees_its_own() -> None:
-    losses = torch.rand(2, 3)
-    assert over_ranks(losses) is losses

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from smoothheads import cookbook
+from smoothheads import cookbook, ranks
 from smoothheads.cli.common import (
     first_argument,
     image_size,
@@ -47,6 +47,7 @@ COMMON = {
     "--train.seed INT": "",
     "--train.device NAME": "cpu or cuda",
     "--train.threads INT": "",
+    "--train.shards INT": "micro-batches of a step, for torchrun with any number of ranks that divides it",
     "--init PATH": "checkpoint to start from",
     "-o, --out PATH": "folder of this run (default: runs/RECIPE)",
     "--resume": "go on with the run in OUT",
@@ -82,6 +83,11 @@ class Train:
 
 
 def main(arguments: list[str]) -> None:
+    with ranks.quiet():
+        _train(arguments)
+
+
+def _train(arguments: list[str]) -> None:
     arguments = short_help(arguments, "train RECIPE", DESCRIPTION, COMMON)
     name, rest = first_argument(arguments, "a recipe", "see `smoothheads info recipes`")
     chosen, rest = _composed(name or "digits-some", rest)
@@ -92,6 +98,8 @@ def main(arguments: list[str]) -> None:
         prog=f"train {name or 'RECIPE'}",
         description=DESCRIPTION,
     )
+    if ranks.restarted() and not args.resume:
+        raise ConfigError("--resume with torchrun --max-restarts", "none", "add it; it also begins new runs")
     out = args.out or Path("runs") / chosen.name
 
     from smoothheads.runs.members import train_members
@@ -115,6 +123,8 @@ def main(arguments: list[str]) -> None:
             )
         else:
             checkpoint = train_run(args.run, out, **settings)
+    if ranks.launched()[0] > 0:
+        return
     metrics = load_json(checkpoint / "manifest.json").get("metrics", {})
     if args.json:
         print_json({"checkpoint": str(checkpoint), "metrics": metrics})

@@ -2,7 +2,8 @@
 
 A field annotated with a component's base class is parsed by the class that the base's `registry` has for the
 `name` in the data. A class that can read what earlier versions wrote says how in a classmethod
-`upgrade(data) -> data`, which sees the JSON object before anything is checked.
+`upgrade(data) -> data`, which sees the JSON object before anything is checked. A field with `unless_default`
+in its metadata is written only when it was set, so that settings from before it came keep their hashes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def to_dict(config: Any) -> Json:
     out: Json = {"name": _tag(config)} if _tag(config) else {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        out[field.name] = _plain(value)
+        if not (field.metadata.get("unless_default") and value == field.default):
+            out[field.name] = _plain(value)
     return out
 
 

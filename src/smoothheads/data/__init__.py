@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smoothheads.data.folder import FolderDataset as FolderDataset
     from smoothheads.data.loader import Batch as Batch
     from smoothheads.data.loader import Loader as Loader
+    from smoothheads.data.loader import Shards as Shards
     from smoothheads.data.loader import plain_batches as plain_batches
     from smoothheads.data.read import read_image as read_image
     from smoothheads.data.splits import augments as augments
@@ -37,7 +38,7 @@ __getattr__ = lazy.attributes(
         "config": "DATASETS DataConfig SubsetConfig named",
         "digits": "Digits",
         "folder": "FolderDataset",
-        "loader": "Batch Loader plain_batches",
+        "loader": "Batch Loader Shards plain_batches",
         "read": "read_image",
         "splits": "augments describe load load_test",
         "subset": "select",

@@ -14,15 +14,22 @@ RATIO = (3 / 4, 4 / 3)
 ATTEMPTS = 10
 
 
-def crop_flip(images: NDArray[np.uint8], generator: torch.Generator) -> NDArray[np.uint8]:
-    """Pads [N, C, H, W] with zeros by an eighth of the side, crops each image at random, mirrors half."""
+def crop_flip(
+    images: NDArray[np.uint8], generator: torch.Generator, *, part: tuple[int, slice] | None = None
+) -> NDArray[np.uint8]:
+    """Pads [N, C, H, W] with zeros by an eighth of the side, crops each image at random, mirrors half.
+
+    `part` (batch, place) says that the images are those at `place` in a batch of that many; they come out as
+    they would with the others beside them.
+    """
     count, channels, height, width = images.shape
+    batch, place = part or (count, slice(None))
     pad_y, pad_x = height // 8, width // 8
     padded = np.zeros((count, channels, height + 2 * pad_y, width + 2 * pad_x), np.uint8)
     padded[:, :, pad_y : pad_y + height, pad_x : pad_x + width] = images
-    top = torch.randint(2 * pad_y + 1, (count,), generator=generator).numpy()
-    left = torch.randint(2 * pad_x + 1, (count,), generator=generator).numpy()
-    mirrored = torch.randint(2, (count,), generator=generator).numpy().astype(bool)
+    top = torch.randint(2 * pad_y + 1, (batch,), generator=generator).numpy()[place]
+    left = torch.randint(2 * pad_x + 1, (batch,), generator=generator).numpy()[place]
+    mirrored = torch.randint(2, (batch,), generator=generator).numpy().astype(bool)[place]
     windows = sliding_window_view(padded, (height, width), axis=(2, 3))
     cropped: NDArray[np.uint8] = windows[np.arange(count), :, top, left]
     cropped[mirrored] = cropped[mirrored, :, :, ::-1]

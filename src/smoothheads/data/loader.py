@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +35,28 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Shards:
+    """A step's images in `count` micro-batches of near-equal size, of which this process has those from
+    `first` to before `last`."""
+
+    count: int = 1
+    first: int = 0
+    last: int = 1
+
+    @property
+    def own(self) -> range:
+        return range(self.first, self.last)
+
+    def bounds(self, images: int) -> list[int]:
+        """Where the own micro-batches of so many images begin, and where the last of them ends."""
+        small, larger = divmod(images, self.count)
+        return [k * small + min(k, larger) for k in range(self.first, self.last + 1)]
+
+
+WHOLE: Final = Shards()
+
+
+@dataclass(frozen=True)
 class Loader:
     """Training batches: every image once an epoch, in ceil(N / images_per_step) batches of near-equal size.
 
@@ -47,6 +69,8 @@ class Loader:
     seed: int
     augment: bool
     workers: int = 0
+    shards: Shards = WHOLE
+    """Only the images of its own micro-batches are read; they are the same bits as in the whole batch."""
 
     def __post_init__(self) -> None:
         at_least("images_per_step", self.images_per_step, 1)
@@ -61,19 +85,29 @@ class Loader:
     def steps_per_epoch(self) -> int:
         return -(-len(self.dataset) // self.images_per_step)
 
+    def step_sizes(self) -> list[int]:
+        """How many images each step of an epoch has, over all processes."""
+        small, larger = divmod(len(self.dataset), self.steps_per_epoch)
+        return [small + (step < larger) for step in range(self.steps_per_epoch)]
+
     def epoch(self, epoch: int, start_step: int = 0, order: Tensor | None = None) -> Iterator[Batch]:
         """The epoch's batches from `start_step` on; `order` replaces the keyed permutation."""
         if order is None:
             order = torch.randperm(len(self.dataset), generator=generator(self.seed, "order", epoch))
         parts = np.array_split(order.numpy(), self.steps_per_epoch)
-        reader = _Reader(self.dataset, (self.seed, epoch) if self.augment else None)
+        reader = _Reader(self.dataset, (self.seed, epoch) if self.augment else None, self.shards)
         yield from _batches(reader, list(enumerate(parts))[start_step:], self.workers)
 
 
-def plain_batches(dataset: Dataset, size: int, workers: int = 0) -> Iterator[Batch]:
-    """All images in order and without augmentation, `size` at a time; the last batch may be smaller."""
+def plain_batches(
+    dataset: Dataset, size: int, workers: int = 0, *, first: int = 0, every: int = 1
+) -> Iterator[Batch]:
+    """All images in order and without augmentation, `size` at a time; the last batch may be smaller.
+
+    Processes that share the batches out take one of `every` so many, from the `first` (from 0) on.
+    """
     at_least("size", size, 1)
-    starts = range(0, len(dataset), size)
+    starts = range(first * size, len(dataset), every * size)
     parts = [np.arange(start, min(start + size, len(dataset)), dtype=np.int64) for start in starts]
     yield from _batches(_Reader(dataset, None), list(enumerate(parts)), workers)
 
@@ -89,8 +123,8 @@ class _Failure(NamedTuple):
 class _Reader(torch.utils.data.Dataset[NDArray[np.uint8] | _Failure]):
     """Gives the grid integers [N, C, H, W] of one step; `key` is (seed, epoch) if there is augmentation."""
 
-    def __init__(self, dataset: Dataset, key: tuple[int, int] | None) -> None:
-        self.dataset, self.key = dataset, key
+    def __init__(self, dataset: Dataset, key: tuple[int, int] | None, shards: Shards = WHOLE) -> None:
+        self.dataset, self.key, self.shards = dataset, key, shards
         self.source = dataset.base if isinstance(dataset, View) else dataset
 
     def __getitem__(self, item: tuple[int, Positions]) -> NDArray[np.uint8] | _Failure:
@@ -99,14 +133,21 @@ class _Reader(torch.utils.data.Dataset[NDArray[np.uint8] | _Failure]):
         except DataError as error:
             return _Failure(error.expected, error.got, error.remedy)
 
+    def place(self, images: int) -> slice:
+        """Where in a step of so many images the own ones are."""
+        first, *_, last = self.shards.bounds(images)
+        return slice(first, last)
+
     def read(self, step: int, positions: Positions) -> NDArray[np.uint8]:
+        part = len(positions), self.place(len(positions))
+        positions = positions[part[1]]
         if self.key is not None and isinstance(self.source, FolderDataset):
             return np.stack([self._augmented(self.source, self.key, int(position)) for position in positions])
         images = gather(self.dataset, positions)
         if self.key is None:
             return images
         seed, epoch = self.key
-        return crop_flip(images, generator(seed, "augment", epoch, step))
+        return crop_flip(images, generator(seed, "augment", epoch, step), part=part)
 
     def _augmented(self, source: FolderDataset, key: tuple[int, int], position: int) -> NDArray[np.uint8]:
         seed, epoch = key
@@ -127,7 +168,7 @@ def _batches(reader: _Reader, steps: Sequence[tuple[int, Positions]], workers: i
     for (_, positions), images in zip(steps, _read_all(reader, steps, workers), strict=True):
         if isinstance(images, _Failure):
             raise DataError(*images)
-        chosen = torch.from_numpy(positions)
+        chosen = torch.from_numpy(positions[reader.place(len(positions))])
         pixels = torch.from_numpy(images).to(torch.float32).div_(dataset.info.grid.max_value)
         yield Batch(pixels, labels[chosen], chosen)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from smoothheads.objectives.config import TeachingConfig
 from smoothheads.objectives.teaching import logistic_weight
@@ -20,7 +20,9 @@ FLOOR = math.log(1 / 0.9)
 
 class Adaptive:
     """Lambda moves slowly towards its target, within [ln(1 / 0.9), ln(classes)]; in the first of several
-    epochs it stays at ln(classes), like the paper's. All ranks see all losses and so hold the same state."""
+    epochs it stays at ln(classes), like the paper's."""
+
+    whole_batch = True
 
     def __init__(self, config: TeachingConfig, classes: int, epochs: int) -> None:
         self.config, self.epochs, self.ceiling = config, epochs, math.log(classes)
@@ -29,7 +31,7 @@ class Adaptive:
 
     @torch.no_grad()
     def threshold(self, epoch: int, smoothed_LN: Tensor) -> Tensor:
-        self._remember(over_ranks(smoothed_LN))
+        self._remember(smoothed_LN)
         if epoch > 1 or self.epochs == 1:
             target_L = self._target(epoch).clamp(FLOOR, self.ceiling)
             self.lam_L = MEMORY * self.lam_L + (1 - MEMORY) * target_L
@@ -70,17 +72,3 @@ def budget_lambda(smoothed_LB: Tensor, budget: float, halvings: int = 60) -> Ten
         enough = weights.mean(1) >= budget
         low_L, high_L = torch.where(enough, low_L, middle_L), torch.where(enough, middle_L, high_L)
     return high_L
-
-
-def over_ranks(smoothed_LN: Tensor) -> Tensor:
-    """The losses of all ranks side by side, whose batches may differ in size."""
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return smoothed_LN
-    size = torch.tensor(smoothed_LN.shape[1], device=smoothed_LN.device)
-    sizes = [torch.zeros_like(size) for _ in range(distributed.get_world_size())]
-    distributed.all_gather(sizes, size)
-    widest = int(max(sizes))
-    padded = torch.nn.functional.pad(smoothed_LN, (0, widest - smoothed_LN.shape[1])).contiguous()
-    parts = [torch.empty_like(padded) for _ in sizes]
-    distributed.all_gather(parts, padded)
-    return torch.cat([part[:, : int(size)] for part, size in zip(parts, sizes, strict=True)], dim=1)

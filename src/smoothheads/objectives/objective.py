@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.config import ObjectiveConfig
 from smoothheads.objectives.diversity import cosine_penalty, printed_penalty
-from smoothheads.objectives.method import Step
+from smoothheads.objectives.method import Losses, Step
 from smoothheads.objectives.pace import build_pace
 from smoothheads.objectives.presets import resolve
 from smoothheads.objectives.teaching import teaching_weights
@@ -39,9 +40,13 @@ class Objective:
 
     def __call__(self, step: Step) -> Terms:
         losses = self.method(step)
+        lam_L = self.pace.threshold(step.epoch, losses.smoothed_LN.detach())
+        return self.terms(losses, lam_L, step.generator)
+
+    def terms(self, losses: Losses, lam_L: Tensor, generator: torch.Generator) -> Terms:
+        """The method's losses under the teaching weights that the thresholds give."""
         smoothed_LN = losses.smoothed_LN.detach()
-        lam_L = self.pace.threshold(step.epoch, smoothed_LN)
-        weights_LN = teaching_weights(smoothed_LN, lam_L, self.config.teaching, step.generator)
+        weights_LN = teaching_weights(smoothed_LN, lam_L, self.config.teaching, generator)
         loss = (weights_LN * losses.per_sample_LN).mean()
         if losses.unweighted_LN is not None:
             loss = loss + losses.unweighted_LN.mean()

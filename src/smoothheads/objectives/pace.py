@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from torch import Tensor
 
@@ -14,6 +14,11 @@ from smoothheads.objectives.config import TeachingConfig
 
 class Pace(Protocol):
     """Gives each head its lambda; what it remembers is plain tensors, saved for a resume."""
+
+    @property
+    def whole_batch(self) -> bool:
+        """Whether lambda depends on the losses, and so wants those of all micro-batches of a step at once."""
+        ...
 
     def threshold(self, epoch: int, smoothed_LN: Tensor) -> Tensor:
         """Lambda [L] for this batch of detached smoothed losses; epochs count from 1."""
@@ -31,6 +36,7 @@ class Scheduled:
     config: TeachingConfig
     classes: int
     epochs: int
+    whole_batch: ClassVar[bool] = False
 
     def threshold(self, epoch: int, smoothed_LN: Tensor) -> Tensor:
         lam = scheduled_lambda(self.config, epoch=epoch, epochs=self.epochs, classes=self.classes)

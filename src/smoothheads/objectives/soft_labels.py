@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from smoothheads import seeding
+from smoothheads import ranks, seeding
 from smoothheads.data import Dataset, plain_batches
 from smoothheads.errors import ConfigError
 from smoothheads.models.aggregate import ensemble
@@ -32,11 +32,13 @@ def class_frequencies(
     """Share of each image's draws on which the ensemble answers each class: float32 [images, C].
 
     An image's noise depends on the seed and its position alone, not on `batch` (draws per forward).
+    Ranks share the images out, and all get the whole answer.
     `on_images` is told how many of how many images are done.
     """
     counts_NC = torch.zeros(len(dataset), dataset.info.classes)
     with frozen(model):
-        for images, _, positions in plain_batches(dataset, max(1, batch // min(BLOCK, draws))):
+        size = max(1, batch // min(BLOCK, draws))
+        for images, _, positions in plain_batches(dataset, size, first=ranks.rank(), every=ranks.count()):
             for block, start in enumerate(range(0, draws, BLOCK)):
                 noise = _noise(seed, positions, block, (min(BLOCK, draws - start), *images.shape[1:]))
                 noisy = (images.unsqueeze(1) + sigma * noise).flatten(0, 1).to(device)
@@ -46,7 +48,7 @@ def class_frequencies(
                 counts_NC[positions] += functional.one_hot(votes_NM, counts_NC.shape[1]).sum(1)
             if on_images:
                 on_images(int(positions[-1]) + 1, len(dataset))
-    return counts_NC / draws
+    return ranks.total(counts_NC) / draws
 
 
 def _require_classes(got: int, expected: int) -> None:

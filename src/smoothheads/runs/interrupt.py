@@ -24,10 +24,7 @@ class Interrupt:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def raise_if_requested(self) -> None:
+    def _ask(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.requested:
             raise KeyboardInterrupt
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        self.raise_if_requested()
         self.requested = True

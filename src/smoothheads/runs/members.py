@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from smoothheads import ranks
 from smoothheads.errors import ConfigError
 from smoothheads.files import claim
 from smoothheads.runs.ensemble import ensemble_run
@@ -29,16 +30,18 @@ def train_members(
     out = Path(out)
     if count < 2:
         raise ConfigError("two members or more", str(count), "train one network without members")
-    claim(out, lambda folder: member_folder(folder, 1).is_dir())
-    folders = [member_folder(out, k) for k in range(1, count + 1)]
-    for k, folder in enumerate(folders):
-        if on_member:
-            on_member(k + 1)
-        member = replace(config, train=replace(config.train, seed=config.train.seed + k))
-        train_run(member, folder, resume=resume, **settings)
-    if (out / CHECKPOINT).is_dir():
-        return out / CHECKPOINT
-    return ensemble_run(folders, out / CHECKPOINT)
+    with ranks.joined(config.train.device):
+        if ranks.first():
+            claim(out, lambda folder: member_folder(folder, 1).is_dir())
+        folders = [member_folder(out, k) for k in range(1, count + 1)]
+        for k, folder in enumerate(folders):
+            if on_member:
+                on_member(k + 1)
+            member = replace(config, train=replace(config.train, seed=config.train.seed + k))
+            train_run(member, folder, resume=resume, **settings)
+        if ranks.first() and not (out / CHECKPOINT).is_dir():
+            ensemble_run(folders, out / CHECKPOINT)
+    return out / CHECKPOINT
 
 
 def member_folder(out: Path, number: int) -> Path:

@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from smoothheads import ranks
 from smoothheads.data import Dataset
 from smoothheads.files import write_atomic
 from smoothheads.objectives.method import Method, Preparation
@@ -42,5 +43,5 @@ def _ignore(done: int, total: int) -> None:
 
 def keep(prepared: Tensor | None, out: Path) -> None:
     """For the next start."""
-    if prepared is not None and not (out / PREPARED).exists():
+    if prepared is not None and ranks.first() and not (out / PREPARED).exists():
         write_atomic(out / PREPARED, safetensors.torch.save({"prepared": prepared.contiguous()}))

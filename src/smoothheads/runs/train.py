@@ -5,6 +5,7 @@ Killed at any moment and resumed, it goes on from the last saved state to the bi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -14,24 +15,29 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from smoothheads import checkpoint, hub
+import torch
+
+from smoothheads import checkpoint, hub, ranks
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.checkpoint.join import differing
 from smoothheads.checkpoint.weights import MANIFEST
-from smoothheads.config import from_dict, load_json, to_dict
+from smoothheads.config import digest, from_dict, load_json, to_dict
 from smoothheads.config.flat import differences
 from smoothheads.data import DataInfo, augments, load
 from smoothheads.device import parse, threads
-from smoothheads.errors import CheckpointError, DataError
-from smoothheads.files import append, claim, exclusive, storage, write_json
+from smoothheads.errors import CheckpointError, DataError, StorageError
+from smoothheads.files import append, claim, exclusive, holder, storage, write_json
 from smoothheads.models import MultiHead, build
+from smoothheads.provenance import versions
 from smoothheads.runs.interrupt import Interrupt
 from smoothheads.runs.layout import CHECKPOINT, CONFIG, METRICS, PREPARED, STATE, open_checkpoint
 from smoothheads.runs.prepared import keep, prepare
 from smoothheads.runs.tensorboard import Writer
 from smoothheads.training import EpochDone, Plan, RunConfig, StepDone, Trainer, make_plan
 from smoothheads.training.loop import resolve
+from smoothheads.training.shards import own_shards
 
+SHARED_SECONDS = 10.0  # that a network folder may take to show a new file
 OnPlan = Callable[[Plan], None]
 OnEvent = Callable[[StepDone | EpochDone], None]
 
@@ -54,58 +60,124 @@ def train_run(
     or from other initial weights; a run that has saved nothing yet is replaced. The folder is claimed only
     when everything that training needs is there. `on_prepare(done, total)` follows what a method computes
     before training.
+
+    Under torchrun every rank calls it; the first one alone claims, writes and reports.
     """
-    out, start = Path(out), _start(config)
-    config = replace(config, train=resolve(config.train), init_sha256=start.weights_hash if start else None)
-    claim(out, _is_run)
-    with exclusive(out):
-        _check_folder(out, config, resume)
-        if (out / CHECKPOINT).is_dir():
-            return out / CHECKPOINT
-        started = time.monotonic()
-        with threads(config.train.threads):
-            data = load(config.data)
-            model = _initial(config, data.train.info, start)
-            prepared = prepare(
-                config.objective.method, data.train, out, parse(config.train.device), on_prepare
-            )
-            trainer = Trainer(
-                model,
-                data.train,
-                config=config.train,
-                objective=config.objective,
-                validation=data.validation,
-                augment=augments(config.data),
-                workers=workers,
-                prepared=prepared,
-            )
-            write_json(out / CONFIG, to_dict(config))
-            keep(prepared, out)
-            metrics_size, earlier = _restore(trainer, out / STATE)
-            started -= earlier
-            if on_plan:
-                on_plan(make_plan(trainer))
-            with (
-                _appending(out / METRICS, metrics_size) as metrics,
-                Writer(out, enabled=tensorboard) as writer,
-            ):
-                last = _loop(
-                    trainer,
-                    out,
-                    metrics,
-                    writer=writer,
-                    on_event=on_event,
-                    save_seconds=save_seconds,
-                    started=started,
-                )
-        info = trainer.loader.dataset.info
-        test = {"name": data.test.info.name, "fingerprint": data.test.fingerprint}
-        seconds = round(time.monotonic() - started, 3)
-        checkpoint.save(
-            out / CHECKPOINT, trainer.model, config, info, metrics=last, seconds=seconds, test_data=test
+    out = Path(out)
+    own_shards(config.train.shards, *ranks.launched())
+    with ranks.joined(config.train.device):
+        start = _start(config)
+        config = replace(
+            config, train=resolve(config.train), init_sha256=start.weights_hash if start else None
         )
-        (out / STATE).unlink(missing_ok=True)
+        with _folder(out, config, resume) as finished:
+            if finished:
+                return out / CHECKPOINT
+            started = time.monotonic()
+            with threads(config.train.threads):
+                data = load(config.data)
+                device = parse(ranks.own_device(config.train.device))
+                model = _initial(config, data.train.info, start)
+                prepared = prepare(config.objective.method, data.train, out, device, on_prepare)
+                trainer = Trainer(
+                    model,
+                    data.train,
+                    config=config.train,
+                    objective=config.objective,
+                    validation=data.validation,
+                    augment=augments(config.data),
+                    workers=workers,
+                    prepared=prepared,
+                )
+                metrics_size, earlier = _restore(trainer, out / STATE)
+                started -= earlier
+                _require_same(trainer, config)
+                if not ranks.first():
+                    _follow(trainer)
+                    return out / CHECKPOINT
+                write_json(out / CONFIG, to_dict(config))
+                keep(prepared, out)
+                if on_plan:
+                    on_plan(make_plan(trainer))
+                with (
+                    _appending(out / METRICS, metrics_size) as metrics,
+                    Writer(out, enabled=tensorboard) as writer,
+                ):
+                    last = _loop(
+                        trainer,
+                        out,
+                        metrics,
+                        writer=writer,
+                        on_event=on_event,
+                        save_seconds=save_seconds,
+                        started=started,
+                    )
+            info = trainer.loader.dataset.info
+            test = {"name": data.test.info.name, "fingerprint": data.test.fingerprint}
+            seconds = round(time.monotonic() - started, 3)
+            checkpoint.save(
+                out / CHECKPOINT, trainer.model, config, info, metrics=last, seconds=seconds, test_data=test
+            )
+            (out / STATE).unlink(missing_ok=True)
     return out / CHECKPOINT
+
+
+@contextmanager
+def _folder(out: Path, config: RunConfig, resume: bool) -> Iterator[bool]:
+    """The run's folder for the first rank alone, and for the others to read; whether the run has finished."""
+    if ranks.first():
+        claim(out, _is_run)
+        with exclusive(out):
+            _check_folder(out, config, resume)
+            finished = (out / CHECKPOINT).is_dir()
+            ranks.from_first(json.dumps([finished, holder(out)]))
+            yield finished
+        return
+    finished, held_by = json.loads(ranks.from_first(""))
+    _require_shared(out, held_by)
+    yield finished
+
+
+def _require_shared(out: Path, held_by: str) -> None:
+    """Raises StorageError if this rank does not see the folder that the first one has locked: after a restart
+    another node may be the first, and would start anew."""
+    deadline = time.monotonic() + SHARED_SECONDS
+    while (seen := holder(out)) != held_by:
+        if time.monotonic() > deadline:
+            got = f"one that {seen} holds" if seen else "none, or one that nobody holds"
+            raise StorageError(
+                f"the run that {held_by} holds at {out}", got, "choose an --out that all nodes share"
+            )
+        time.sleep(0.1)
+
+
+def _require_same(trainer: Trainer, config: RunConfig) -> None:
+    """Raises WorkerError where ranks would not do the same: nothing is checked without others."""
+    if ranks.count() == 1:
+        return
+    state = trainer.state()
+    content = hashlib.sha256(json.dumps(state.meta, sort_keys=True).encode())
+    tensors = state.tensors | ({} if trainer.prepared is None else {"prepared": trainer.prepared})
+    for name, tensor in sorted(tensors.items()):
+        plain = tensor.cpu().contiguous().flatten().view(torch.uint8)
+        content.update(name.encode() + plain.numpy().tobytes())
+    ranks.require_same(
+        {
+            "versions": json.dumps(versions(), sort_keys=True),
+            "the number format": config.train.precision,
+            "settings": digest(config),
+            "training images": trainer.loader.dataset.fingerprint,
+            "weights and state": content.hexdigest(),
+        }
+    )
+
+
+def _follow(trainer: Trainer) -> None:
+    """What the other ranks do: they compute, and stop when all stop."""
+    with Interrupt() as interrupt:
+        for _ in trainer.run():
+            if ranks.any_of(interrupt.requested):
+                raise KeyboardInterrupt
 
 
 def _start(config: RunConfig) -> Checkpoint | None:
@@ -162,11 +234,13 @@ def _loop(
                 writer.add(event)
             if on_event:
                 on_event(event)
-            if interrupt.requested or time.monotonic() - saved > save_seconds:
+            stop = ranks.any_of(interrupt.requested)
+            if stop or time.monotonic() - saved > save_seconds:
                 saved = time.monotonic()
                 facts = {"metrics_size": metrics.tell(), "seconds": saved - started}
                 checkpoint.save_state(out / STATE, trainer.state(), **facts)
-            interrupt.raise_if_requested()
+            if stop:
+                raise KeyboardInterrupt
     return last
 
 

@@ -24,6 +24,9 @@ class TrainConfig:
     """draws: batch / draws images a step, as the reference codes do; images: batch images."""
     accumulate: int = 1
     """Split a step into this many backward passes to save memory; an image's draws stay together."""
+    shards: int = field(default=1, metadata={"unless_default": True})
+    """Compute a step as this many micro-batches, each with BatchNorm of its own, added up in a fixed order:
+    under torchrun any number of ranks that divides it gives the same weights, bit for bit."""
     lr: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 1e-4
@@ -46,9 +49,11 @@ class TrainConfig:
         positive("head_lr_scale", self.head_lr_scale)
         at_least("momentum", self.momentum, 0)
         at_least("weight_decay", self.weight_decay, 0)
-        for name in ("epochs", "batch", "accumulate", "step_epochs", "threads"):
+        for name in ("epochs", "batch", "accumulate", "shards", "step_epochs", "threads"):
             at_least(name, getattr(self, name), 1)
         at_least("seed", self.seed, 0)
+        if self.shards > 1 and self.accumulate > 1:
+            raise ConfigError("shards or accumulate", "both", "leave accumulate at 1: shards save memory too")
         if self.nesterov and self.momentum == 0:
             raise ConfigError("momentum > 0 with nesterov", "momentum 0", "set momentum or drop nesterov")
 

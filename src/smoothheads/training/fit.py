@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from smoothheads import ranks
 from smoothheads.config import from_dict
 from smoothheads.data import DataInfo, Dataset, as_dataset
 from smoothheads.data.own import Own
@@ -37,7 +38,7 @@ class Trained:
 
 def line_per_epoch(event: Event) -> None:
     """What `train` shows unless it is told otherwise, on standard error."""
-    if isinstance(event, EpochDone):
+    if isinstance(event, EpochDone) and ranks.first():
         accuracy = event.metrics.get("validation", {}).get("accuracy")
         seen = "" if accuracy is None else f", accuracy {accuracy:.1%}"
         line = f"epoch {event.epoch}/{event.epochs}: loss {event.metrics['loss']:.3f}{seen}"
@@ -99,7 +100,7 @@ def _objective(objective: ObjectiveConfig | None, method: str | Method | None) -
 def _preparation(images: Dataset, config: RunConfig) -> Preparation:
     return Preparation(
         dataset=images,
-        device=parse(config.train.device),
+        device=parse(ranks.own_device(config.train.device)),
         open_model=_no_checkpoint,
         on_progress=lambda done, total: None,  # noqa: ARG005
     )

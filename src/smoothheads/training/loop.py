@@ -5,24 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from smoothheads import seeding
+from smoothheads import ranks, seeding
 from smoothheads.data import Batch, Dataset, Loader
 from smoothheads.device import autocast, computes_bfloat16, parse
 from smoothheads.errors import ConfigError, TrainingError
 from smoothheads.models.multihead import MultiHead
+from smoothheads.models.randomness import drawing
 from smoothheads.objectives.config import ObjectiveConfig
-from smoothheads.objectives.method import Step
-from smoothheads.objectives.objective import Objective
+from smoothheads.objectives.method import Losses, Step
+from smoothheads.objectives.objective import Objective, Terms
 from smoothheads.objectives.presets import warn_if_unlike
 from smoothheads.objectives.soft_labels import class_frequencies, right_shares
 from smoothheads.training.config import TrainConfig
 from smoothheads.training.meter import Meter
 from smoothheads.training.schedule import learning_rate
+from smoothheads.training.shards import StepRows, own_shards, require_images
 from smoothheads.training.validate import head_cosines, noisy_accuracy
 
 
@@ -74,7 +77,10 @@ def _one_row_per_image(prepared: Tensor | None, images: int, method: str) -> Ten
 
 
 class Trainer:
-    """Trains `model` in place: iterate over `run()`; between two events `state()` can be taken."""
+    """Trains `model` in place: iterate over `run()`; between two events `state()` can be taken.
+
+    Where ranks have met, all of them run it with the same arguments and hold the same state at every event.
+    """
 
     def __init__(
         self,
@@ -90,7 +96,7 @@ class Trainer:
     ) -> None:
         """`prepared` is what the method's `prepare` gave for the training images."""
         self.config = resolve(config)
-        self.device = parse(config.device)
+        self.device = parse(ranks.own_device(config.device))
         layout = torch.channels_last if config.channels_last else torch.contiguous_format
         self.layout = layout
         self.model = model.to(device=self.device, memory_format=layout)  # type: ignore[call-overload]
@@ -103,7 +109,9 @@ class Trainer:
         images = (
             config.batch if config.batch_unit == "images" else max(1, config.batch // method.trained_draws)
         )
-        self.loader = Loader(train, images, config.seed, augment=augment, workers=workers)
+        shards = own_shards(config.shards, ranks.rank(), ranks.count())
+        self.loader = Loader(train, images, config.seed, augment=augment, workers=workers, shards=shards)
+        require_images(self.loader)
         heads = list(model.heads.parameters())
         known = {id(p) for p in heads}
         trunk = [p for p in model.parameters() if id(p) not in known]
@@ -169,45 +177,99 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["scale"]
         self.optimizer.zero_grad(set_to_none=True)
+        whole = self._accumulated if self.config.shards == 1 else self._sharded
+        total = whole(batch)
+        self.optimizer.step()
+        return total
+
+    def _accumulated(self, batch: Batch) -> float:
         generator = seeding.generator(self.config.seed, "noise", self.step, device=self.device)
         total = 0.0
         parts = min(self.config.accumulate, len(batch.images))
         for part in range(parts):
             piece = Batch(*(tensor.tensor_split(parts)[part] for tensor in batch))
             share = len(piece.images) / len(batch.images)
-            total += self._backward(piece, generator, share, with_diversity=part == 0)
-        self.optimizer.step()
+            with autocast(self.device, self.config.precision):
+                terms = self.objective(self._as_step(piece, generator))
+            loss = self._loss(terms, share, with_diversity=part == 0)
+            self._require_finite(loss)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.meter.add(terms, len(piece.images))
+            total += float(loss.detach())
         self.meter.add_loss(total, len(batch.images))
         return total
 
-    def _backward(
-        self, batch: Batch, generator: torch.Generator, share: float, *, with_diversity: bool
-    ) -> float:
-        with autocast(self.device, self.config.precision):
-            terms = self.objective(
-                Step(
-                    model=self.model,
-                    images=batch.images.to(self.device, memory_format=self.layout),
-                    labels=batch.labels.to(self.device),
-                    prepared=self.prepared_rows(batch.positions),
-                    sigma=self.config.sigma,
-                    generator=generator,
-                    epoch=self.epoch,
-                )
-            )
+    def _sharded(self, batch: Batch) -> float:
+        """The own micro-batches one by one; where the pace wants to see them, all forwards come first."""
+        images = self.loader.step_sizes()[self.step_in_epoch]
+        shards = self.loader.shards
+        sizes = [end - begin for begin, end in pairwise(shards.bounds(images))]
+        parts = [torch.split(tensor, sizes) for tensor in batch]
+        pieces = [Batch(*each) for each in zip(*parts, strict=True)]
+        rows = StepRows(self.model)
+        together = len(pieces) if self.objective.pace.whole_batch else 1
+        for first in range(0, len(pieces), together):
+            group = pieces[first : first + together]
+            numbers = shards.own[first : first + together]
+            shares = [len(piece.images) / images for piece in group]
+            seen = [self._forward(*each, rows) for each in zip(group, numbers, shares, strict=True)]
+            lam_L = self._threshold([losses for losses, _ in seen])
+            for number, share, (losses, moved) in zip(numbers, shares, seen, strict=True):
+                teachers = seeding.generator(self.config.seed, "teachers", self.step, device=self.device)
+                with autocast(self.device, self.config.precision):
+                    terms = self.objective.terms(losses, lam_L, teachers)
+                loss = self._loss(terms, share, with_diversity=number == 0)
+                loss.backward()  # type: ignore[no-untyped-call]
+                rows.add(moved, terms, loss, share)
+        whole = rows.finish()
+        self._require_finite(whole.loss)
+        self.meter.add(whole, images)
+        self.meter.add_loss(float(whole.loss), images)
+        return float(whole.loss)
+
+    def _forward(
+        self, batch: Batch, number: int, share: float, rows: StepRows
+    ) -> tuple[Losses, list[Tensor]]:
+        """A micro-batch's losses and its share of the change of the buffers; its number keys its noise."""
+        generator = seeding.generator(self.config.seed, "noise", self.step, number, device=self.device)
+        with (
+            drawing(self.config.seed, "network", self.step, number),
+            rows.forward(share) as moved,
+            autocast(self.device, self.config.precision),
+        ):
+            losses = self.objective.method(self._as_step(batch, generator))
+        return losses, moved
+
+    def _threshold(self, losses: list[Losses]) -> Tensor:
+        smoothed_LN = torch.cat([each.smoothed_LN.detach() for each in losses], dim=1)
+        pace = self.objective.pace
+        return pace.threshold(
+            self.epoch, ranks.side_by_side(smoothed_LN) if pace.whole_batch else smoothed_LN
+        )
+
+    def _as_step(self, batch: Batch, generator: torch.Generator) -> Step:
+        return Step(
+            model=self.model,
+            images=batch.images.to(self.device, memory_format=self.layout),
+            labels=batch.labels.to(self.device),
+            prepared=self.prepared_rows(batch.positions),
+            sigma=self.config.sigma,
+            generator=generator,
+            epoch=self.epoch,
+        )
+
+    def _loss(self, terms: Terms, share: float, *, with_diversity: bool) -> Tensor:
         loss = terms.loss * share
         diversity = self.objective.diversity(self.model) if with_diversity else None
-        if diversity is not None:
-            loss = loss + diversity
+        return loss if diversity is None else loss + diversity
+
+    def _require_finite(self, loss: Tensor) -> None:
         if not torch.isfinite(loss):
             raise TrainingError(
                 "a finite loss",
                 f"{float(loss.detach())} in epoch {self.epoch}, step {self.step + 1}",
                 "lower the learning rate, or train in float32; the last saved state is still good",
             )
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.meter.add(terms, len(batch.images))
-        return float(loss.detach())
 
     def prepared_rows(self, positions: Tensor) -> Tensor | None:
         return None if self.prepared is None else self.prepared[positions].to(self.device)

@@ -35,10 +35,12 @@ def make_plan(trainer: Trainer, patience: float = 2.0) -> Plan:
     """
     info = trainer.loader.dataset.info
     images_per_step = min(trainer.loader.images_per_step, len(trainer.loader.dataset))
-    count = min(8, images_per_step)
-    seconds = _seconds_per_step(trainer, count) / count * images_per_step
+    shards = trainer.loader.shards
+    micro_batch = images_per_step // shards.count
+    count = min(8, micro_batch)
+    seconds = _seconds_per_step(trainer, count) / count * micro_batch
     if 3 * seconds < patience:
-        seconds = _seconds_per_step(trainer, images_per_step)
+        seconds = _seconds_per_step(trainer, micro_batch)
     return Plan(
         model=cost(trainer.model, info.shape),
         images_per_step=images_per_step,
@@ -46,7 +48,7 @@ def make_plan(trainer: Trainer, patience: float = 2.0) -> Plan:
         steps=trainer.steps,
         done=trainer.step,
         image=info.shape,
-        seconds=seconds * (trainer.steps - trainer.step),
+        seconds=len(shards.own) * seconds * (trainer.steps - trainer.step),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from smoothheads import seeding
+from smoothheads import ranks, seeding
 from smoothheads.data import Dataset, plain_batches
 from smoothheads.models.aggregate import ensemble
 from smoothheads.models.multihead import MultiHead
@@ -25,12 +25,16 @@ def noisy_accuracy(
     right_L = torch.zeros(len(model.heads), dtype=torch.long)
     right = 0
     generator = seeding.generator(seed, "validation", device=device)
-    for images, labels, _ in plain_batches(dataset, batch):
-        logits_LNC = model(add_noise(images.to(device), sigma, 1, generator)).float()
+    for number, (images, labels, _) in enumerate(plain_batches(dataset, batch)):
+        noisy = add_noise(images.to(device), sigma, 1, generator)
+        if number % ranks.count() != ranks.rank():  # another rank's
+            continue
+        logits_LNC = model(noisy).float()
         target = labels.to(device)
         right_L += (logits_LNC.argmax(2) == target).sum(1).cpu()
         right += int((ensemble(logits_LNC).argmax(1) == target).sum())
     model.train(training)
+    right_L, right = ranks.total(right_L), int(ranks.total(torch.tensor(right)))
     return {"accuracy": right / len(dataset), "head_accuracy": (right_L / len(dataset)).tolist()}
 
 

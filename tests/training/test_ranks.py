@@ -1,0 +1,246 @@
+"""One network trained by one process or by several: the same bits, one voice, one message when it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from smoothheads import checkpoint
+from smoothheads.data import Batch, Loader, Splits
+from smoothheads.data.loader import Shards
+from smoothheads.errors import ConfigError, TrainingError
+from smoothheads.models import MultiHead
+from smoothheads.objectives import Gaussian, ObjectiveConfig, TeachingConfig
+from smoothheads.runs.train import train_run
+from smoothheads.training import EpochDone, RunConfig, StepDone, TrainConfig, Trainer
+from smoothheads.training.shards import own_shards
+
+Network = Callable[..., MultiHead]
+forks = pytest.mark.skipif(sys.platform == "win32", reason="forks the ranks")
+
+
+@dataclass(frozen=True)
+class Ranked:
+    folder: Path
+    codes: dict[str, list[int]]
+    """What the ranks of each scenario ended with."""
+
+    def weights(self, name: str) -> bytes:
+        return (self.folder / name / "checkpoint" / "model.safetensors").read_bytes()
+
+    def metrics(self, name: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in (self.folder / name / "metrics.jsonl").read_text().splitlines()]
+        return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+    def printed(self, name: str, rank: int) -> list[str]:
+        return (self.folder / f"{name}-printed-{rank}").read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def ranked(tmp_path_factory: pytest.TempPathFactory) -> Ranked:
+    """All of it in one process, which loads torch only once."""
+    folder = tmp_path_factory.mktemp("ranked")
+    command = [sys.executable, str(Path(__file__).with_name("ranked.py")), str(folder)]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+    return Ranked(folder, json.loads(shown.splitlines()[-1]))
+
+
+METHODS = ["paced", "random teachers", "stability", "consistency", "smoothmix", "smoothadv", "ddn", "macer"]
+METHODS += ["cat-rs", "acr-targeted", "drt"]
+
+
+@forks
+@pytest.mark.parametrize("name", METHODS)
+def test_two_ranks_train_what_one_process_trains(ranked: Ranked, name: str) -> None:
+    assert ranked.codes["one"] == [0]
+    assert ranked.codes["two"] == [0, 0]
+    assert ranked.weights(f"{name}-1") == ranked.weights(f"{name}-2")
+    assert ranked.metrics(f"{name}-1") == ranked.metrics(f"{name}-2")
+
+
+@forks
+@pytest.mark.parametrize("name", ["paced", "cat-rs"])
+def test_four_ranks_do_too(ranked: Ranked, name: str) -> None:
+    assert ranked.weights(f"{name}-4") == ranked.weights(f"{name}-1")
+    assert ranked.metrics(f"{name}-4") == ranked.metrics(f"{name}-1")
+
+
+@forks
+def test_soft_labels_are_shared_out_and_equal(ranked: Ranked) -> None:
+    made = [(ranked.folder / f"cat-rs-{count}" / "prepared.safetensors").read_bytes() for count in (1, 2, 4)]
+    assert made[0] == made[1] == made[2]
+
+
+@forks
+def test_a_run_goes_on_with_another_number_of_ranks(ranked: Ranked) -> None:
+    """Two ranks, of which one was asked to end, then four, then one."""
+    assert ranked.codes["stopped"] == [130] * 2
+    assert ranked.codes["stopped again"] == [130] * 4
+    assert ranked.codes["resumed"] == [0]
+    assert ranked.weights("resumed") == ranked.weights("paced-1")
+    assert ranked.metrics("resumed") == ranked.metrics("paced-1")
+
+
+@forks
+def test_the_first_rank_alone_writes_and_prints(ranked: Ranked) -> None:
+    assert ranked.codes["told"] == [0, 0]
+    assert ranked.printed("told", 0)[-1] == str(ranked.folder / "told" / "checkpoint")
+    assert ranked.printed("told", 1) == []
+    for rank in (0, 1):
+        assert list((ranked.folder / f"told-place-{rank}").iterdir()) == []
+    assert checkpoint.load(ranked.folder / "told" / "checkpoint").config.train.shards == 2
+
+
+@forks
+def test_a_killed_rank_ends_the_run_with_one_message(ranked: Ranked) -> None:
+    assert ranked.codes["lost"] == [2, -9]
+    assert ranked.printed("lost", 0)[-1].startswith("smoothheads: expected 2 ranks that answer, got")
+    assert "run again with --resume" in ranked.printed("lost", 0)[-1]
+    assert ranked.printed("lost", 1) == []
+    assert not (ranked.folder / "lost" / "checkpoint").exists()
+
+
+@forks
+def test_a_folder_that_is_not_shared_is_named_by_the_rank_that_misses_it(ranked: Ranked) -> None:
+    assert ranked.codes["apart"] == [2, 2]
+    (message,) = ranked.printed("apart", 1)
+    assert f"at {ranked.folder / 'elsewhere'} (rank 1 on" in message
+    assert "choose an --out that all nodes share" in message
+    assert ranked.printed("apart", 0) == []
+
+
+@pytest.mark.parametrize(
+    ("shards", "message"),
+    [
+        (1, "that 2 ranks divide, got 1; set --train.shards to 2 or a multiple"),
+        (3, "that 2 ranks divide, got 3; start as many ranks as divide 3"),
+    ],
+)
+def test_ranks_must_divide_the_micro_batches(
+    shards: int, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match=message):
+        train_run(RunConfig(train=TrainConfig(shards=shards)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def trainer(
+    network: Network, data: Splits, objective: ObjectiveConfig | None = None, **changes: Any
+) -> Trainer:
+    settings: dict[str, Any] = {"sigma": 0.3, "epochs": 1, "batch": 50, "precision": "float32", "shards": 3}
+    config = TrainConfig(**(settings | changes))
+    return Trainer(network(heads=2), data.train, config=config, objective=objective or ObjectiveConfig())
+
+
+def test_more_micro_batches_than_images_are_refused(tiny_network: Network, small_digits: Splits) -> None:
+    with pytest.raises(ConfigError, match="each of 41 micro-batches, got steps of 40 images"):
+        trainer(tiny_network, small_digits, shards=41)
+
+
+def test_accumulation_is_not_mixed_with_micro_batches() -> None:
+    with pytest.raises(ConfigError, match="shards or accumulate, got both"):
+        TrainConfig(shards=2, accumulate=2)
+
+
+def test_one_micro_batch_is_not_noted_so_that_old_runs_keep_their_keys() -> None:
+    from smoothheads.config import digest, from_dict, to_dict
+
+    assert "shards" not in to_dict(TrainConfig())
+    assert digest(TrainConfig(shards=2)) != digest(TrainConfig())
+    assert from_dict(TrainConfig, to_dict(TrainConfig(shards=2))).shards == 2
+
+
+def test_batch_statistics_are_those_of_the_micro_batches(tiny_network: Network, small_digits: Splits) -> None:
+    """Against the same step written plainly: three forwards from the same buffers, their changes averaged."""
+    objective = ObjectiveConfig(method=Gaussian(), teaching=TeachingConfig(weights="uniform"))
+    ours = trainer(tiny_network, small_digits, objective)
+    ours.objective.config = replace(
+        ours.objective.config, diversity=replace(ours.objective.config.diversity, weight=0.0)
+    )
+    plain = tiny_network(heads=2).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+    before = {name: value.clone() for name, value in plain.state_dict().items()}
+    event = next(ours.run())
+    assert isinstance(event, StepDone)
+
+    from smoothheads import seeding
+
+    batch = next(Loader(small_digits.train, 50, 0, augment=False).epoch(1))
+    after: list[dict[str, torch.Tensor]] = []
+    losses = []
+    for number, start in enumerate((0, 14, 27)):
+        images, labels, _ = (each[start : (14, 27, 40)[number]] for each in batch)
+        plain.load_state_dict(before)
+        noise = torch.randn(images.shape, generator=seeding.generator(0, "noise", 0, number))
+        logits = plain(images + 0.3 * noise)
+        loss = torch.stack([nn.functional.cross_entropy(head, labels) for head in logits]).mean()
+        (loss * len(images) / 40).backward()  # type: ignore[no-untyped-call]
+        losses.append(float(loss.detach()) * len(images) / 40)
+        after.append({name: value.clone() * len(images) / 40 for name, value in plain.state_dict().items()})
+    assert event.loss == pytest.approx(sum(losses), rel=1e-5)
+    moved = 0
+    for name, value in ours.model.state_dict().items():
+        if name.endswith(("running_mean", "running_var")):
+            torch.testing.assert_close(value, sum(each[name] for each in after), rtol=1e-5, atol=1e-6)
+            moved += not torch.equal(value, before[name])
+        elif name.endswith("num_batches_tracked"):
+            assert int(value) == 1
+    assert moved > 10
+    for mine, (name, theirs) in zip(ours.model.parameters(), plain.named_parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-3, atol=1e-6, msg=name)
+
+
+def test_resume_with_micro_batches_gives_identical_bits(tiny_network: Network, small_digits: Splits) -> None:
+    objective = ObjectiveConfig(teaching=TeachingConfig(pace="quantile", window=30))
+    whole = trainer(tiny_network, small_digits, objective, epochs=2)
+    reports = [event.metrics for event in whole.run() if isinstance(event, EpochDone)]
+    half = trainer(tiny_network, small_digits, objective, epochs=2)
+    events = half.run()
+    for _ in range(5):
+        next(events)
+    rest = trainer(tiny_network, small_digits, objective, epochs=2)
+    rest.restore(half.state())
+    resumed = [event.metrics for event in rest.run() if isinstance(event, EpochDone)]
+    assert resumed[-1] | {"seconds": 0} == reports[-1] | {"seconds": 0}
+    for mine, theirs in zip(whole.model.state_dict().values(), rest.model.state_dict().values(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_a_loss_that_is_not_finite_leaves_the_buffers(tiny_network: Network, small_digits: Splits) -> None:
+    ours = trainer(tiny_network, small_digits)
+    with torch.no_grad():
+        next(ours.model.heads.parameters()).fill_(float("nan"))
+    before = {name: value.clone() for name, value in ours.model.named_buffers()}
+    with pytest.raises(TrainingError, match="expected a finite loss, got nan in epoch 1, step 1"):
+        list(ours.run())
+    assert all(torch.equal(before[name], value) for name, value in ours.model.named_buffers())
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_parts_of_a_step_are_those_of_the_whole(small_digits: Splits, count: int) -> None:
+    """Also their crops and flips, whoever reads them."""
+    whole = list(Loader(small_digits.train, 50, 1, augment=True).epoch(2))
+    parts = [
+        list(Loader(small_digits.train, 50, 1, augment=True, shards=own_shards(count, rank, count)).epoch(2))
+        for rank in range(count)
+    ]
+    assert len(whole) == len(parts[0]) == 3
+    for step, batch in enumerate(whole):
+        joined = Batch(*map(torch.cat, zip(*(part[step] for part in parts), strict=True)))
+        assert all(torch.equal(a, b) for a, b in zip(batch, joined, strict=True))
+
+
+def test_micro_batches_differ_by_one_image_at_most() -> None:
+    bounds = Shards(5, 0, 5).bounds(13)
+    assert bounds == [0, 3, 6, 9, 11, 13]
+    assert Shards(5, 2, 4).bounds(13) == bounds[2:5]
