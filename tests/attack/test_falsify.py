@@ -10,7 +10,7 @@ import torch
 
 from smoothheads.attack.falsify import falsify, judging
 from smoothheads.attack.grid import squared_distance
-from smoothheads.attack.outcome import Attacked, Claim, Outcome
+from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.attack.settings import AttackSettings
 from smoothheads.certify.algorithm import Prediction
 from smoothheads.certify.budgets import FixedBudget
@@ -34,7 +34,7 @@ def true_claims(half_space: Any, scale: float = 1.0) -> list[Claim]:
     ]
 
 
-def run(half_space: Any, claims: list[Claim], settings: AttackSettings = QUICK, **more: Any) -> Outcome:
+def run(half_space: Any, claims: list[Claim], settings: AttackSettings = QUICK, **more: Any) -> AttackOutcome:
     return falsify(half_space.model, half_space.data, claims, CERTIFIED, settings, **more)
 
 

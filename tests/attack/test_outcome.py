@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from smoothheads.attack.outcome import Attacked, Claim, Outcome
+from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.types import ABSTAIN
 
@@ -19,8 +19,8 @@ def attacked(radius: float, broken: int | None = None, *, label: int = 0, predic
     return Attacked(claim, budget, budget, broken, None if broken is None else 1)
 
 
-def outcome(*each: Attacked, level: float = 0.003) -> Outcome:
-    return Outcome(each, Q, level)
+def outcome(*each: Attacked, level: float = 0.003) -> AttackOutcome:
+    return AttackOutcome(each, Q, level)
 
 
 def test_a_violation_is_another_answer_strictly_closer_than_the_radius() -> None:

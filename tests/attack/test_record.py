@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from smoothheads.attack import record
-from smoothheads.attack.outcome import Attacked, Claim, Outcome
+from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.errors import LedgerError
 from smoothheads.types import ABSTAIN
 
@@ -16,7 +16,7 @@ ATTACKED = (
     Attacked(Claim(8, 2, 2, 1.0), 65024, 65024),
     Attacked(Claim(9, 2, 2, 1.0), 65024, 65024, 65, 7),
 )
-OUTCOME = Outcome(ATTACKED, 255, 0.003)
+OUTCOME = AttackOutcome(ATTACKED, 255, 0.003)
 FACTS = {"settings": {"seed": 0}, "weights": "abc"}
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from smoothheads.bench import machine
-from smoothheads.bench.outcome import Outcome, write
+from smoothheads.bench.outcome import BenchOutcome, write
 from smoothheads.report.table import Cell, to_text
 
 
-def outcome() -> Outcome:
+def outcome() -> BenchOutcome:
     rates = {"loop": np.array([10.0, 20.0, 10.0]), "ours": np.array([30.0, 60.0, 40.0])}
-    return Outcome(
+    return BenchOutcome(
         name="votes-x",
         title="A title",
         unit="votes/s",

@@ -5,16 +5,17 @@ import itertools
 import numpy as np
 import pytest
 
-from smoothheads.bench.timing import Interval, Job, interleaved, interval_of_median, ratio
+from smoothheads.bench.timing import Job, interleaved, interval_of_median, ratio
+from smoothheads.results.intervals import MedianInterval
 
 
 def test_interval_of_a_median() -> None:
     """Of 10 values the 2nd and the 9th enclose the median with probability 0.979, the 3rd and 8th 0.89."""
-    assert interval_of_median(np.arange(1.0, 11.0)) == Interval(5.5, 2.0, 9.0)
+    assert interval_of_median(np.arange(1.0, 11.0)) == MedianInterval(5.5, 2.0, 9.0)
 
 
 def test_few_values_give_all_there_is() -> None:
-    assert interval_of_median(np.array([3.0, 1.0, 2.0])) == Interval(2.0, 1.0, 3.0)
+    assert interval_of_median(np.array([3.0, 1.0, 2.0])) == MedianInterval(2.0, 1.0, 3.0)
 
 
 def test_interval_covers_the_median_as_often_as_it_says() -> None:
@@ -59,7 +60,7 @@ def test_turns_are_numbered_so_that_work_can_differ() -> None:
 def test_ratio_is_taken_round_by_round() -> None:
     """A machine that halves its speed in between changes nothing."""
     slow_then_fast = np.array([1.0, 1.0, 1.0, 2.0, 2.0, 2.0])
-    assert ratio(3 * slow_then_fast, slow_then_fast) == Interval(3.0, 3.0, 3.0)
+    assert ratio(3 * slow_then_fast, slow_then_fast) == MedianInterval(3.0, 3.0, 3.0)
 
 
 @pytest.mark.parametrize("count", range(1, 40))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from smoothheads.attack import record
-from smoothheads.attack.outcome import Outcome
+from smoothheads.attack.outcome import AttackOutcome
 from smoothheads.certify.budgets import recompute
 from smoothheads.certify.engines import convert
 from smoothheads.cli import main
@@ -102,7 +102,7 @@ def test_it_goes_on_where_it_stopped(
     saved: list[int] = []
     save = record.save
 
-    def noted(path: Path, outcome: Outcome, facts: dict[str, Any], radii: Sequence[float]) -> None:
+    def noted(path: Path, outcome: AttackOutcome, facts: dict[str, Any], radii: Sequence[float]) -> None:
         saved.append(len(outcome.attacked))
         save(path, outcome, facts, radii)
 

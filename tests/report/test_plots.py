@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from smoothheads.attack.outcome import Attacked, Claim, Outcome
+from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.errors import ConfigError
 from smoothheads.report import plots
 from smoothheads.results.manifest import Manifest
@@ -49,7 +49,7 @@ def test_attacks_are_drawn_above_what_is_certified() -> None:
         Attacked(Claim(2, 0, ABSTAIN, 0.0), -1),
         Attacked(Claim(3, 0, 1, 0.5), 63, 63),
     )
-    outcome = Outcome(attacked, 16, 0.003)
+    outcome = AttackOutcome(attacked, 16, 0.003)
     (axes,) = plots.attacked_accuracy(outcome, "some").axes
     radii = np.asarray(axes.lines[0].get_xdata()).tolist()
     assert radii[-1] == pytest.approx(1.05)  # just beyond the farthest broken image
@@ -57,7 +57,7 @@ def test_attacks_are_drawn_above_what_is_certified() -> None:
     assert (low == outcome.certified_accuracy(radii)).all()
     assert (high == outcome.empirical_accuracy(radii)).all()
     assert (low[0], low[-1], high[0], high[-1]) == (0.5, 0, 0.5, 0.25)
-    plots.render(plots.attacked_accuracy(Outcome(attacked[2:3], 16, 0.003), "nothing"), "svg")
+    plots.render(plots.attacked_accuracy(AttackOutcome(attacked[2:3], 16, 0.003), "nothing"), "svg")
     (axes,) = plots.attacked_accuracy(outcome, "some", (0.0, 2.0)).axes
     assert axes.get_xlim()[1] == pytest.approx(2.1)  # as far as the table, where nothing was broken either
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smoothheads.studies.executor import Finished
-from smoothheads.studies.jobs import Job, perform
+from smoothheads.studies.jobs import StudyJob, perform
 from smoothheads.studies.parse import parse_study
 from smoothheads.studies.spec import Study
 
@@ -47,10 +47,10 @@ class Inline:
     slots = 2
 
     def __init__(self) -> None:
-        self.jobs: list[Job] = []
+        self.jobs: list[StudyJob] = []
         self.done: list[str] = []
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: StudyJob) -> None:
         self.jobs.append(job)
 
     def wait(self, seconds: float) -> list[Finished]:

@@ -12,6 +12,7 @@ from tests.studies.small import Inline
 from smoothheads.cli import main
 from smoothheads.errors import ConfigError
 from smoothheads.report.table import Table, to_text
+from smoothheads.results.intervals import MedianInterval
 from smoothheads.studies import claims, experiments, gaps, paper
 from smoothheads.studies.configs import run_config
 from smoothheads.studies.outcome import Outcome, Result, collect
@@ -19,7 +20,7 @@ from smoothheads.studies.plan import make_plan, together
 from smoothheads.studies.prepare import prepare
 from smoothheads.studies.run import run
 from smoothheads.studies.stages import Measured
-from smoothheads.studies.store import Store
+from smoothheads.studies.store import StudyStore
 
 TRAINED = [each for each in experiments.EXPERIMENTS.values() if each.trained]
 
@@ -88,7 +89,7 @@ def test_nearly_equal_is_within_a_twentieth_and_cost_is_a_ratio() -> None:
     far = outcome_of({"gaussian some": 0.5, "gaussian some-dnn5": 0.9})
     assert claims.verdict(list(claims.answers(known["C23"], near, {}))) == "confirmed"
     assert claims.verdict(list(claims.answers(known["C23"], far, {}))) == "contradicted"
-    ratios = {("certify", "gaussian", "some", "dnn5"): claims.Ratio(0.35, 0.33, 0.38)}
+    ratios = {("certify", "gaussian", "some", "dnn5"): MedianInterval(0.35, 0.33, 0.38)}
     assert claims.verdict(list(claims.answers(known["C8"], near, ratios))) == "confirmed"
 
 
@@ -117,7 +118,7 @@ def test_logs_of_others_are_rows(tmp_path: Path) -> None:
 def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     experiment = experiments.get("draws")
     plan, _ = prepare(experiments.study(experiment, experiments.scale("smoke")))
-    store = Store(tmp_path / "store")
+    store = StudyStore(tmp_path / "store")
     assert run(plan, store, Inline(), {}) == {}
     table: Table = paper.comparison(experiment, collect(plan, store))
     assert "gaussian some-m4" in to_text(table)
@@ -136,7 +137,7 @@ def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureF
 def test_two_networks_are_drawn_on_the_same_noise(tmp_path: Path) -> None:
     experiment = experiments.get("fig2")
     plan, _ = prepare(experiments.study(experiment, experiments.scale("smoke")))
-    store = Store(tmp_path)
+    store = StudyStore(tmp_path)
     run(plan, store, Inline(), {})
     found = gaps.measure(plan, store, draws=200)
     assert found == gaps.measure(plan, store, draws=200)

@@ -8,16 +8,16 @@ import pytest
 from tests.studies.small import TEXT, study
 
 from smoothheads.errors import DataError
-from smoothheads.studies.plan import Certification, Joining, Plan, Training, make_plan, needs
+from smoothheads.studies.plan import Certification, Joining, StudyPlan, Training, make_plan, needs
 from smoothheads.studies.prepare import prepare
 from smoothheads.studies.spec import Study
 
 
-def planned(found: Study) -> Plan:
+def planned(found: Study) -> StudyPlan:
     return make_plan(found, lambda data: "fingerprint", "images")
 
 
-def count(plan: Plan, kind: type) -> int:
+def count(plan: StudyPlan, kind: type) -> int:
     return sum(isinstance(item, kind) for item in plan.items)
 
 

@@ -14,12 +14,12 @@ import pytest
 from tests.studies.small import TEXT, Inline, study
 
 from smoothheads.studies.executor import LocalProcesses
-from smoothheads.studies.jobs import Job
+from smoothheads.studies.jobs import StudyJob
 from smoothheads.studies.outcome import collect
-from smoothheads.studies.plan import Plan, Training
+from smoothheads.studies.plan import StudyPlan, Training
 from smoothheads.studies.prepare import prepare
 from smoothheads.studies.run import run
-from smoothheads.studies.store import Store
+from smoothheads.studies.store import StudyStore
 from smoothheads.studies.tables import all_tables
 
 LONG = TEXT.replace("epochs = 1", "epochs = 40").replace("seeds = [0, 1]", "seeds = [0]")
@@ -36,7 +36,7 @@ def test_killed_and_started_again_it_gives_the_same(tmp_path: Path) -> None:
         [*command, "--workers", "1"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
     plan, _ = prepare(study(LONG))
-    killed, whole = Store(tmp_path / "killed"), Store(tmp_path / "whole")
+    killed, whole = StudyStore(tmp_path / "killed"), StudyStore(tmp_path / "whole")
     metrics = killed.artefact(_training(plan)) / "metrics.jsonl"
     _until(lambda: metrics.is_file() and metrics.stat().st_size > 0)
     os.kill(process.pid, signal.SIGKILL)
@@ -54,7 +54,7 @@ def test_killed_and_started_again_it_gives_the_same(tmp_path: Path) -> None:
 def test_a_process_that_dies_is_a_failed_arm(tmp_path: Path) -> None:
     plan, _ = prepare(study(LONG))
     executor = LocalProcesses(1)
-    executor.submit(Job(_training(plan), Store(tmp_path)))
+    executor.submit(StudyJob(_training(plan), StudyStore(tmp_path)))
     (worker,) = executor._busy.values()
     worker.process.kill()
     (finished,) = executor.wait(60)
@@ -63,7 +63,7 @@ def test_a_process_that_dies_is_a_failed_arm(tmp_path: Path) -> None:
     assert "ended with code -9" in finished.error
 
 
-def _training(plan: Plan) -> Training:
+def _training(plan: StudyPlan) -> Training:
     return next(item for item in plan.items if isinstance(item, Training))
 
 

@@ -17,22 +17,22 @@ from smoothheads.studies.figures import write_figures
 from smoothheads.studies.html import page, write_page
 from smoothheads.studies.jobs import network_folder
 from smoothheads.studies.outcome import collect, kept, load, save
-from smoothheads.studies.plan import Plan, Training
+from smoothheads.studies.plan import StudyPlan, Training
 from smoothheads.studies.prepare import prepare
 from smoothheads.studies.run import run, status
-from smoothheads.studies.store import Store
+from smoothheads.studies.store import StudyStore
 from smoothheads.studies.tables import all_tables, gains, to_csv
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Store]:
-    store = Store(tmp_path_factory.mktemp("store"))
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyPlan, StudyStore]:
+    store = StudyStore(tmp_path_factory.mktemp("store"))
     plan, _ = prepare(study())
     assert run(plan, store, Inline(), {}) == {}
     return plan, store
 
 
-def test_nothing_is_made_twice_in_any_study(finished: tuple[Plan, Store]) -> None:
+def test_nothing_is_made_twice_in_any_study(finished: tuple[StudyPlan, StudyStore]) -> None:
     plan, store = finished
     again = Inline()
     run(plan, store, again, {})
@@ -45,7 +45,7 @@ def test_nothing_is_made_twice_in_any_study(finished: tuple[Plan, Store]) -> Non
     assert status(plan, store, {}).count("done") == len(plan.items)
 
 
-def test_the_facts_of_a_training_tell_which_weights_it_gave(finished: tuple[Plan, Store]) -> None:
+def test_the_facts_of_a_training_tell_which_weights_it_gave(finished: tuple[StudyPlan, StudyStore]) -> None:
     plan, store = finished
     for item in (item for item in plan.items if isinstance(item, Training)):
         facts = store.facts(item)
@@ -61,7 +61,7 @@ def test_radii_are_never_rounded_up(tmp_path: Path) -> None:
 
 
 def test_the_time_left_follows_what_was_measured(tmp_path: Path) -> None:
-    plan, store = prepare(study())[0], Store(tmp_path)
+    plan, store = prepare(study())[0], StudyStore(tmp_path)
     costs = dict.fromkeys((item.key for item in plan.items), 10.0)
     assert status(plan, store, costs).seconds_left == 10.0 * len(plan.items)
     store.finish(plan.items[0], {"seconds": 30.0})
@@ -69,7 +69,7 @@ def test_the_time_left_follows_what_was_measured(tmp_path: Path) -> None:
 
 
 def test_rows_pair_over_images_and_show_the_same_when_kept(
-    finished: tuple[Plan, Store], tmp_path: Path
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path
 ) -> None:
     outcome = collect(*finished)
     assert [each.name for each in outcome.results if each.measured is None] == []
@@ -87,13 +87,13 @@ def test_rows_pair_over_images_and_show_the_same_when_kept(
 
 
 def test_what_was_kept_is_not_made_again_where_the_store_is_gone(
-    finished: tuple[Plan, Store], tmp_path: Path
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path
 ) -> None:
     plan, store = finished
     whole = collect(plan, store)
     some = [each for each in whole.results if (each.arm, each.seed) != ("some", 1)]
     save(replace(whole, results=tuple(some)), tmp_path / "kept")
-    before, elsewhere, executor = kept(tmp_path / "kept"), Store(tmp_path / "other"), Inline()
+    before, elsewhere, executor = kept(tmp_path / "kept"), StudyStore(tmp_path / "other"), Inline()
     missing = plan.without(before)
     assert [row.name for row in missing.rows] == ["0.25/some/1"]
     assert run(missing, elsewhere, executor, {}) == {}
@@ -108,7 +108,7 @@ def test_what_was_kept_is_not_made_again_where_the_store_is_gone(
 
 
 def test_the_page_says_first_what_was_found_and_needs_nothing_else(
-    finished: tuple[Plan, Store], tmp_path: Path
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path
 ) -> None:
     outcome = replace(collect(*finished), title="<b>Small</b>")
     text = write_page(outcome, tmp_path).read_text()
@@ -122,7 +122,7 @@ def test_the_page_says_first_what_was_found_and_needs_nothing_else(
     assert "Nothing can be compared yet." in page(replace(outcome, results=tuple(nothing)))
 
 
-def test_a_map_shows_gains_against_the_fit(finished: tuple[Plan, Store], tmp_path: Path) -> None:
+def test_a_map_shows_gains_against_the_fit(finished: tuple[StudyPlan, StudyStore], tmp_path: Path) -> None:
     outcome = collect(*finished)
     moved = [replace(each, setting="other", facts={**each.facts, "loss": 0.1}) for each in outcome.results]
     names = {
@@ -131,7 +131,7 @@ def test_a_map_shows_gains_against_the_fit(finished: tuple[Plan, Store], tmp_pat
     assert names == {"acr.png", "acr.svg", "gains.png", "gains.svg"}
 
 
-def test_a_failed_arm_does_not_stop_the_others(finished: tuple[Plan, Store]) -> None:
+def test_a_failed_arm_does_not_stop_the_others(finished: tuple[StudyPlan, StudyStore]) -> None:
     _, store = finished
     broken = TEXT + '[arms.broken]\nrecipe = "digits-single"\ntrain.lr = 1e30\ntrain.epochs = 3\n'
     plan, _ = prepare(study(broken.replace("seeds = [0, 1]", "seeds = [0]")))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from smoothheads import device as devices
 from smoothheads.attack.grid import move, squared_distance
-from smoothheads.attack.outcome import Attacked, Claim, Outcome
+from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.attack.settings import AttackSettings
 from smoothheads.attack.smoothed import ascend
 from smoothheads.certify.budgets import FixedBudget
@@ -44,7 +44,7 @@ def falsify(
     artefacts: Artefacts | None = None,
     done: Sequence[Attacked] = (),
     on_image: OnImage | None = None,
-) -> Outcome:
+) -> AttackOutcome:
     """Attacks every claim of a certification that was made with `certified`; those in `done` are taken over.
     `artefacts` are the converted networks that were certified, if they were converted: the judge asks them.
 
@@ -68,9 +68,9 @@ def falsify(
 
 def outcome(
     attacked: Sequence[Attacked], q: int, certified: CertifyConfig, settings: AttackSettings
-) -> Outcome:
+) -> AttackOutcome:
     level = certified.alpha + len(settings.losses) * settings.alpha
-    return Outcome(tuple(attacked), q, level)
+    return AttackOutcome(tuple(attacked), q, level)
 
 
 def judging(certified: CertifyConfig, settings: AttackSettings) -> CertifyConfig:

@@ -56,7 +56,7 @@ class Attacked:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AttackOutcome:
     """All attacked images of a ledger, abstentions included: alpha is the chance of a wrong claim for any
     image, not for those that got one."""
 

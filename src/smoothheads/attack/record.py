@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from smoothheads.attack.outcome import Attacked, Claim, Outcome
+from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.config import load_json
 from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.files import claim_file, storage, write_own
@@ -26,7 +26,7 @@ def files(path: Path) -> tuple[Path, Path]:
     return path.with_name(f"{stem}.tsv"), path.with_name(f"{stem}.json")
 
 
-def save(path: Path, outcome: Outcome, facts: dict[str, Any], radii: Sequence[float]) -> None:
+def save(path: Path, outcome: AttackOutcome, facts: dict[str, Any], radii: Sequence[float]) -> None:
     """Both files are whole at any moment. `facts` is everything needed to repeat the attack."""
     table, about = files(path)
     about_text = json.dumps(summary(outcome, facts, radii), indent=2, sort_keys=True)
@@ -56,7 +56,7 @@ def load(path: Path) -> tuple[dict[str, Any], list[Attacked]]:
         raise LedgerError(f"an attack in {table}", str(error), "start afresh or use another name") from error
 
 
-def summary(outcome: Outcome, facts: dict[str, Any], radii: Sequence[float]) -> dict[str, Any]:
+def summary(outcome: AttackOutcome, facts: dict[str, Any], radii: Sequence[float]) -> dict[str, Any]:
     """Plain values for JSON: `certified` is the lower curve at the radii, `attacked` the upper one."""
     return {
         "format": FORMAT,

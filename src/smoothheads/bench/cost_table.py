@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from smoothheads.bench.costs import Costs
 from smoothheads.report.table import Cell, Table
+from smoothheads.results.intervals import MedianInterval
 from smoothheads.studies import published
-from smoothheads.studies.claims import Ratio
 from smoothheads.studies.published import PublishedRow
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -76,10 +76,10 @@ def total(text: str) -> float:
     return sum(float(part[1]) * int(part[2] or 1) for part in parts if part)
 
 
-def _row(name: str, found: Ratio | None, theirs: float | None) -> tuple[Cell, ...]:
+def _row(name: str, found: MedianInterval | None, theirs: float | None) -> tuple[Cell, ...]:
     return (
         Cell(name, name),
-        Cell("–") if found is None else Cell(f"{found.value:.3f}", found.value),
+        Cell("–") if found is None else Cell(f"{found.median:.3f}", found.median),
         Cell("–") if found is None else Cell(f"[{found.low:.3f}, {found.high:.3f}]", (found.low, found.high)),
         Cell("–") if theirs is None else Cell(f"{theirs:.3f}", theirs),
     )

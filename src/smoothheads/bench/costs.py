@@ -24,8 +24,8 @@ from smoothheads.bench.timing import Floats, Job, OnRound, interleaved, interval
 from smoothheads.data import ArrayDataset, from_arrays
 from smoothheads.models import ModelConfig, MultiHead, build
 from smoothheads.models.cost import cost
+from smoothheads.results.intervals import MedianInterval
 from smoothheads.studies import experiments
-from smoothheads.studies.claims import Ratio
 from smoothheads.studies.configs import run_config
 from smoothheads.studies.spec import Arm, Study
 from smoothheads.training import RunConfig, StepDone, Trainer
@@ -58,7 +58,7 @@ class Costs:
     params: Mapping[Key, int]
     gflops: Mapping[Key, float]
 
-    def ratios(self) -> dict[tuple[str, str, str, str], Ratio]:
+    def ratios(self) -> dict[tuple[str, str, str, str], MedianInterval]:
         """Of time or arithmetic, by cost, baseline's base, this and the baseline structure, with the 95 %
         interval of the median. This one has the baseline's base, or its own where there is none of that."""
         found = {}
@@ -73,14 +73,13 @@ class Costs:
                     found[name, base, this, baseline] = ratio
         return found
 
-    def ratio(self, name: str, this: Key, baseline: Key) -> Ratio | None:
+    def ratio(self, name: str, this: Key, baseline: Key) -> MedianInterval | None:
         """Of one cost, this over baseline; none where one of them was not measured."""
         costs: Mapping[Key, Any] = getattr(self, name)
         if this not in costs or baseline not in costs:
             return None
         mine, theirs = np.atleast_1d(costs[this]), np.atleast_1d(costs[baseline])
-        found = interval_of_median(mine / theirs if name == "gflops" else theirs / mine)
-        return Ratio(found.median, found.low, found.high)
+        return interval_of_median(mine / theirs if name == "gflops" else theirs / mine)
 
 
 def measure(names: tuple[str, ...], settings: CostSettings, on_round: OnRound | None = None) -> Costs:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from smoothheads.bench import contenders, machine
 from smoothheads.bench.contenders import Field
 from smoothheads.bench.networks import Bench
-from smoothheads.bench.outcome import Outcome
+from smoothheads.bench.outcome import BenchOutcome
 from smoothheads.bench.quality import summary
 from smoothheads.bench.timing import OnRound, interleaved
 from smoothheads.certify.config import CertifyConfig
@@ -43,7 +43,7 @@ class EnginesSettings:
 
 def run(
     settings: EnginesSettings, bench: Bench, name: str, folder: Path, on_round: OnRound | None = None
-) -> Outcome:
+) -> BenchOutcome:
     """Converted networks are kept in `folder`; `name` is the network's, for people."""
     config = CertifyConfig.of(
         settings.sigma,
@@ -64,7 +64,7 @@ def run(
         kind: _agreement(smoothed.engine, top, bench, settings.block) | _certified(smoothed, bench)
         for kind, smoothed in field.smoothed.items()
     }
-    return Outcome(
+    return BenchOutcome(
         name=f"engines-{name}",
         title=f"{name}: {len(bench.images)} images, n = {settings.n}, alpha = {settings.alpha:g}, "
         f"sigma = {settings.sigma:g}",

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from smoothheads.bench.machine import line
-from smoothheads.bench.timing import Floats, Interval, interval_of_median, ratio
+from smoothheads.bench.timing import Floats, interval_of_median, ratio
 from smoothheads.files import STAMP, claim, stamped, write_own
 from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table, to_markdown
+from smoothheads.results.intervals import MedianInterval
 
 FORMAT = "smoothheads-bench/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BenchOutcome:
     name: str
     """Of the files that it is written to."""
     title: str
@@ -35,7 +36,7 @@ class Outcome:
     """Further columns, by contender and column."""
     notes: tuple[str, ...] = ()
 
-    def ratio(self, name: str, baseline: str | None = None) -> Interval:
+    def ratio(self, name: str, baseline: str | None = None) -> MedianInterval:
         return ratio(self.rates[name], self.rates[baseline or self.baselines[0]])
 
     def table(self) -> Table:
@@ -60,8 +61,8 @@ class Outcome:
         contenders = {
             name: {
                 "rates": rates.tolist(),
-                "rate": asdict(interval_of_median(rates)),
-                "ratios": {each: asdict(self.ratio(name, each)) for each in self.baselines},
+                "rate": interval_of_median(rates)._asdict(),
+                "ratios": {each: self.ratio(name, each)._asdict() for each in self.baselines},
                 "facts": {column: cell.value for column, cell in self.facts.get(name, {}).items()},
             }
             for name, rates in self.rates.items()
@@ -78,17 +79,11 @@ class Outcome:
 
     def plot(self) -> Figure:
         figure, axes = plots.new_axes(f"times faster than: {self.baselines[0]}", "")
-        names = list(self.rates)[::-1]
-        found = [self.ratio(name) for name in names]
-        middle = [each.median for each in found]
-        spread = [
-            [each.median - each.low for each in found],
-            [each.high - each.median for each in found],
-        ]
-        axes.barh(names, middle, xerr=spread, color=plots.COLOURS[0], height=0.6, ecolor="#444444", capsize=3)
-        for place, each in enumerate(found):
+        found = {name: self.ratio(name) for name in self.rates}
+        plots.draw_bars(axes, found)
+        for place, each in enumerate(reversed(found.values())):
             axes.text(each.high, place, f"  {each.median:.2f}", va="center", fontsize=9)
-        axes.set_xlim(0, 1.15 * max(each.high for each in found))
+        axes.set_xlim(0, 1.15 * max(each.high for each in found.values()))
         axes.set_title(self.title, fontsize=10)
         return figure
 
@@ -97,7 +92,7 @@ def _three_digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def times_faster(found: Interval) -> Cell:
+def times_faster(found: MedianInterval) -> Cell:
     return Cell(
         f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]", (found.median, found.low, found.high)
     )

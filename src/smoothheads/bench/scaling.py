@@ -15,12 +15,14 @@ from matplotlib.figure import Figure
 
 from smoothheads.bench import contenders, machine, networks
 from smoothheads.bench.networks import Bench, Size
-from smoothheads.bench.timing import Floats, Interval, Job, OnRound, interleaved, interval_of_median
+from smoothheads.bench.outcome import times_faster
+from smoothheads.bench.timing import Floats, Job, OnRound, interleaved, interval_of_median
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.data.subset import take
 from smoothheads.models.cost import cost
 from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table
+from smoothheads.results.intervals import MedianInterval
 from smoothheads.runs import workers
 
 KNEE: Final = 1.25  # a cost per unit that is so many times the least
@@ -53,7 +55,7 @@ class Axis:
     unit: str
     rates: Mapping[int, Floats]
 
-    def relative(self, value: int) -> Interval:
+    def relative(self, value: int) -> MedianInterval:
         """Cost per unit against the cheapest value, round by round."""
         best = max(self.rates, key=lambda each: float(np.median(self.rates[each])))
         return interval_of_median(self.rates[best] / self.rates[value])
@@ -158,7 +160,7 @@ def table(axes: Sequence[Axis], settings: ScalingSettings) -> Table:
         (
             Cell(f"{axis.name} {value:,}"),
             Cell(f"{float(np.median(rates)):,.3g} {axis.unit}", float(np.median(rates))),
-            _cost(axis.relative(value)),
+            times_faster(axis.relative(value)),
         )
         for axis in axes
         for value, rates in axis.rates.items()
@@ -196,9 +198,8 @@ def plot(axes: Sequence[Axis]) -> Figure:
 def _draw(axis: Axis, panel: Axes) -> None:
     values = sorted(axis.rates)
     found = [axis.relative(value) for value in values]
-    spread = [[each.median - each.low for each in found], [each.high - each.median for each in found]]
     middle = [each.median for each in found]
-    panel.errorbar(values, middle, yerr=spread, color=plots.COLOURS[0], marker="o", capsize=3)
+    panel.errorbar(values, middle, yerr=plots.whiskers(found), color=plots.COLOURS[0], marker="o", capsize=3)
     panel.axhline(1, color="#888888", linewidth=0.8, linestyle=":")
     if axis.knee is not None:
         panel.axvline(axis.knee, color=plots.COLOURS[1], linewidth=0.9, linestyle="--")
@@ -208,7 +209,3 @@ def _draw(axis: Axis, panel: Axes) -> None:
     panel.set_ylim(0, 1.1 * max(each.high for each in found))
     panel.set_xlabel(axis.name)
     panel.set_ylabel("cost per unit, x least")
-
-
-def _cost(found: Interval) -> Cell:
-    return Cell(f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]", found.median)

@@ -26,12 +26,12 @@ from smoothheads.bench import contenders, machine, networks
 from smoothheads.bench.outcome import FORMAT, claim_folder, times_faster
 from smoothheads.bench.plain import MeanOfHeads, sample_noise
 from smoothheads.bench.quality import summary
-from smoothheads.bench.timing import Interval
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.errors import ConfigError, one_of
 from smoothheads.files import write_own
 from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table
+from smoothheads.results.intervals import MedianInterval
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certificate, Phase
 
@@ -66,7 +66,7 @@ class TableSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredTable:
     """All images so far."""
 
     settings: TableSettings
@@ -80,7 +80,7 @@ class Measured:
         """Of every image in the plain loop."""
         return CertifyConfig.of(self.settings.sigma, n=self.settings.n).budget.typical_samples
 
-    def times(self, budget: str, clock: str = "seconds") -> Interval:
+    def times(self, budget: str, clock: str = "seconds") -> MedianInterval:
         """How many times faster than the plain loop for all images together, and a 95 % bootstrap interval
         over images."""
         plain = self.samples * np.array([row["plain"][clock] for row in self.rows])
@@ -88,7 +88,7 @@ class Measured:
         generator = np.random.default_rng(0)
         drawn = generator.integers(len(ours), size=(RESAMPLES, len(ours)))
         low, high = np.quantile(plain[drawn].sum(1) / ours[drawn].sum(1), [0.025, 0.975])
-        return Interval(float(plain.sum() / ours.sum()), float(low), float(high))
+        return MedianInterval(float(plain.sum() / ours.sum()), float(low), float(high))
 
     def table(self) -> Table:
         columns = ["", "s an image", "x plain loop", f"x on {self.settings.workers} cores", "x CPU time"]
@@ -114,7 +114,7 @@ class Measured:
 
     def _row(self, budget: str) -> tuple[tuple[Cell, ...], dict[str, Cell]]:
         times, workers = self.times(budget), self.settings.workers
-        together = Interval(times.median * workers, times.low * workers, times.high * workers)
+        together = MedianInterval(times.median * workers, times.low * workers, times.high * workers)
         certificates = [Certificate(**row[budget]["certificate"]) for row in self.rows]
         labels = np.array([row["label"] for row in self.rows])
         samples = [row[budget]["samples"] for row in self.rows]
@@ -131,24 +131,18 @@ class Measured:
         return cells, {"samples per image": Cell(f"{mean:,.0f} ± {error:,.0f}", mean)} | shown
 
     def to_json(self) -> dict[str, Any]:
-        found = {budget: asdict(self.times(budget)) for budget in self.settings.budgets} if self.rows else {}
+        budgets = self.settings.budgets if self.rows else ()
         return {
             "bench": f"table-{self.name}",
             "settings": json.loads(json.dumps(asdict(self.settings))),
             "machine": dict(self.machine),
-            "times": found,
+            "times": {budget: self.times(budget)._asdict() for budget in budgets},
             "images": list(self.rows),
         }
 
     def plot(self) -> Figure:
         figure, axes = plots.new_axes(f"times faster than: {PLAIN}", "")
-        found = {budget: self.times(budget) for budget in self.settings.budgets[::-1]}
-        spread = [
-            [each.median - each.low for each in found.values()],
-            [each.high - each.median for each in found.values()],
-        ]
-        middle = [each.median for each in found.values()]
-        axes.barh(list(found), middle, xerr=spread, color=plots.COLOURS[0], height=0.6, capsize=3)
+        plots.draw_bars(axes, {budget: self.times(budget) for budget in self.settings.budgets})
         return figure
 
 
@@ -160,7 +154,7 @@ def run(
     *,
     root: str | None = None,
     on_images: OnImages | None = None,
-) -> Measured:
+) -> MeasuredTable:
     """Measures the images that are not in `out` yet. Converted networks are kept in `store`."""
     for budget in settings.budgets:
         if budget not in BUDGETS:
@@ -168,7 +162,7 @@ def run(
     claim_folder(out)
     bench = networks.trained(network, settings.images, root)
     ceiling = _smoothed(settings, bench, settings.budgets[0], store).max_radius  # converts, too
-    measured = Measured(settings, network.name, [], machine.describe(1), ceiling)
+    measured = MeasuredTable(settings, network.name, [], machine.describe(1), ceiling)
     head = out / f"table-{network.name}.json"
     _require_same(head, measured)
     files = [out / f"table-{network.name}-{worker}.jsonl" for worker in range(settings.workers)]
@@ -248,7 +242,7 @@ def _smoothed(settings: TableSettings, bench: networks.Bench, budget: str, store
     return contenders.make(bench, config, store)
 
 
-def _require_same(head: Path, measured: Measured) -> None:
+def _require_same(head: Path, measured: MeasuredTable) -> None:
     """What is in the folder was measured with the same settings, or there is nothing yet."""
     now = measured.to_json()
     if head.is_file():

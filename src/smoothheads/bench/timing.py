@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+
+from smoothheads.results.intervals import MedianInterval
 
 Floats = NDArray[np.float64]
 Job = Callable[[int], int]
@@ -16,15 +17,6 @@ Job = Callable[[int], int]
 Clock = Callable[[], float]
 OnRound = Callable[[], None]
 """Called after every round."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A median and, with 95 % confidence, where that of further rounds would lie."""
-
-    median: float
-    low: float
-    high: float
 
 
 def interleaved(
@@ -47,14 +39,14 @@ def interleaved(
     return {name: np.array(each[1:]) for name, each in rates.items()}
 
 
-def interval_of_median(values: Floats, level: float = 0.95) -> Interval:
+def interval_of_median(values: Floats, level: float = 0.95) -> MedianInterval:
     """Between the two order statistics that enclose the distribution's median with this confidence; all there
     is when the values are too few for it (below 6 for 95 %)."""
     ordered, count = np.sort(values), len(values)
     below = max(int(stats.binom.ppf((1 - level) / 2, count, 0.5)), 1)
-    return Interval(float(np.median(ordered)), float(ordered[below - 1]), float(ordered[count - below]))
+    return MedianInterval(float(np.median(ordered)), float(ordered[below - 1]), float(ordered[count - below]))
 
 
-def ratio(rates: Floats, baseline: Floats) -> Interval:
+def ratio(rates: Floats, baseline: Floats) -> MedianInterval:
     """How many times faster, round by round."""
     return interval_of_median(rates / baseline)

@@ -13,7 +13,7 @@ import numpy as np
 from smoothheads import device as devices
 from smoothheads.bench import machine, networks
 from smoothheads.bench.networks import Bench
-from smoothheads.bench.outcome import Outcome
+from smoothheads.bench.outcome import BenchOutcome
 from smoothheads.bench.plain import SomeStep
 from smoothheads.bench.roofline import best_seconds, operators
 from smoothheads.bench.timing import Job, OnRound, interleaved
@@ -46,7 +46,7 @@ class TrainSettings:
     """Say where the time of our step goes."""
 
 
-def run(settings: TrainSettings, on_round: OnRound | None = None) -> Outcome:
+def run(settings: TrainSettings, on_round: OnRound | None = None) -> BenchOutcome:
     size = networks.named(settings.network)
     bench = networks.make(size, settings.heads, images=4 * settings.images)
     before = machine.describe(settings.threads)
@@ -61,7 +61,7 @@ def run(settings: TrainSettings, on_round: OnRound | None = None) -> Outcome:
     step = settings.images / speeds[OURS]
     precision = trainers[OURS].config.precision
     busiest = [operators(partial(jobs[OURS], 0))] if settings.profile else []
-    return Outcome(
+    return BenchOutcome(
         name=f"train-{settings.network}-{settings.heads}",
         title=f"Training SOME, {settings.heads}-head {settings.network}, m = {settings.draws}, "
         f"{settings.images} images a step, {precision}",

@@ -12,7 +12,7 @@ import numpy as np
 from smoothheads.bench import contenders, machine, networks, roofline
 from smoothheads.bench.contenders import Field
 from smoothheads.bench.networks import Bench
-from smoothheads.bench.outcome import Outcome
+from smoothheads.bench.outcome import BenchOutcome
 from smoothheads.bench.plain import MeanOfHeads
 from smoothheads.bench.timing import OnRound, interleaved
 from smoothheads.certify.config import CertifyConfig
@@ -39,7 +39,7 @@ class VotesSettings:
     """Say where the time goes, and what the machine can do at most."""
 
 
-def run(settings: VotesSettings, on_round: OnRound | None = None) -> Outcome:
+def run(settings: VotesSettings, on_round: OnRound | None = None) -> BenchOutcome:
     size = networks.named(settings.network)
     bench = networks.make(size, settings.heads)
     before = machine.describe(settings.threads)
@@ -50,7 +50,7 @@ def run(settings: VotesSettings, on_round: OnRound | None = None) -> Outcome:
         speeds = {name: float(np.median(rates[name])) for name in field.engines}
         facts, notes = _profile(field, bench, speeds, settings.threads) if settings.profile else ({}, [])
     shape = "x".join(map(str, size.shape))
-    return Outcome(
+    return BenchOutcome(
         name=f"votes-{settings.network}-{settings.heads}",
         title=f"{settings.heads}-head {settings.network}, {shape}: noise, network and counting",
         unit="votes/s",

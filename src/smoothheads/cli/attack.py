@@ -24,7 +24,7 @@ Exit code 0 if the ledger stands, 1 if it is refuted."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attack:
+class AttackArguments:
     ledger: Path | None = None
     """The ledger (default: the one beside the checkpoint)."""
     first: int | None = None
@@ -47,7 +47,11 @@ def main(arguments: list[str]) -> int:
         arguments, "a checkpoint", "give the folder that `smoothheads train` wrote", writes=True
     )
     args = parse(
-        Attack, rest, default=Attack(), prog=f"attack {name or 'CHECKPOINT'}", description=DESCRIPTION
+        AttackArguments,
+        rest,
+        default=AttackArguments(),
+        prog=f"attack {name or 'CHECKPOINT'}",
+        description=DESCRIPTION,
     )
 
     from smoothheads.report import plots

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from smoothheads.bench.networks import Bench
-    from smoothheads.bench.outcome import Outcome
+    from smoothheads.bench.outcome import BenchOutcome
     from smoothheads.report.table import Table
 
 KINDS = {
@@ -174,7 +174,7 @@ def _rounds(total: int) -> Iterator[Callable[[], None]]:
         yield lambda: progress.add(1)
 
 
-def _finish(outcome: Outcome, args: Arguments[Any]) -> None:
+def _finish(outcome: BenchOutcome, args: Arguments[Any]) -> None:
     _write(args, outcome.name, outcome.table(), outcome.to_json(), outcome.plot())
 
 

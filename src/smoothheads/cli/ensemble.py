@@ -18,7 +18,7 @@ enough for that."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ensemble:
+class EnsembleArguments:
     checkpoints: tyro.conf.Positional[tuple[Path, ...]]
     """Checkpoint folders or folders of training runs, of one architecture, one data set and one sigma."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
@@ -38,8 +38,10 @@ class Ensemble:
 
 
 def main(arguments: list[str]) -> None:
-    default = Ensemble(checkpoints=(), out=tyro.MISSING)
-    args = parse(Ensemble, arguments or ["--help"], default=default, prog="ensemble", description=DESCRIPTION)
+    default = EnsembleArguments(checkpoints=(), out=tyro.MISSING)
+    args = parse(
+        EnsembleArguments, arguments or ["--help"], default=default, prog="ensemble", description=DESCRIPTION
+    )
 
     from smoothheads import device
     from smoothheads.checkpoint import load

@@ -186,12 +186,12 @@ def run(chosen: Sequence[Experiment], args: PaperOptions) -> dict[str, Outcome] 
     from smoothheads.studies.plan import together
     from smoothheads.studies.prepare import prepare
     from smoothheads.studies.run import status
-    from smoothheads.studies.store import Store
+    from smoothheads.studies.store import StudyStore
 
     scale = experiments.scale(args.scale or "")
     trained = [each for each in chosen if each.trained and not (args.costs and each.kind == "cost")]
     prepared = {each.id: prepare(experiments.study(each, scale, args.root)) for each in trained}
-    store, jobs = Store(args.store), args.workers or cores()
+    store, jobs = StudyStore(args.store), args.workers or cores()
     plans = {name: plan for name, (plan, _) in prepared.items()}
     failed: dict[str, str] = {}
     folders = [args.out / each.id for each in trained] if args.out is not None else []

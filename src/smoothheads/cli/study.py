@@ -16,9 +16,9 @@ from smoothheads.errors import duration
 if TYPE_CHECKING:
     from smoothheads.report.table import Table
     from smoothheads.studies.outcome import Outcome
-    from smoothheads.studies.plan import Plan
+    from smoothheads.studies.plan import StudyPlan
     from smoothheads.studies.run import Status
-    from smoothheads.studies.store import Store
+    from smoothheads.studies.store import StudyStore
 
 DESCRIPTION = """Train and certify several arms alike and show them as one table, with differences paired over
 images, noise and seeds.
@@ -72,9 +72,9 @@ def main(arguments: list[str]) -> int:
     from smoothheads.studies.outcome import collect, kept
     from smoothheads.studies.prepare import prepare
     from smoothheads.studies.run import status
-    from smoothheads.studies.store import Store
+    from smoothheads.studies.store import StudyStore
 
-    store = Store(args.store)
+    store = StudyStore(args.store)
     plan, images = prepare(study)
     before = kept(args.out)
     missing = plan.without(before)
@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
     return show(collect(plan, store, execute(missing, store, seconds, jobs), before), args)
 
 
-def execute(plan: Plan, store: Store, seconds: dict[str, float], jobs: int) -> dict[str, str]:
+def execute(plan: StudyPlan, store: StudyStore, seconds: dict[str, float], jobs: int) -> dict[str, str]:
     """Runs what is missing and tells from time to time how far it is."""
     from smoothheads.studies.executor import LocalProcesses
     from smoothheads.studies.run import run
@@ -100,7 +100,9 @@ def execute(plan: Plan, store: Store, seconds: dict[str, float], jobs: int) -> d
     return run(plan, store, LocalProcesses(jobs), seconds, on_status)
 
 
-def describe(plan: Plan, missing: Plan, store: Store, *, images: int, seconds: float, jobs: int) -> str:
+def describe(
+    plan: StudyPlan, missing: StudyPlan, store: StudyStore, *, images: int, seconds: float, jobs: int
+) -> str:
     """What a plan needs, and what of it is not kept yet, in lines for a person."""
     from smoothheads.studies.plan import Certification, Training
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from smoothheads.attack.outcome import Outcome
+from smoothheads.attack.outcome import AttackOutcome
 from smoothheads.report.table import Cell, Table
 
 
-def table(outcome: Outcome, radii: Sequence[float]) -> Table:
+def table(outcome: AttackOutcome, radii: Sequence[float]) -> Table:
     """Certified below, attacked above, and the verdict."""
     curves = {
         "certified (lower)": outcome.certified_accuracy(radii),
@@ -28,7 +28,7 @@ def table(outcome: Outcome, radii: Sequence[float]) -> Table:
     )
 
 
-def verdict(outcome: Outcome) -> tuple[str, str]:
+def verdict(outcome: AttackOutcome) -> tuple[str, str]:
     """What was broken inside, and what that says of the ledger."""
     claims = sum(not each.claim.abstained for each in outcome.attacked)
     shown = ", ".join(str(each.claim.index) for each in outcome.violations[:8])

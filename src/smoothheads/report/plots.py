@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,12 +18,12 @@ from scipy import special
 from smoothheads.errors import ConfigError
 from smoothheads.files import STAMP, claim_file, write_own
 from smoothheads.results import metrics
-from smoothheads.results.intervals import binomial_band
+from smoothheads.results.intervals import MedianInterval, binomial_band
 from smoothheads.results.results import Results
 from smoothheads.results.summary import ceiling_of
 
 if TYPE_CHECKING:  # what draws heads under noise needs torch, what draws certificates does not
-    from smoothheads.attack.outcome import Outcome
+    from smoothheads.attack.outcome import AttackOutcome
     from smoothheads.results.diversity import Gaps
 
 # Okabe and Ito's colours, told apart with any colour vision; the dashes tell apart what comes after them.
@@ -54,7 +54,7 @@ def certified_accuracy(logs: Sequence[Results]) -> Figure:
     return figure
 
 
-def attacked_accuracy(outcome: Outcome, name: str, attacked: Sequence[float] = ()) -> Figure:
+def attacked_accuracy(outcome: AttackOutcome, name: str, attacked: Sequence[float] = ()) -> Figure:
     """What is certified at each radius, and what attacks have left standing: the truth lies between. Radii
     that were `attacked` are in sight, as in the table, whatever came of it."""
     figure, axes = new_axes("l2 radius (pixels in [0, 1])", "accuracy within the radius")
@@ -179,6 +179,20 @@ def new_axes(x: str, y: str) -> tuple[Figure, Axes]:
     for side in ("left", "bottom"):
         axes.spines[side].set_color("#bbbbbb")
     return figure, axes
+
+
+def draw_bars(axes: Axes, bars: Mapping[str, MedianInterval]) -> None:
+    """Medians side by side with their intervals, the first on top."""
+    found = list(bars.values())[::-1]
+    middle = [each.median for each in found]
+    axes.barh(
+        list(bars)[::-1], middle, xerr=whiskers(found), color=COLOURS[0], height=0.6, ecolor=_INK, capsize=3
+    )
+
+
+def whiskers(intervals: Sequence[MedianInterval]) -> list[list[float]]:
+    """How far each reaches below and above its median, as matplotlib wants them."""
+    return [[each.median - each.low for each in intervals], [each.high - each.median for each in intervals]]
 
 
 def _mark_ceiling(axes: Axes, logs: Sequence[Results]) -> None:

@@ -32,6 +32,14 @@ class Interval(NamedTuple):
     high: float
 
 
+class MedianInterval(NamedTuple):
+    """A median over rounds and, with 95 % confidence, where that of further rounds would lie."""
+
+    median: float
+    low: float
+    high: float
+
+
 def mean(values: Floats | Bools) -> Estimate:
     """The standard error is that of the images as a random sample; nan for a single image."""
     count = len(values)

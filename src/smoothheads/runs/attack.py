@@ -12,7 +12,7 @@ import numpy as np
 
 from smoothheads.attack import record
 from smoothheads.attack.falsify import falsify, outcome
-from smoothheads.attack.outcome import Attacked, Claim, Outcome
+from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.attack.settings import AttackSettings
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config import to_dict
@@ -45,7 +45,7 @@ class Subject:
 class Attack:
     """What came of it."""
 
-    outcome: Outcome
+    outcome: AttackOutcome
     radii: tuple[float, ...]
     """Zero, and those that were attacked outside."""
     name: str

@@ -48,7 +48,7 @@ class NoisyLogits:
                 self._on_samples(wanted)
 
 
-class Measured(NamedTuple):
+class MeasuredHeads(NamedTuple):
     facts: dict[str, Any]
     """Plain values, as JSON has them."""
     gaps: Gaps
@@ -63,7 +63,7 @@ def diversity_run(
     root: str | None = None,
     on_start: Callable[[int], None] | None = None,
     on_samples: OnSamples | None = None,
-) -> list[Measured]:
+) -> list[MeasuredHeads]:
     """The heads of each checkpoint compared on the test images of `subset`, and on the one at `index`, under
     the same noise. `on_start` is told how many noise samples there will be."""
     work = []
@@ -87,7 +87,7 @@ def diversity_run(
             "images": spread.to_dict(),
             "image": {"index": index, "label": label} | found.to_dict(),
         }
-        measured.append(Measured(facts, found))
+        measured.append(MeasuredHeads(facts, found))
     return measured
 
 

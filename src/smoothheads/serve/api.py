@@ -15,19 +15,19 @@ from starlette.responses import JSONResponse, Response
 from smoothheads.errors import SmoothheadsError
 from smoothheads.serve import asked as asking
 from smoothheads.serve import pictures, work
-from smoothheads.serve.asked import Asked
+from smoothheads.serve.asked import ClientRequest
 from smoothheads.serve.events import Events, event, unless_gone
 from smoothheads.serve.limits import Limits
 from smoothheads.serve.metrics import Metrics
 from smoothheads.serve.pictures import Pictures
-from smoothheads.serve.scheduler import BusyError, Job, OutOfTimeError, Scheduler
-from smoothheads.serve.work import Networks, Step
+from smoothheads.serve.scheduler import BusyError, OutOfTimeError, RequestJob, Scheduler
+from smoothheads.serve.work import Networks, News
 
 if TYPE_CHECKING:
     from smoothheads.data import Dataset
 
 T = TypeVar("T")
-Work = Callable[[Networks, Asked, Metrics], Iterator[Step]]
+Work = Callable[[Networks, ClientRequest, Metrics], Iterator[News]]
 
 PULSE = 0.1  # seconds between two events: nobody reads faster
 SAMPLES = 20
@@ -118,27 +118,29 @@ class Api:
             job.cancel()
         return JSONResponse({"answers": answers, **facts})
 
-    def _events(self, asked: Asked, work_of: Work) -> Response:
+    def _events(self, asked: ClientRequest, work_of: Work) -> Response:
         if len(asked.images) != 1:
             raise HTTPException(422, "events are for one image; send one")
         job = self._submit(work_of(self.networks, asked, self.metrics), asked.seconds)
         return Events(_told(job, asked, self.public))
 
-    def _submit(self, steps: Iterator[T], seconds: float) -> Job[T]:
+    def _submit(self, steps: Iterator[T], seconds: float) -> RequestJob[T]:
         try:
             return self.scheduler.submit(steps, seconds=seconds)
         except BusyError:
             raise HTTPException(429, "too many requests under way", {"Retry-After": "1"}) from None
 
 
-async def _all(job: Job[T]) -> list[T]:
+async def _all(job: RequestJob[T]) -> list[T]:
     try:
         return [item async for item in job]
     finally:
         job.cancel()
 
 
-async def _told(job: Job[Step], asked: Asked, public: Callable[[str], str]) -> AsyncIterator[bytes]:
+async def _told(
+    job: RequestJob[News], asked: ClientRequest, public: Callable[[str], str]
+) -> AsyncIterator[bytes]:
     """Its place in the queue, then its news; of the certificates that came together only the last."""
     last: dict[str, Any] = {}
     try:

@@ -27,7 +27,7 @@ FIELDS = ("image", "images", "pixels", "model", "n", "radius", "seconds", "resiz
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ClientRequest:
     images: list[Source]
     model: str | None = None
     n: int | None = None
@@ -36,7 +36,7 @@ class Asked:
     seconds: float = math.inf
 
 
-async def read(request: Request, limits: Limits) -> Asked:
+async def read(request: Request, limits: Limits) -> ClientRequest:
     """Raises ConfigError for what is no request of ours."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
@@ -46,7 +46,7 @@ async def read(request: Request, limits: Limits) -> Asked:
     raise ConfigError("JSON or multipart/form-data", kind or "no content type", "set Content-Type")
 
 
-def _from_json(body: bytes, limits: Limits) -> Asked:
+def _from_json(body: bytes, limits: Limits) -> ClientRequest:
     try:
         values = json.loads(body, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
@@ -67,7 +67,7 @@ def _from_json(body: bytes, limits: Limits) -> Asked:
     return _asked(values, sources, limits)
 
 
-async def _from_form(request: Request, limits: Limits) -> Asked:
+async def _from_form(request: Request, limits: Limits) -> ClientRequest:
     async with request.form(max_files=limits.images + 1, max_fields=20, max_part_size=limits.body) as form:
         values = {key: value for key, value in form.items() if isinstance(value, str)}
         resize = _flag(values.get("resize", False))
@@ -81,7 +81,7 @@ async def _from_form(request: Request, limits: Limits) -> Asked:
     return _asked(values, sources, limits)
 
 
-def _asked(values: dict[str, Any], sources: list[Source], limits: Limits) -> Asked:
+def _asked(values: dict[str, Any], sources: list[Source], limits: Limits) -> ClientRequest:
     for key in values:
         if key not in FIELDS:
             raise ConfigError("a known field", repr(key), suggest(key, FIELDS))
@@ -96,7 +96,7 @@ def _asked(values: dict[str, Any], sources: list[Source], limits: Limits) -> Ask
     if n is not None and n != int(n):
         raise ConfigError("a whole number n", f"{n:g}", "round it")
     radius, seconds = _number(values, "radius", 1e6), _number(values, "seconds", limits.seconds)
-    return Asked(
+    return ClientRequest(
         images=sources,
         model=model or None,
         n=None if n is None else int(n),

@@ -43,7 +43,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class AttackFrame:
     """The image pushed along the attack's direction, and what the classifier says there."""
 
     distance: float
@@ -51,7 +51,7 @@ class Frame:
     answer: Answer
 
 
-class Network:
+class ServedNetwork:
     """A smoothed classifier under a secret noise key."""
 
     def __init__(self, smoothed: Smoothed) -> None:
@@ -118,7 +118,7 @@ class Network:
         run = algorithm.predict(n=n, alpha=config.alpha, correction=self._smoothed.correction)
         return algorithm.answered(run, lambda *_: counts).prediction
 
-    def attack(self, image: Pixels, *, radius: float, frames: int, n: int) -> Iterator[Frame | None]:
+    def attack(self, image: Pixels, *, radius: float, frames: int, n: int) -> Iterator[AttackFrame | None]:
         """Pushes the image away from its class, up to `radius`; None after a step that shows nothing."""
         from smoothheads.attack.grid import move, squared_distance
         from smoothheads.certify.radius import squared_grid_budget
@@ -139,7 +139,11 @@ class Network:
                 continue
             seen = squared
             for answer in self.predict(pushed, n=n):
-                yield Frame(math.sqrt(squared) / q, pushed, answer) if answer.prediction is not None else None
+                yield (
+                    AttackFrame(math.sqrt(squared) / q, pushed, answer)
+                    if answer.prediction is not None
+                    else None
+                )
 
     def _counts(self, votes: Votes) -> NDArray[np.int64]:
         return votes.for_rule(self.rule)
@@ -181,7 +185,7 @@ class Settings:
     threads: int = 1
 
 
-def open_network(folder: Path, settings: Settings) -> Network:
+def open_network(folder: Path, settings: Settings) -> ServedNetwork:
     """A checkpoint, a training run's folder or an export."""
     from smoothheads.certify.config import CertifyConfig
     from smoothheads.certify.engines import Store
@@ -195,7 +199,7 @@ def open_network(folder: Path, settings: Settings) -> Network:
             changes["sigma"] = settings.sigma
         if settings.alpha is not None:
             changes["alpha"] = settings.alpha
-        return Network(Exported.open(folder).smoothed(**changes))
+        return ServedNetwork(Exported.open(folder).smoothed(**changes))
     ready = open_checkpoint(folder)
     config = CertifyConfig.of(
         ready.config.train.sigma if settings.sigma is None else settings.sigma,
@@ -205,7 +209,7 @@ def open_network(folder: Path, settings: Settings) -> Network:
     )
     if settings.alpha is not None:
         config = replace(config, alpha=settings.alpha)
-    return Network(Smoothed(ready.model, ready.info, config, store=Store(engines_folder(folder))))
+    return ServedNetwork(Smoothed(ready.model, ready.info, config, store=Store(engines_folder(folder))))
 
 
 def is_network(folder: Path) -> bool:

@@ -25,10 +25,10 @@ class OutOfTimeError(Exception):
     """A job had worked for as long as it may."""
 
 
-class Job(Generic[T]):
+class RequestJob(Generic[T]):
     """Made by `Scheduler.submit`; `async for` gives what the work yields, `cancel` ends it."""
 
-    def __init__(self, work: Iterator[T], seconds: float, position: Callable[[Job[Any]], int]) -> None:
+    def __init__(self, work: Iterator[T], seconds: float, position: Callable[[RequestJob[Any]], int]) -> None:
         self.work, self.seconds = work, seconds
         self._position = position
         self._items: deque[T] = deque()
@@ -104,8 +104,8 @@ class Scheduler:
         self.at_once, self.queue = at_once, queue
         self.steps = 0
         """Steps made so far; it stands still when nobody has work."""
-        self._active: deque[Job[Any]] = deque()
-        self._waiting: deque[Job[Any]] = deque()
+        self._active: deque[RequestJob[Any]] = deque()
+        self._waiting: deque[RequestJob[Any]] = deque()
         self._change = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="smoothheads-serve", daemon=True)
@@ -117,9 +117,9 @@ class Scheduler:
         with self._change:
             return len(self._active), len(self._waiting)
 
-    def submit(self, work: Iterator[T], *, seconds: float) -> Job[T]:
+    def submit(self, work: Iterator[T], *, seconds: float) -> RequestJob[T]:
         """Raises BusyError where the queue is full."""
-        job = Job(work, seconds, self._position)
+        job = RequestJob(work, seconds, self._position)
         with self._change:
             if len(self._active) < self.at_once:
                 self._active.append(job)
@@ -138,7 +138,7 @@ class Scheduler:
             self._change.notify()
         self._thread.join()
 
-    def _position(self, job: Job[Any]) -> int:
+    def _position(self, job: RequestJob[Any]) -> int:
         with self._change:
             return self._waiting.index(job) + 1 if job in self._waiting else 0
 
@@ -150,7 +150,7 @@ class Scheduler:
                 if more:
                     self._active.append(job)
 
-    def _turn(self) -> Job[Any] | None:
+    def _turn(self) -> RequestJob[Any] | None:
         with self._change:
             self._move_up()
             while not self._active:
@@ -168,7 +168,7 @@ class Scheduler:
         while self._waiting and len(self._active) < self.at_once:
             self._active.append(self._waiting.popleft())
 
-    def _step(self, job: Job[Any]) -> bool:
+    def _step(self, job: RequestJob[Any]) -> bool:
         """Whether there is more to do."""
         error: BaseException | None = None
         if not job.cancelled:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from smoothheads.errors import ConfigError, suggest
 from smoothheads.serve import images
-from smoothheads.serve.asked import Asked
+from smoothheads.serve.asked import ClientRequest
 from smoothheads.serve.metrics import Metrics
-from smoothheads.serve.network import Answer, Moment, Network, Settings, class_name, open_network
+from smoothheads.serve.network import Answer, Moment, ServedNetwork, Settings, class_name, open_network
 from smoothheads.types import ABSTAIN, format_radius
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Networks:
 
     def __init__(self, folders: Callable[[], Mapping[str, Path]], settings: Settings) -> None:
         self._folders, self.settings = folders, settings
-        self._open: OrderedDict[str, Network] = OrderedDict()
+        self._open: OrderedDict[str, ServedNetwork] = OrderedDict()
         self._facts: dict[str, dict[str, Any]] = {}
 
     @property
@@ -44,7 +44,7 @@ class Networks:
         """What a network said of itself when it was opened."""
         return self._facts.get(self._find(name)[0])
 
-    def get(self, name: str | None) -> Network:
+    def get(self, name: str | None) -> ServedNetwork:
         name, folder = self._find(name)
         if name not in self._open:
             self._open[name] = open_network(folder, self.settings)
@@ -65,7 +65,7 @@ class Networks:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class News:
     """Something to tell: of which image of the request, what kind of news, and the data."""
 
     image: int
@@ -73,58 +73,58 @@ class Step:
     data: dict[str, Any]
 
 
-_QUIET = Step(-1, "quiet", {})
+_QUIET = News(-1, "quiet", {})
 
 
 def opened(networks: Networks, name: str | None) -> Iterator[dict[str, Any]]:
     yield networks.get(name).facts()
 
 
-def certify(networks: Networks, asked: Asked, metrics: Metrics) -> Iterator[Step]:
+def certify(networks: Networks, asked: ClientRequest, metrics: Metrics) -> Iterator[News]:
     """A `start` and then `moment`s for every image."""
     network, decoded = yield from _opened(networks, asked)
     n = asked.n or networks.settings.n
     for i, image in enumerate(decoded):
-        yield Step(i, "start", _start(network, image))
+        yield News(i, "start", _start(network, image))
         seen = 0
         for moment in network.certify(image, n=n, target=asked.radius):
             metrics.add_samples(moment.certificate.n - seen)
             seen = moment.certificate.n
-            yield Step(i, "moment", certified(network, moment))
+            yield News(i, "moment", certified(network, moment))
         metrics.add_image()
 
 
-def predict(networks: Networks, asked: Asked, metrics: Metrics) -> Iterator[Step]:
+def predict(networks: Networks, asked: ClientRequest, metrics: Metrics) -> Iterator[News]:
     network, decoded = yield from _opened(networks, asked)
     n = asked.n or min(1000, networks.settings.n)
     for i, image in enumerate(decoded):
-        yield Step(i, "start", _start(network, image))
+        yield News(i, "start", _start(network, image))
         seen = 0
         for answer in network.predict(image, n=n):
             metrics.add_samples(answer.votes.n - seen)
             seen = answer.votes.n
             final = answer.prediction is not None
-            yield Step(i, "answer", predicted(network, answer)) if final else _QUIET
+            yield News(i, "answer", predicted(network, answer)) if final else _QUIET
         metrics.add_image()
 
 
-def attack(networks: Networks, asked: Asked, metrics: Metrics) -> Iterator[Step]:
+def attack(networks: Networks, asked: ClientRequest, metrics: Metrics) -> Iterator[News]:
     """`frame`s of the first image, pushed farther and farther away from its class."""
     network, decoded = yield from _opened(networks, asked)
     image = decoded[0]
     radius = asked.radius if asked.radius < float("inf") else 2 * network.sigma
-    yield Step(0, "start", _start(network, image) | {"radius": radius})
+    yield News(0, "start", _start(network, image) | {"radius": radius})
     for frame in network.attack(image, radius=radius, frames=FRAMES, n=asked.n or 500):
         if frame is None:
             yield _QUIET
             continue
         metrics.add_samples(frame.answer.votes.n)
         seen = {"distance": frame.distance, "picture": _picture(network, frame.image)}
-        yield Step(0, "frame", seen | predicted(network, frame.answer))
+        yield News(0, "frame", seen | predicted(network, frame.answer))
     metrics.add_image()
 
 
-def certified(network: Network, moment: Moment) -> dict[str, Any]:
+def certified(network: ServedNetwork, moment: Moment) -> dict[str, Any]:
     """A certificate as plain data; its radius is rounded down."""
     certificate = moment.certificate
     return {
@@ -138,12 +138,12 @@ def certified(network: Network, moment: Moment) -> dict[str, Any]:
     }
 
 
-def predicted(network: Network, answer: Answer) -> dict[str, Any]:
+def predicted(network: ServedNetwork, answer: Answer) -> dict[str, Any]:
     prediction = ABSTAIN if answer.prediction is None else answer.prediction
     return {**_prediction(network, prediction), "n": answer.votes.n, **_votes(network, answer.votes)}
 
 
-def _prediction(network: Network, prediction: int) -> dict[str, Any]:
+def _prediction(network: ServedNetwork, prediction: int) -> dict[str, Any]:
     abstained = prediction == ABSTAIN
     return {
         "class": class_name(network.info, prediction),
@@ -152,14 +152,16 @@ def _prediction(network: Network, prediction: int) -> dict[str, Any]:
     }
 
 
-def _votes(network: Network, votes: Votes) -> dict[str, Any]:
+def _votes(network: ServedNetwork, votes: Votes) -> dict[str, Any]:
     heads = {rule: votes.for_rule(rule).tolist() for rule in votes.rules if rule.startswith("head-")}
     return {"votes": votes.for_rule(network.rule).tolist(), "heads": heads}
 
 
-def _opened(networks: Networks, asked: Asked) -> Generator[Step, None, tuple[Network, list[Pixels]]]:
+def _opened(
+    networks: Networks, asked: ClientRequest
+) -> Generator[News, None, tuple[ServedNetwork, list[Pixels]]]:
     network = networks.get(asked.model)
-    yield Step(-1, "facts", network.facts())
+    yield News(-1, "facts", network.facts())
     decoded = []
     for source in asked.images:
         decoded.append(source(network.info))
@@ -167,10 +169,10 @@ def _opened(networks: Networks, asked: Asked) -> Generator[Step, None, tuple[Net
     return network, decoded
 
 
-def _start(network: Network, image: Pixels) -> dict[str, Any]:
+def _start(network: ServedNetwork, image: Pixels) -> dict[str, Any]:
     return {"picture": _picture(network, image)}
 
 
-def _picture(network: Network, image: Pixels) -> str:
+def _picture(network: ServedNetwork, image: Pixels) -> str:
     data = base64.b64encode(images.png(image, network.info.grid)).decode()
     return f"data:image/png;base64,{data}"

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from smoothheads.report.table import Cell, Table
-from smoothheads.results.intervals import Interval
+from smoothheads.results.intervals import Interval, MedianInterval
 from smoothheads.studies.outcome import Outcome
 from smoothheads.studies.statistics import Verdict
 from smoothheads.studies.tables import paired_gain, stacked
@@ -19,20 +19,12 @@ CLOSE = 0.05
 """Nearly equal: the interval of the difference lies within this share of the baseline's ACR."""
 
 
-class Ratio(NamedTuple):
-    """A median over rounds and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-Ratios = Mapping[tuple[str, str, str, str], Ratio]
+Ratios = Mapping[tuple[str, str, str, str], MedianInterval]
 """Of measured costs, by (cost, base, this structure, baseline structure)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PaperClaim:
     id: str
     claim: str
     where: str
@@ -45,7 +37,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClaimEvidence:
     """One comparison that a claim rests on."""
 
     what: str
@@ -56,10 +48,10 @@ class Answer:
 
 
 @cache
-def all_claims() -> dict[str, Claim]:
+def all_claims() -> dict[str, PaperClaim]:
     text = resources.files("smoothheads.studies").joinpath("claims.toml").read_text("utf-8")
     return {
-        name: Claim(
+        name: PaperClaim(
             id=name,
             **fields
             | {key: tuple((a, b) for a, b in fields.get(key, ())) for key in ("above", "close")}
@@ -69,11 +61,11 @@ def all_claims() -> dict[str, Claim]:
     }
 
 
-def of_experiment(name: str) -> list[Claim]:
+def of_experiment(name: str) -> list[PaperClaim]:
     return [claim for claim in all_claims().values() if claim.where == name]
 
 
-def answers(claim: Claim, outcome: Outcome, ratios: Ratios) -> Iterator[Answer]:
+def answers(claim: PaperClaim, outcome: Outcome, ratios: Ratios) -> Iterator[ClaimEvidence]:
     """Every comparison for which both sides were measured."""
     for setting, sigma in outcome.groups():
         if claim.sigmas and sigma not in claim.sigmas:
@@ -87,7 +79,7 @@ def answers(claim: Claim, outcome: Outcome, ratios: Ratios) -> Iterator[Answer]:
         yield from _costs(claim.ratio, ratios)
 
 
-def verdict(found: list[Answer]) -> str:
+def verdict(found: list[ClaimEvidence]) -> str:
     """Of the whole claim: one contradiction is enough, confirmation needs all."""
     verdicts = {each.verdict for each in found}
     if not verdicts:
@@ -140,7 +132,7 @@ def summary(outcomes: Mapping[str, Outcome], ratios: Ratios) -> Table:
 _NOTHING = Outcome("", "", {}, (), (), ())
 
 
-def _costs(wanted: Mapping[str, Any], ratios: Ratios) -> Iterator[Answer]:
+def _costs(wanted: Mapping[str, Any], ratios: Ratios) -> Iterator[ClaimEvidence]:
     """Whether a cost is below the claimed share of another."""
     most = float(wanted["most"])
     for (cost, base, this, baseline), ratio in ratios.items():
@@ -148,12 +140,12 @@ def _costs(wanted: Mapping[str, Any], ratios: Ratios) -> Iterator[Answer]:
             below: Verdict = "confirmed" if ratio.high < most else "undecided"
             judged: Verdict = "contradicted" if ratio.low > most else below
             what = f"{cost}: {this} / {baseline}, {base} (claimed: below {most:g})"
-            yield Answer(what, ratio.value, Interval(ratio.low, ratio.high), None, judged)
+            yield ClaimEvidence(what, ratio.median, Interval(ratio.low, ratio.high), None, judged)
 
 
 def _compared(
-    claim: Claim, outcome: Outcome, where: tuple[str, float], base: str, pair: tuple[str, str]
-) -> Answer | None:
+    claim: PaperClaim, outcome: Outcome, where: tuple[str, float], base: str, pair: tuple[str, str]
+) -> ClaimEvidence | None:
     own = _base_of(outcome, where, base, pair[0])
     arms = [outcome.of(*where, f"{of} {structure}") for of, structure in zip((own, base), pair, strict=True)]
     gain = paired_gain(arms[0], arms[1], claim.of)
@@ -167,7 +159,7 @@ def _compared(
         low, high = gain.interval
         inside, outside = low > -room and high < room, low > room or high < -room
         judged = "confirmed" if inside else "contradicted" if outside else "undecided"
-    return Answer(what, gain.value, gain.images, gain.seeds, judged)
+    return ClaimEvidence(what, gain.value, gain.images, gain.seeds, judged)
 
 
 def _base_of(outcome: Outcome, where: tuple[str, float], base: str, structure: str) -> str:
@@ -178,7 +170,7 @@ def _base_of(outcome: Outcome, where: tuple[str, float], base: str, structure: s
     return bases[0] if base not in bases and len(bases) == 1 else base
 
 
-def _row(answer: Answer) -> tuple[Cell, ...]:
+def _row(answer: ClaimEvidence) -> tuple[Cell, ...]:
     def shown(interval: Interval | None) -> Cell:
         if interval is None:
             return Cell("–")

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from smoothheads.config import digest, to_dict
 from smoothheads.studies import stages
-from smoothheads.studies.plan import Certification, Joining, Network, Plan, Training
-from smoothheads.studies.store import Store
+from smoothheads.studies.plan import Certification, Joining, Network, StudyPlan, Training
+from smoothheads.studies.store import StudyStore
 from smoothheads.training import RunConfig
 
 START_SECONDS = 1.0
@@ -16,7 +16,7 @@ SPENT = {"fixed": 1.0, "anytime": 1.0, "table": 0.1, "radius": 0.1}
 """Share of n that a budget spends on average, roughly (docs/budgets.md)."""
 
 
-def estimate(plan: Plan, store: Store, images: int) -> dict[str, float]:
+def estimate(plan: StudyPlan, store: StudyStore, images: int) -> dict[str, float]:
     """Seconds of one thread for every item that is not there yet, by key."""
     trials = _Trials()
     found = {}

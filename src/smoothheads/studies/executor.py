@@ -12,14 +12,14 @@ from multiprocessing import get_context
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple, Protocol
 
-from smoothheads.studies.jobs import Job, perform
+from smoothheads.studies.jobs import StudyJob, perform
 from smoothheads.studies.store import LOG
 
 STOP_SECONDS = 60.0
 
 
 class Finished(NamedTuple):
-    job: Job
+    job: StudyJob
     error: str | None
 
 
@@ -31,7 +31,7 @@ class Executor(Protocol):
         """How many jobs can run at once."""
         ...
 
-    def submit(self, job: Job) -> None: ...
+    def submit(self, job: StudyJob) -> None: ...
 
     def wait(self, seconds: float) -> list[Finished]:
         """Those that ended, as soon as there is one; none if there was none for so long."""
@@ -51,7 +51,7 @@ class LocalProcesses:
         self._idle: list[_Worker] = []
         self._busy: dict[Any, _Worker] = {}  # by the connection
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: StudyJob) -> None:
         worker = self._idle.pop() if self._idle else _Worker()
         worker.start(job)
         self._busy[worker.connection] = worker
@@ -85,7 +85,7 @@ class LocalProcesses:
 
 
 class _Worker:
-    job: Job
+    job: StudyJob
 
     def __init__(self) -> None:
         context = get_context("spawn")  # a fork would inherit the locks of OpenMP's threads
@@ -95,7 +95,7 @@ class _Worker:
             self.process.start()
         theirs.close()  # so that the death of the worker is the end of the pipe
 
-    def start(self, job: Job) -> None:
+    def start(self, job: StudyJob) -> None:
         self.job = job
         self.connection.send(job)
 
@@ -106,7 +106,7 @@ def _work(connection: Any, parent: int) -> None:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
         while True:
-            job: Job = connection.recv()
+            job: StudyJob = connection.recv()
             folder = job.store.folder(job.item)
             folder.mkdir(parents=True, exist_ok=True)
             with (folder / LOG).open("a") as log, redirect_stdout(log), redirect_stderr(log):

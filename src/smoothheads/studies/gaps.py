@@ -16,8 +16,8 @@ from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table
 from smoothheads.studies import stages
 from smoothheads.studies.jobs import network_folder
-from smoothheads.studies.plan import Plan
-from smoothheads.studies.store import Store
+from smoothheads.studies.plan import StudyPlan
+from smoothheads.studies.store import StudyStore
 
 DRAWS = 10_000
 IMAGE_SEED = 0
@@ -26,7 +26,7 @@ Gaps = Mapping[str, Mapping[str, Any]]
 """By arm: edges and counts of the ensemble's gaps, share below 0, mean and deviation."""
 
 
-def measure(plan: Plan, store: Store, draws: int = DRAWS) -> dict[str, Any]:
+def measure(plan: StudyPlan, store: StudyStore, draws: int = DRAWS) -> dict[str, Any]:
     """Of the first seed's networks, all on the same image and the same noise."""
     study = plan.study
     found: dict[str, Any] = {}

@@ -16,20 +16,20 @@ from typing import Any
 
 from smoothheads.errors import SmoothheadsError
 from smoothheads.studies.plan import Certification, Item, Joining, Training
-from smoothheads.studies.store import Store
+from smoothheads.studies.store import StudyStore
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class StudyJob:
     item: Item
-    store: Store
+    store: StudyStore
 
     @property
     def key(self) -> str:
         return self.item.key
 
 
-def perform(job: Job) -> str | None:
+def perform(job: StudyJob) -> str | None:
     """Makes the item unless it is there; a failure is noted and its message returned."""
     if job.store.facts(job.item) is not None:
         return None
@@ -47,7 +47,7 @@ def perform(job: Job) -> str | None:
     return None
 
 
-def _make(item: Item, store: Store) -> dict[str, Any]:
+def _make(item: Item, store: StudyStore) -> dict[str, Any]:
     from smoothheads.studies import stages
 
     out = store.artefact(item)
@@ -64,7 +64,7 @@ def _make(item: Item, store: Store) -> dict[str, Any]:
             return {"images": stages.rows_written(out)}
 
 
-def network_folder(item: Training | Joining, store: Store) -> Path:
+def network_folder(item: Training | Joining, store: StudyStore) -> Path:
     """Where its checkpoint is."""
     artefact = store.artefact(item)
     return artefact / "checkpoint" if isinstance(item, Training) else artefact

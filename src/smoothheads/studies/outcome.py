@@ -21,9 +21,9 @@ from smoothheads.errors import LedgerError, SmoothheadsError
 from smoothheads.files import write_atomic, write_json
 from smoothheads.provenance import versions
 from smoothheads.studies import stages
-from smoothheads.studies.plan import Joining, Network, Plan, Row
+from smoothheads.studies.plan import Joining, Network, Row, StudyPlan
 from smoothheads.studies.stages import Measured
-from smoothheads.studies.store import Store
+from smoothheads.studies.store import StudyStore
 
 FORMAT = "smoothheads-study/1"
 FACTS, ROWS = "study.json", "rows"
@@ -86,7 +86,7 @@ Kept: TypeAlias = Mapping[tuple[str, str], Result]
 
 
 def collect(
-    plan: Plan, store: Store, failed: Mapping[str, str] | None = None, kept: Kept | None = None
+    plan: StudyPlan, store: StudyStore, failed: Mapping[str, str] | None = None, kept: Kept | None = None
 ) -> Outcome:
     """What the store holds of a plan, and what it lacks from what was kept."""
     study = plan.study
@@ -160,7 +160,7 @@ def kept(folder: Path | None) -> Kept:
     return {(each.facts["ledger"], each.facts["rule"]): each for each in rows}
 
 
-def _result(row: Row, store: Store, failed: Mapping[str, str], kept: Kept) -> Result:
+def _result(row: Row, store: StudyStore, failed: Mapping[str, str], kept: Kept) -> Result:
     who = (row.setting, row.sigma, row.arm, row.seed)
     if store.facts(row.certification) is None and (before := kept.get(row.votes)) is not None:
         return Result(*who, before.measured, before.facts)
@@ -179,7 +179,7 @@ def _result(row: Row, store: Store, failed: Mapping[str, str], kept: Kept) -> Re
     return Result(*who, measured, _facts(row, store, done))
 
 
-def _facts(row: Row, store: Store, certified: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(row: Row, store: StudyStore, certified: Mapping[str, Any]) -> dict[str, Any]:
     trained = [store.facts(item) or {} for item in _trainings(row.network)]
     facts: dict[str, Any] = {
         name: float(np.mean([each[name] for each in trained]))

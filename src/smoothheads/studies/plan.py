@@ -89,7 +89,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     study: Study
     rows: tuple[Row, ...]
 
@@ -106,12 +106,12 @@ class Plan:
     def votes(self) -> set[tuple[str, str]]:
         return {row.votes for row in self.rows}
 
-    def without(self, votes: Container[tuple[str, str]]) -> Plan:
+    def without(self, votes: Container[tuple[str, str]]) -> StudyPlan:
         """What is left to do when these rows are there already, wherever."""
         return replace(self, rows=tuple(row for row in self.rows if row.votes not in votes))
 
 
-def make_plan(study: Study, fingerprint: Fingerprint, images: str) -> Plan:
+def make_plan(study: Study, fingerprint: Fingerprint, images: str) -> StudyPlan:
     """`images` is the fingerprint of the certified ones. Seeds come last: one whole round after another."""
     maker = _Maker(study, fingerprint, images)
     rows = [
@@ -122,14 +122,14 @@ def make_plan(study: Study, fingerprint: Fingerprint, images: str) -> Plan:
         for arm in study.arms
         if sigma in (arm.sigmas or study.sigmas)
     ]
-    return Plan(study, tuple(_shared(rows)))
+    return StudyPlan(study, tuple(_shared(rows)))
 
 
-def together(plans: Mapping[str, Plan]) -> tuple[Plan, dict[str, Plan]]:
+def together(plans: Mapping[str, StudyPlan]) -> tuple[StudyPlan, dict[str, StudyPlan]]:
     """Several plans as one, and each again with what it now shares with the others."""
     rows = [row for plan in plans.values() for row in plan.rows]
     shared = list(_shared(rows))
-    whole = Plan(next(iter(plans.values())).study, tuple(shared))
+    whole = StudyPlan(next(iter(plans.values())).study, tuple(shared))
     parts = {}
     for name, plan in plans.items():
         parts[name] = replace(plan, rows=tuple(shared[: len(plan.rows)]))

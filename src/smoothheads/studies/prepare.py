@@ -6,11 +6,11 @@ from smoothheads.data import DataConfig
 from smoothheads.errors import DataError
 from smoothheads.studies import stages
 from smoothheads.studies.configs import run_config
-from smoothheads.studies.plan import Plan, make_plan
+from smoothheads.studies.plan import StudyPlan, make_plan
 from smoothheads.studies.spec import Study
 
 
-def prepare(study: Study) -> tuple[Plan, int]:
+def prepare(study: Study) -> tuple[StudyPlan, int]:
     """The plan and how many images are certified; raises where data are missing, or differ between arms."""
     found = {}
     for data, name in _data(study).items():

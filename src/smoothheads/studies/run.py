@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from smoothheads.studies.executor import Executor
-from smoothheads.studies.jobs import Job
-from smoothheads.studies.plan import Certification, Item, Plan, Training, needs
-from smoothheads.studies.store import Store
+from smoothheads.studies.jobs import StudyJob
+from smoothheads.studies.plan import Certification, Item, StudyPlan, Training, needs
+from smoothheads.studies.store import StudyStore
 
 State = Literal["done", "failed", "running", "waiting"]
 POLL_SECONDS = 2.0
@@ -35,8 +35,8 @@ OnStatus = Callable[[Status], None]
 
 
 def run(
-    plan: Plan,
-    store: Store,
+    plan: StudyPlan,
+    store: StudyStore,
     executor: Executor,
     costs: Mapping[str, float],
     on_status: OnStatus | None = None,
@@ -53,7 +53,7 @@ def run(
             for item in [each for each in waiting if all(n.key in done for n in needs(each))]:
                 if len(running) >= executor.slots:
                     break
-                executor.submit(Job(item, store))
+                executor.submit(StudyJob(item, store))
                 running.add(item.key)
                 waiting.remove(item)
             for finished in executor.wait(POLL_SECONDS) if running else ():
@@ -70,14 +70,14 @@ def run(
     return failed
 
 
-def status(plan: Plan, store: Store, costs: Mapping[str, float]) -> Status:
+def status(plan: StudyPlan, store: StudyStore, costs: Mapping[str, float]) -> Status:
     """Of a study that may be running elsewhere; what has begun counts as running."""
     running = {item.key for item in plan.items if store.facts(item) is None and store.artefact(item).exists()}
     failed = {item.key: text for item in plan.items if (text := store.failure(item))}
     return _status(plan, store, costs, running, failed)
 
 
-def fraction(item: Item, store: Store) -> float:
+def fraction(item: Item, store: StudyStore) -> float:
     """How much of an item is made, by what is on the disk."""
     from smoothheads.studies import stages
 
@@ -93,7 +93,11 @@ def fraction(item: Item, store: Store) -> float:
 
 
 def _status(
-    plan: Plan, store: Store, costs: Mapping[str, float], running: set[str], failed: Mapping[str, str]
+    plan: StudyPlan,
+    store: StudyStore,
+    costs: Mapping[str, float],
+    running: set[str],
+    failed: Mapping[str, str],
 ) -> Status:
     states: dict[str, State] = {}
     left = guessed = measured = 0.0

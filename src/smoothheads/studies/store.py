@@ -14,7 +14,7 @@ DONE, FAILED, LOG = "done.json", "failed.json", "output.txt"
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StudyStore:
     root: Path
 
     def folder(self, item: Item) -> Path:
