@@ -17,7 +17,7 @@ from smoothheads.objectives.teaching import teaching_weights
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class StepTerms:
     """The data term of a step, to be differentiated, and what is worth watching about it (detached)."""
 
     loss: Tensor
@@ -38,12 +38,12 @@ class Objective:
         self.method.require(classes=classes)
         self.pace = build_pace(self.config.teaching, classes=classes, epochs=epochs)
 
-    def __call__(self, step: Step) -> Terms:
+    def __call__(self, step: Step) -> StepTerms:
         losses = self.method(step)
         lam_L = self.pace.threshold(step.epoch, losses.smoothed_LN.detach())
         return self.terms(losses, lam_L, step.generator)
 
-    def terms(self, losses: Losses, lam_L: Tensor, generator: torch.Generator) -> Terms:
+    def terms(self, losses: Losses, lam_L: Tensor, generator: torch.Generator) -> StepTerms:
         """The method's losses under the teaching weights that the thresholds give."""
         smoothed_LN = losses.smoothed_LN.detach()
         weights_LN = teaching_weights(smoothed_LN, lam_L, self.config.teaching, generator)
@@ -53,7 +53,7 @@ class Objective:
         if self.config.over_heads == "sum":
             loss = loss * len(weights_LN)
         squares_L = weights_LN.square().mean(1).clamp_min(1e-30)
-        return Terms(
+        return StepTerms(
             loss=loss,
             head_losses_L=smoothed_LN.mean(1),
             lam_L=lam_L,

@@ -19,7 +19,7 @@ from smoothheads.models.multihead import MultiHead
 from smoothheads.models.randomness import drawing
 from smoothheads.objectives.config import ObjectiveConfig
 from smoothheads.objectives.method import Losses, Step
-from smoothheads.objectives.objective import Objective, Terms
+from smoothheads.objectives.objective import Objective, StepTerms
 from smoothheads.objectives.presets import warn_if_unlike
 from smoothheads.objectives.soft_labels import class_frequencies, right_shares
 from smoothheads.training.config import TrainConfig
@@ -258,7 +258,7 @@ class Trainer:
             epoch=self.epoch,
         )
 
-    def _loss(self, terms: Terms, share: float, *, with_diversity: bool) -> Tensor:
+    def _loss(self, terms: StepTerms, share: float, *, with_diversity: bool) -> Tensor:
         loss = terms.loss * share
         diversity = self.objective.diversity(self.model) if with_diversity else None
         return loss if diversity is None else loss + diversity

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from smoothheads.objectives.objective import Terms
+from smoothheads.objectives.objective import StepTerms
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class Meter:
     images: int = 0
     sums: dict[str, list[float]] = field(default_factory=dict)
 
-    def add(self, terms: Terms, images: int) -> None:
+    def add(self, terms: StepTerms, images: int) -> None:
         self.images += images
         self._add("head_loss", terms.head_losses_L, images)
         self._add("lambda", terms.lam_L, images)

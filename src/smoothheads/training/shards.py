@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from smoothheads import ranks
 from smoothheads.data import Loader, Shards
 from smoothheads.errors import ConfigError
-from smoothheads.objectives.objective import Terms
+from smoothheads.objectives.objective import StepTerms
 
 _WATCHED = ("head_losses_L", "lam_L", "easy_fraction_L", "mean_weight_L", "effective_share_L")
 
@@ -68,7 +68,7 @@ class StepRows:
         yield moved
         moved += [(b.detach() - old) * share for b, old in self._floating()]
 
-    def add(self, moved: Sequence[Tensor], terms: Terms, loss: Tensor, share: float) -> None:
+    def add(self, moved: Sequence[Tensor], terms: StepTerms, loss: Tensor, share: float) -> None:
         """The row of a micro-batch: of its gradients, which are cleared, and the rest that was seen."""
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
         watched = [getattr(terms, name) * share for name in _WATCHED]
@@ -81,7 +81,7 @@ class StepRows:
         else:
             self._rows.append(row)
 
-    def finish(self) -> Terms:
+    def finish(self) -> StepTerms:
         """Puts the sum of all ranks' rows into gradients and buffers, and gives the numbers of the step; if
         the loss is not finite, nothing is changed."""
         total = ranks.ordered_sum(torch.stack(self._rows))
@@ -96,7 +96,7 @@ class StepRows:
                 buffer.data.copy_(old + part.view_as(old))
         else:
             self._reset()
-        return Terms(loss, **dict(zip(_WATCHED, watched, strict=True)))
+        return StepTerms(loss, **dict(zip(_WATCHED, watched, strict=True)))
 
     def _floating(self) -> list[tuple[Tensor, Tensor]]:
         return [(b, old) for b, old in self._buffers if b.is_floating_point()]
