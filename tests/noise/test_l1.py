@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from smoothheads.noise import make_noise
-from smoothheads.noise.l1 import half_width, laplace_scale
+from smoothheads.noise.laws import half_width, laplace_scale
 from smoothheads.types import Grid, Phase
 
 FALSE_ALARM = 1e-6

@@ -12,32 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smoothheads.errors import ConfigError
-from smoothheads.noise.l1 import (
-    laplace_pair_radius,
-    laplace_probability,
-    laplace_radius,
-    laplace_unit_radius,
-    uniform_pair_radius,
-    uniform_probability,
-    uniform_radius,
-    uniform_unit_radius,
-)
+from smoothheads.noise import Laplace, Uniform
 
 UNIFORM_1 = 1 / math.sqrt(3)  # sigma of uniform noise on [-1, 1]
 LAPLACE_1 = math.sqrt(2)  # sigma of Laplace noise of scale 1
 
 
 def test_vectors() -> None:
-    assert uniform_radius(0.9, UNIFORM_1) == pytest.approx(0.8, rel=1e-11)
-    assert laplace_radius(0.9, LAPLACE_1) == pytest.approx(1.609438, abs=5e-7)
-    assert uniform_probability(0.8, UNIFORM_1) == pytest.approx(0.9, rel=1e-11)
-    assert laplace_probability(1.609438, LAPLACE_1) == pytest.approx(0.9, abs=5e-8)
+    assert Uniform().radius(0.9, UNIFORM_1) == pytest.approx(0.8, rel=1e-11)
+    assert Laplace().radius(0.9, LAPLACE_1) == pytest.approx(1.609438, abs=5e-7)
+    assert Uniform().probability(0.8, UNIFORM_1) == pytest.approx(0.9, rel=1e-11)
+    assert Laplace().probability(1.609438, LAPLACE_1) == pytest.approx(0.9, abs=5e-8)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3, 0.5])
 def test_nothing_is_certified_up_to_one_half(p: float) -> None:
-    assert uniform_radius(p, 1.0) == laplace_radius(p, 1.0) == 0.0
-    assert uniform_pair_radius(p, p, 1.0) == laplace_pair_radius(p, p, 1.0) == 0.0
+    assert Uniform().radius(p, 1.0) == Laplace().radius(p, 1.0) == 0.0
+    assert Uniform().pair_radius(p, p, 1.0) == Laplace().pair_radius(p, p, 1.0) == 0.0
 
 
 @pytest.mark.parametrize("distance", [1e-9, 0.1, 0.5, 0.9])
@@ -45,7 +36,7 @@ def test_radius_of_a_half_line(distance: float) -> None:
     """1[x > 0] at x = distance: the smoothed answer flips exactly there."""
     width, scale = 1.0, 1.5
     uniform, laplace = (width + distance) / (2 * width), 1 - 0.5 * math.exp(-distance / scale)
-    radii = uniform_radius(uniform, width * UNIFORM_1), laplace_radius(laplace, scale * LAPLACE_1)
+    radii = Uniform().radius(uniform, width * UNIFORM_1), Laplace().radius(laplace, scale * LAPLACE_1)
     assert radii == pytest.approx((distance, distance), rel=1e-6)
 
 
@@ -61,7 +52,7 @@ def test_radii_are_rounded_down(p: float, sigma: float) -> None:
     exact_p, exact_sigma = mp.mpf(p), mp.mpf(sigma)
     uniform = 2 * mp.sqrt(3) * exact_sigma * (exact_p - mp.mpf(1) / 2)
     laplace = -exact_sigma / mp.sqrt(2) * mp.log(2 * (1 - exact_p))
-    for got, exact in ((uniform_radius(p, sigma), uniform), (laplace_radius(p, sigma), laplace)):
+    for got, exact in ((Uniform().radius(p, sigma), uniform), (Laplace().radius(p, sigma), laplace)):
         assert exact * (1 - mp.mpf(10) ** -11) < mp.mpf(got) < exact
 
 
@@ -72,14 +63,17 @@ def test_probabilities_are_rounded_up(radius: float, sigma: float) -> None:
     exact_r, exact_sigma = mp.mpf(radius), mp.mpf(sigma)
     uniform = mp.mpf(1) / 2 + exact_r / (2 * mp.sqrt(3) * exact_sigma)
     laplace = 1 - mp.exp(-exact_r * mp.sqrt(2) / exact_sigma) / 2
-    pairs = (uniform_probability(radius, sigma), uniform), (laplace_probability(radius, sigma), laplace)
+    pairs = (Uniform().probability(radius, sigma), uniform), (Laplace().probability(radius, sigma), laplace)
     for got, exact in pairs:
         assert exact < mp.mpf(got) < exact + mp.mpf(10) ** -11 * (1 + exact)
 
 
 @given(PROBABILITIES, SIGMAS)
 def test_the_pair_of_two_classes_is_the_single_bound(p: float, sigma: float) -> None:
-    for single, pair in ((uniform_radius, uniform_pair_radius), (laplace_radius, laplace_pair_radius)):
+    for single, pair in (
+        (Uniform().radius, Uniform().pair_radius),
+        (Laplace().radius, Laplace().pair_radius),
+    ):
         assert pair(p, 1 - p, sigma) == pytest.approx(single(p, sigma), rel=1e-9, abs=1e-12)
 
 
@@ -90,34 +84,34 @@ def test_pairs_against_the_worst_classifier(first: float, second: float) -> None
     for uniform noise, whose worst case this is."""
     width = scale = 1.0
     for radius, law in (
-        (uniform_pair_radius(first, second, width * UNIFORM_1), _uniform_cdf),
-        (laplace_pair_radius(first, second, scale * LAPLACE_1), _laplace_cdf),
+        (Uniform().pair_radius(first, second, width * UNIFORM_1), _uniform_cdf),
+        (Laplace().pair_radius(first, second, scale * LAPLACE_1), _laplace_cdf),
     ):
         at_left, at_right = _inverse(law, first), _inverse(law, 1 - second)
         assert law(at_left - radius) >= 1 - law(at_right - radius) - 1e-9
         assert radius > 0
-    radius = uniform_pair_radius(first, second, UNIFORM_1) + 1e-6
+    radius = Uniform().pair_radius(first, second, UNIFORM_1) + 1e-6
     left, right = _inverse(_uniform_cdf, first), _inverse(_uniform_cdf, 1 - second)
     assert _uniform_cdf(left - radius) < 1 - _uniform_cdf(right - radius)
 
 
 def test_plans_use_the_same_map() -> None:
     p = np.array([0.55, 0.9, 0.999])
-    np.testing.assert_allclose(uniform_unit_radius(p), [uniform_radius(each, 1.0) for each in p])
-    np.testing.assert_allclose(laplace_unit_radius(p), [laplace_radius(each, 1.0) for each in p])
+    np.testing.assert_allclose(Uniform().unit_radius(p), [Uniform().radius(each, 1.0) for each in p])
+    np.testing.assert_allclose(Laplace().unit_radius(p), [Laplace().radius(each, 1.0) for each in p])
 
 
 def test_no_radius_beyond_the_noise() -> None:
-    assert uniform_probability(math.sqrt(3) * 0.25, 0.25) >= 1
-    assert uniform_radius(1 - 1e-12, 0.25) < math.sqrt(3) * 0.25
+    assert Uniform().probability(math.sqrt(3) * 0.25, 0.25) >= 1
+    assert Uniform().radius(1 - 1e-12, 0.25) < math.sqrt(3) * 0.25
 
 
-@pytest.mark.parametrize("radius_of", [uniform_radius, laplace_radius])
+@pytest.mark.parametrize("radius_of", [Uniform().radius, Laplace().radius])
 def test_nonsense_is_refused(radius_of: Callable[[float, float], float]) -> None:
     for p, sigma in ((1.0, 1.0), (-0.1, 1.0), (0.9, 0.0), (0.9, math.inf), (math.nan, 1.0)):
         with pytest.raises(ConfigError):
             radius_of(p, sigma)
-    for probability_of in (uniform_probability, laplace_probability):
+    for probability_of in (Uniform().probability, Laplace().probability):
         with pytest.raises(ConfigError, match="radius >= 0"):
             probability_of(-1.0, 1.0)
 

@@ -12,8 +12,8 @@ from scipy import special
 
 from smoothheads.config.check import at_least, check_radius
 from smoothheads.errors import ConfigError
-from smoothheads.noise.l1 import half_width
 from smoothheads.noise.l2 import DOWN, UP, check_bound, quantile_above, quantile_below
+from smoothheads.noise.laws import half_width
 
 
 def linf_radius(l2_radius: float, dimension: int) -> float:

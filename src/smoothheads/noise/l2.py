@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
-
 from smoothheads.config.check import check_radius, check_sigma
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.lazy import special
 
-Floats = NDArray[np.float64]
 DOWN, UP = 1 - 1e-12, 1 + 1e-12  # factors far above the errors of a few operations
 # Above the errors of ndtri and of the multiplication by sigma: relative, and absolute for p next to 1/2.
 _RELATIVE, _ABSOLUTE = 1e-12, 1e-15
@@ -67,18 +62,6 @@ def probability_above(radius: float, sigma: float) -> float:
     p = float(special.ndtr(radius / sigma))
     miss = float(special.ndtr(-radius / sigma)) * (1 - 1e-12)
     return math.nextafter(max(p, 1 - miss), 2.0) if radius > 0 else 0.5
-
-
-def unit_radius(p: Floats) -> Floats:
-    """Phi^-1(p), not rounded."""
-    z: Floats = special.ndtri(p)
-    return z
-
-
-def draw_gaussian(generator: Generator, shape: tuple[int, ...], sigma: float) -> NDArray[np.float32]:
-    noise = generator.standard_normal(shape, dtype=np.float32)
-    noise *= np.float32(sigma)
-    return noise
 
 
 def _check_probability(p: float) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from smoothheads.noise import Laplace
 from smoothheads.noise.law import FloatLaw, Norm
 
 if TYPE_CHECKING:
@@ -30,24 +31,16 @@ class Logistic(FloatLaw):
     scope: ClassVar[str] = "radii are in the l1 norm; idealised arithmetic: float32 rounds the noisy image"
 
     def radius(self, p_lower: float, sigma: float) -> float:
-        from smoothheads.noise.l1 import laplace_radius
-
-        return laplace_radius(p_lower, LAPLACE * sigma)
+        return Laplace().radius(p_lower, LAPLACE * sigma)
 
     def pair_radius(self, p_lower: float, p_upper: float, sigma: float) -> float:
-        from smoothheads.noise.l1 import laplace_pair_radius
-
-        return laplace_pair_radius(p_lower, p_upper, LAPLACE * sigma)
+        return Laplace().pair_radius(p_lower, p_upper, LAPLACE * sigma)
 
     def probability(self, radius: float, sigma: float) -> float:
-        from smoothheads.noise.l1 import laplace_probability
-
-        return laplace_probability(radius, LAPLACE * sigma)
+        return Laplace().probability(radius, LAPLACE * sigma)
 
     def unit_radius(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
-        from smoothheads.noise.l1 import laplace_unit_radius
-
-        return LAPLACE * laplace_unit_radius(p)
+        return LAPLACE * Laplace().unit_radius(p)
 
     def draw(self, generator: Generator, shape: tuple[int, ...], sigma: float) -> NDArray[np.float32]:
         return generator.logistic(0.0, SCALE * sigma, shape).astype("float32")
