@@ -39,3 +39,37 @@ def test_peak_memory_does_not_grow_with_n() -> None:
     assert few > 2**20  # kilobytes were turned into bytes
     assert many - few < MOST_GROWTH
     assert many_by_four - few_by_four < MOST_GROWTH
+
+
+# Larger images, so that keeping what fifty thousand samples need would take 50 MB for each form of it.
+ENGINE = """
+import resource, sys
+import numpy as np, torch
+from torch import nn
+from smoothheads.smoothed import Smoothed
+from smoothheads.data import from_arrays
+from smoothheads.models.multihead import MultiHead
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = MultiHead(nn.Identity(), [nn.Sequential(nn.Flatten(), nn.Linear(256, 2)) for _ in range(3)])
+data = from_arrays(np.full((1, 1, 16, 16), 128, dtype=np.uint8), np.array([0]), classes=2)
+for n in (1_000, 50_000):
+    smoothed = Smoothed(model, data.info, seed=0, sigma=0.25, n=n, engine=sys.argv[1], block=500)
+    assert [found.certificate.n for found in smoothed.certify(data)] == [n]
+    assert smoothed.engine.describe()["engine"] == sys.argv[1]
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks are counted in other units, or not at all")
+@pytest.mark.parametrize(
+    "engine", ["torch", pytest.param("openvino", marks=pytest.mark.openvino), "onnxruntime"]
+)
+def test_peak_memory_of_every_engine_does_not_grow_with_n(engine: str) -> None:
+    if engine != "torch":
+        pytest.importorskip(engine, reason=f"{engine} is not installed")
+    done = subprocess.run([sys.executable, "-c", ENGINE, engine], check=True, capture_output=True, text=True)
+    few, many = map(int, done.stdout.split())
+    assert few > 2**20  # kilobytes were turned into bytes
+    assert many - few < 2 * MOST_GROWTH  # a second engine is built, and perhaps converted

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.studies.small import TEXT
 
-from smoothheads.cli import main
+from smoothheads.cli import COMMANDS, main
 from smoothheads.models.resnet_cifar import resnet_cifar
+from smoothheads.studies import stages
+from smoothheads.studies.outcome import Outcome, Result, save
 
 V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
 FEW = ["--n0", "20", "--n", "100", "--block", "20", "--first", "2"]
@@ -40,9 +43,15 @@ INTO_A_FOLDER: dict[str, Command] = {
         *("compare", f"{at}/run/ledger-fixed", f"{at}/run/ledger-fixed", "--out", out)
     ],
     "demo": lambda _, out: ["demo", "--out", out, "--first", "2", "--n", "100"],
+    "study": lambda at, out: [
+        *("study", f"{at}/study.toml", "--store", f"{at}/store", "--from", f"{at}/kept", "--out", out)
+    ],
     "bench": lambda _, out: ["bench", "votes", *VOTES, "--rounds", "2", "--engines", "torch", "--out", out],
 }
 INTO_A_FILE: dict[str, Command] = {
+    "predict": lambda at, out: ["predict", f"{at}/run", "test:0", "--n", "20", "--block", "20", "--out", out],
+    "export --format onnx": lambda at, out: ["export", f"{at}/run", "--format", "onnx", "--out", out],
+    "paper --page": lambda at, out: ["paper", "all", "--from", f"{at}/papers", "--page", out],
     "attack": lambda at, out: [
         *("attack", f"{at}/run", "--ledger", f"{at}/run/ledger-fixed", *ATTACK, "--out", out)
     ],
@@ -60,6 +69,10 @@ def at(tmp_path: Path) -> Path:
     """A run with ledgers, a file of weights, and a folder of somebody's own."""
     shutil.copytree(V1, tmp_path / "run")
     torch.save({"state_dict": resnet_cifar(8, (1, 8, 8), 10).state_dict()}, tmp_path / "own.pth")
+    (tmp_path / "study.toml").write_text(TEXT)
+    row = Result("", 0.5, "single", 0, stages.read(V1 / "ledger-fixed"))
+    for place in ("kept", "papers/table3"):
+        save(Outcome("small", "Small", {"single": "single"}, (), (), (row,)), tmp_path / place)
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     for name in (
@@ -68,7 +81,13 @@ def at(tmp_path: Path) -> Path:
         "certified-accuracy.png",
         "votes.json",
         "manifest.json",
+        "study.json",
+        "costs.json",
         "x.png",
+        "x.md",
+        "x.onnx",
+        "x.jsonl",
+        "x.csv",
     ):
         (foreign / name).write_text("mine")
     return tmp_path
@@ -101,10 +120,77 @@ def test_what_lies_in_a_folder_is_kept(
 @pytest.mark.parametrize("command", INTO_A_FILE)
 def test_a_file_of_others_is_kept(at: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = snapshot(at)
-    names = {"attack": ("foreign/votes", "foreign/votes.json")}.get(command, ("foreign/x.png",))
-    for name in names:
-        assert "a new file at" in refused(INTO_A_FILE[command](at, f"{at}/{name}"), capsys)
+    names = {"attack": ("votes", "votes.json"), "predict": ("x.jsonl", "x.csv"), "paper --page": ("x.md",)}
+    names |= {"export --format onnx": ("x.onnx",)}
+    for name in names.get(command, ("x.png",)):
+        error = refused(INTO_A_FILE[command](at, f"{at}/foreign/{name}"), capsys)
+        assert "a new file" in error or "got something else; use another file" in error
     assert snapshot(at) == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"image": "a.png", "owner": "me"}\n', '{"pictures": 3}', '{"image": 3, "er', "image,class\n", "\n"],
+)
+@pytest.mark.parametrize("name", ["mine.jsonl", "mine.csv"])
+def test_predict_goes_on_with_nothing_but_its_own_answers(
+    at: Path, name: str, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (at / name).write_text(content)
+    refused(INTO_A_FILE["predict"](at, f"{at}/{name}"), capsys)
+    assert (at / name).read_text() == content
+
+
+def test_the_paper_keeps_what_others_wrote(at: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = f"gaussian/some/0.25={at}/run/ledger-fixed"
+    command = ["paper", "table3", "--import", log, "--out", f"{at}/foreign"]
+    before = snapshot(at)
+    assert "a new file at" in refused(command, capsys)  # costs.json
+    assert snapshot(at) == before
+    (at / "foreign" / "costs.json").unlink()
+    (at / "foreign" / "table3").mkdir()
+    (at / "foreign" / "table3" / "notes.txt").write_text("mine")
+    before = snapshot(at)
+    assert "a new or empty folder at" in refused(command, capsys)
+    assert snapshot(at) == before
+    for _ in range(2):  # beside other files, and over its own
+        assert main([*command[:-1], f"{at}/mine"]) == 0
+
+
+def test_a_store_keeps_what_lies_beside_its_folders(at: Path) -> None:
+    before = snapshot(at / "foreign")
+    small = TEXT.split("[arms.pair]")[0] + "[certify]" + TEXT.split("[certify]")[1]
+    (at / "study.toml").write_text(small.replace("seeds = [0, 1]", "seeds = [0]"))
+    assert main(["study", f"{at}/study.toml", "--store", f"{at}/foreign", "--workers", "1"]) == 0
+    after = snapshot(at / "foreign")
+    assert {name: after[name] for name in before} == before
+    assert {name.partition("/")[0] for name in after.keys() - before.keys()} == {"trained", "certified"}
+
+
+READS: dict[str, list[str]] = {
+    "info": ["info", "run"],
+    "audit": ["audit", "run/ledger-fixed"],
+    "threats": ["threats", "run/ledger-fixed", "--linf"],
+    "predict": ["predict", "run", "test:0", "--n", "20", "--block", "20"],
+    "paper": ["paper", "table3", "--published"],
+    "completion": ["--print-completion", "bash"],
+}
+
+
+@pytest.mark.parametrize("command", READS)
+def test_a_command_that_only_reads_writes_nothing(
+    at: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(at)
+    before = snapshot(at)
+    assert main(READS[command]) == 0
+    assert snapshot(at) == before
+
+
+def test_every_command_is_looked_at() -> None:
+    """`push` and `serve` are in the tests of the hub and of the page."""
+    looked_at = {name.partition(" ")[0] for name in (*INTO_A_FOLDER, *INTO_A_FILE, *READS)}
+    assert looked_at - {"completion"} == COMMANDS.keys() - {"push", "serve"}
 
 
 def test_a_checkpoint_never_takes_the_place_of_another_folder(at: Path) -> None:
@@ -156,7 +242,10 @@ def full(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_is_a_message(
     at: Path, full: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = {"attack --plot": "x.png", "diversity --plot": "x.png"}.get(command, "out")
+    if command in ("predict", "paper --page"):  # what they write is small
+        (full / "more").write_bytes(bytes(4 * 1024))
+    endings = {"paper --page": "x.md", "export --format onnx": "x.onnx", "predict": "x.jsonl"}
+    out = endings.get(command, "x.png" if "--plot" in command else "out")
     error = refused((INTO_A_FOLDER | INTO_A_FILE)[command](at, f"{full}/{out}"), capsys)
     assert "No space left on device; free some space and run again" in error
     assert not list(full.rglob("*.partial"))

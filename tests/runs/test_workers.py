@@ -95,13 +95,13 @@ def test_a_worker_that_was_stopped_ends_the_run_with_a_message(
     ready: Checkpoint, images: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds its end of the pipe and no signal but kill moves it: without a limit we would wait forever."""
-    monkeypatch.setattr(workers, "SILENCE", 2.0)
-    monkeypatch.setattr(workers, "SLOWEST", 0)
     monkeypatch.setattr(workers, "TICK", 0.1)
     found = certify_images(Job(ready.model, ready.info, CONFIG, images), list(range(9)) * 20, 1)
     next(found)
     (process,) = children(os.getpid())
     os.kill(process, signal.SIGSTOP)
+    monkeypatch.setattr(workers, "SILENCE", 2.0)  # not before: a slow machine may be silent as long
+    monkeypatch.setattr(workers, "SLOWEST", 0)
     with pytest.raises(WorkerError, match=f"a sign of life from worker process {process} within 2 s"):
         list(found)
     assert not children(os.getpid())
@@ -223,5 +223,5 @@ def test_a_long_run_gets_its_workers_and_the_same_ledger(
     notes: list[str] = []
     certify_run(ready, images, CONFIG, tmp_path / "one", workers=1)
     certify_run(ready, images, CONFIG, tmp_path / "auto", workers=None, on_note=notes.append)
-    assert notes == ["2 workers: one alone would take about 18 min"]
+    assert notes == ["2 workers: one alone would take about 18 min 00 s"]
     assert without_time(tmp_path / "auto") == without_time(tmp_path / "one")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smoothheads.studies.experiments import Experiment
     from smoothheads.studies.outcome import Outcome
 
-COSTS = "costs.json"
+COSTS, COSTS_STAMP = "costs.json", '"gflops"'
 DESCRIPTION = """The experiments of the SOME paper: published values, and the same rows and columns run here.
 
   smoothheads paper                              the experiments and the claims that they answer
@@ -83,6 +83,8 @@ def main(arguments: list[str]) -> int:
         return 0
     if args.page is not None:
         return write_page(args.page, args.source)
+    if args.out is not None:
+        _claim(args.out, chosen)
     outcomes = measured(chosen, args)
     if outcomes is None:
         return 0
@@ -147,16 +149,27 @@ def write_page(path: Path, source: Path | None) -> int:
     from smoothheads.bench import cost_table
     from smoothheads.bench.costs import from_json
     from smoothheads.config import load_json
-    from smoothheads.files import write_atomic
+    from smoothheads.files import write_own
     from smoothheads.studies.experiments import EXPERIMENTS
-    from smoothheads.studies.page import page
+    from smoothheads.studies.page import MADE_BY, page
 
     costs = from_json(load_json(source / COSTS)) if (source / COSTS).is_file() else None
     names = [name for name, each in EXPERIMENTS.items() if each.kind == "cost"] if costs else []
     tables = {name: cost_table.table(name, costs) for name in names if costs}
-    write_atomic(path, page(source, path.parent, costs.ratios() if costs else {}, tables))
+    text = page(source, path.parent, costs.ratios() if costs else {}, tables)
+    write_own(path, text, MADE_BY)
     say(f"wrote {path}")
     return 0
+
+
+def _claim(folder: Path, chosen: Sequence[Experiment]) -> None:
+    """Raises StorageError where something else lies than what this command writes."""
+    from smoothheads.files import claim_file
+    from smoothheads.studies.outcome import claim_folder
+
+    for each in chosen:
+        claim_folder(folder / each.id)
+    claim_file(folder / COSTS, COSTS_STAMP)
 
 
 def _keep(outcomes: dict[str, Outcome], costs: Costs | None, folder: Path) -> None:

@@ -59,8 +59,11 @@ def main(arguments: list[str]) -> int:
         StudyOptions, rest, default=StudyOptions(), prog=f"study {name or 'FILE'}", description=DESCRIPTION
     )
 
+    from smoothheads.studies.outcome import claim_folder
     from smoothheads.studies.parse import read_study
 
+    if args.out is not None:
+        claim_folder(args.out)
     study = read_study(Path(name or "")).at(args.root)
     if args.source is not None:
         from smoothheads.studies.outcome import load

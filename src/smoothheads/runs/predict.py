@@ -127,6 +127,7 @@ class AnswerFile:
         whole = data[: data.rfind(b"\n") + 1]
         try:
             rows = _parse(whole, path)
+            _require_torn(data[len(whole) :], path, first=not whole)
         except (ValueError, KeyError, ConfigError):
             raise StorageError(
                 f"answers of `smoothheads predict` in {path}", "something else", "use another file"
@@ -146,6 +147,13 @@ class AnswerFile:
         write_atomic(path, b"".join(lines))
 
 
+def _require_torn(line: bytes, path: Path, *, first: bool) -> None:
+    """Raises ValueError unless a line without an end is the beginning of one of ours."""
+    start = b'{"image": "' if path.suffix == ".jsonl" else _csv_line(COLUMNS) if first else b""
+    if line[: len(start)] != start[: len(line)]:
+        raise ValueError("another file")
+
+
 def _parse(data: bytes, path: Path) -> list[Answer]:
     text = data.decode()
     if path.suffix == ".jsonl":
@@ -155,7 +163,7 @@ def _parse(data: bytes, path: Path) -> list[Answer]:
         if table and tuple(table[0]) != COLUMNS:
             raise ValueError("another header")
         rows = [dict(zip(COLUMNS, words, strict=True)) for words in table[1:]]
-    if any(not isinstance(row["image"], str) for row in rows):
+    if any(not isinstance(row["image"], str) or not row.keys() <= set(COLUMNS) for row in rows):
         raise ValueError("another file")
     return rows
 

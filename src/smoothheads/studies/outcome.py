@@ -18,7 +18,7 @@ import numpy as np
 
 from smoothheads.config import load_json, to_dict
 from smoothheads.errors import LedgerError, SmoothheadsError
-from smoothheads.files import write_atomic, write_json
+from smoothheads.files import claim, stamped, write_atomic, write_json
 from smoothheads.provenance import versions
 from smoothheads.studies import stages
 from smoothheads.studies.plan import Joining, Network, Row, StudyPlan
@@ -102,8 +102,14 @@ def collect(
     )
 
 
+def claim_folder(folder: Path) -> None:
+    """Raises StorageError unless a study may be kept there; worth asking before a long run."""
+    claim(folder, lambda there: stamped(there / FACTS, FORMAT))
+
+
 def save(outcome: Outcome, folder: Path) -> None:
     """Writes the folder anew, rows that are the same to the same bytes."""
+    claim_folder(folder)
     table = []
     for result in outcome.results:
         entry = {"setting": result.setting, "sigma": result.sigma, "arm": result.arm, "seed": result.seed}

@@ -16,6 +16,7 @@ from smoothheads.studies.claims import Ratios
 from smoothheads.studies.experiments import EXPERIMENTS
 from smoothheads.studies.outcome import FACTS, Outcome, load
 
+MADE_BY = "Made by `smoothheads paper"
 PROTOCOL = "protocol.md"
 
 
@@ -29,7 +30,7 @@ def page(folder: Path, beside: Path, ratios: Ratios, cost_tables: Mapping[str, T
     found = outcomes(folder)
     parts = [
         "# The paper's experiments, measured here",
-        f"Made by `smoothheads paper all --from {folder} --page docs/paper.md`; every number and interval "
+        f"{MADE_BY} all --from {folder} --page docs/paper.md`; every number and interval "
         "follows from the files in that folder, without training.",
     ]
     protocol = folder / PROTOCOL
