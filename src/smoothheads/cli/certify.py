@@ -24,8 +24,8 @@ norm: l2 if it is Gaussian (grid, gaussian), l1 if it is uniform or Laplace.
 CHECKPOINT comes first: a checkpoint folder or the folder of a training run. Finished images are in
 OUT/ledger.tsv at once; run the same command again after an interruption and it goes on.
 
---budget (fixed, table, radius, anytime), --noise (grid, gaussian, uniform, laplace) and --engine (torch,
-openvino, auto) choose what the options below are about."""
+--budget (fixed, table, radius, anytime), --noise (grid, gaussian, uniform, laplace) and --engine (auto,
+torch, openvino, onnxruntime) choose what the options below are about."""
 
 COMMON = {
     "--sigma FLOAT": "deviation of the noise (default: that of the training)",
@@ -36,7 +36,7 @@ COMMON = {
     "  table": "which of --radii are certified, with a tenth of the samples;",
     "  radius": "within --tolerance of the fixed radius;",
     "  anytime": "until --target is certified, or for --seconds per image",
-    "--engine NAME": "torch (default), openvino, or auto: the fastest here, by a trial",
+    "--engine NAME": "auto: the fastest here, by a trial (default); torch, openvino, onnxruntime",
     "--rule NAME": "the base classifier: ensemble (default), head-K, consensus-K, ...",
     "--seed INT": "noise of an earlier run; without it one is drawn, and recorded",
     "--first INT": "which test images; also --every, --offset, --indices",
