@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-EXTRAS := dev,tensorboard,openvino,serve,hub,onnx
+EXTRAS := dev,tensorboard,openvino,serve,hub,onnx,ray
 
 # One thread per process: on a shared machine two OpenMP threads can be slower than one.
 export OMP_NUM_THREADS ?= 1
@@ -11,7 +11,7 @@ export PYTHONHASHSEED ?= 0
 # Test modules are rewritten and compiled once, not once per process.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test lint types unit browser openvino fuzz lowest docs bench clean
+.PHONY: install demo test lint types unit browser openvino ray-faults fuzz lowest docs bench clean
 
 # How many processes share the tests; `make test JOBS=8` on a larger machine.
 JOBS ?= 2
@@ -54,6 +54,10 @@ browser:
 # OpenVINO is loaded in a process of its own.
 openvino: install
 	$(BIN)/pytest -m openvino $(shell grep -rl 'mark.openvino' tests)
+
+# Workers and nodes of a real Ray cluster are killed at 20 random moments; a few minutes.
+ray-faults: install
+	$(BIN)/pytest -m ray_faults tests/ray
 
 # Guides and reference as one site; warnings are errors.
 docs: install

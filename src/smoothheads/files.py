@@ -223,6 +223,11 @@ def _partial(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.partial")
 
 
+def is_partial(path: Path) -> bool:
+    """Whether it is, or lies in, something that is still being written."""
+    return any(_PARTIAL.fullmatch(part) for part in path.parts)
+
+
 def _sweep(folder: Path, name: str | None = None) -> None:
     """Removes what processes that have ended left half written, of the output called `name` or of any."""
     for entry in folder.glob(".*.partial"):

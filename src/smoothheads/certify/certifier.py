@@ -16,7 +16,7 @@ from smoothheads.certify.algorithm import Prediction, Run, Terms
 from smoothheads.certify.budgets import AnytimeBudget
 from smoothheads.certify.confidence import Confidence, ConfidenceMethod, confidence_lower
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.drive import Flight, OnVotes, drive, steps
+from smoothheads.certify.drive import Drive, Flight, OnVotes, drive, steps
 from smoothheads.certify.engines import Engine
 from smoothheads.certify.radius import max_radius
 from smoothheads.certify.soundness import require_still
@@ -54,10 +54,14 @@ class Certifier:
         self.max_radius = float("inf") if endless else most
 
     def records(
-        self, dataset: Dataset, skip: set[int] | None = None, on_votes: OnVotes | None = None
+        self,
+        dataset: Dataset,
+        skip: set[int] | None = None,
+        on_votes: OnVotes | None = None,
+        drive: Drive = drive,
     ) -> Iterator[Certified]:
         """Certifies every image of `dataset` in order, leaving out the indices in `skip`. Images that were
-        under way together share the time that it took.
+        under way together share the time that it took. `drive` says who counts the votes.
 
         Raises SoundnessError when the network changed under way; what came before is then void too.
         """
@@ -70,7 +74,8 @@ class Certifier:
         for group in drive(self.engine, flights, on_votes):
             self._require_still()
             together = [self._certified(flight, labels[next(places)]) for flight in group]
-            yield from _sharing(time.monotonic() - started, together)
+            timed = all(certified.seconds for certified in together)
+            yield from together if timed else _sharing(time.monotonic() - started, together)
             started = time.monotonic()
 
     def certify_image(
@@ -227,6 +232,7 @@ class Certifier:
             certificate=self._checked(flight.result, flight.index),
             selection=flight.votes(Phase.SELECTION, Phase.PILOT),
             votes=flight.votes(Phase.ESTIMATION),
+            seconds=flight.seconds,
         )
 
     def _checked(self, certificate: Certificate, index: int) -> Certificate:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import takewhile
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from smoothheads.certify.algorithm import Run, Samples, checked
 from smoothheads.certify.engines import Engine, Request
@@ -16,6 +16,13 @@ from smoothheads.types import Certificate, Phase, Pixels, Votes
 
 T = TypeVar("T")
 OnVotes = Callable[[int], None]
+
+
+class Drive(Protocol):
+    def __call__(
+        self, engine: Engine, flights: Iterable[Flight[T]], on_votes: OnVotes | None = None
+    ) -> Iterator[list[Flight[T]]]: ...
+
 
 AT_ONCE: Final = 8  # passes that an engine is asked for; progress is told after that many
 WINDOW: Final = 8  # images per block of a pass that may be ahead of the one that is waited for
@@ -25,6 +32,8 @@ class Flight(Generic[T]):
     """One image under way: its run, and all votes that it was given."""
 
     result: T
+    seconds: float = 0.0
+    """That its samples took, where others count them; 0 where the images under way share the time."""
 
     def __init__(self, run: Run[T], image: Pixels, index: int, rule: str, engine: Engine) -> None:
         self.image, self.index = image, index

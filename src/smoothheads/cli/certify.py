@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -16,6 +16,10 @@ from smoothheads.data import DataConfig, SubsetConfig
 from smoothheads.errors import CheckpointError, ConfigError
 from smoothheads.training import RunConfig
 from smoothheads.types import Certified
+
+if TYPE_CHECKING:
+    from smoothheads.runs.cluster import Cluster
+    from smoothheads.runs.on_ray import CrewStatus
 
 DESCRIPTION = """Certify test images: for each one a class and a radius R, so that with probability at least
 1 - alpha no perturbation of norm below R changes the answer of the smoothed classifier. The noise decides the
@@ -42,6 +46,7 @@ COMMON = {
     "--first INT": "which test images; also --every, --offset, --indices",
     "-o, --out DIR": "the ledger (default: ledger beside the checkpoint)",
     "--workers INT": "processes (default: one per core, if the run is long enough)",
+    "--on ray": "on a Ray cluster: at --ray-address or RAY_ADDRESS, else one of this machine",
     "--json": "print the summary as JSON",
 }
 
@@ -58,7 +63,13 @@ class Certify:
     """i/n: every n-th image from the i-th on (i from 0), for job arrays; `smoothheads merge` joins them."""
     workers: int | None = None
     """Processes that share the images out, each with its own threads; the ledger is the same. Default: one
-    per core, if a trial says that the run is long enough."""
+    per core, if a trial says that the run is long enough. On Ray: as many as fit."""
+    on: Literal["ray"] | None = None
+    """ray: on a Ray cluster, which gives the same ledger. Long images are split among its workers; those that
+    are lost are done without, and nodes may join."""
+    ray_address: str | None = None
+    """host:port of the cluster's head, or auto (default: RAY_ADDRESS, else a cluster of this machine that
+    starts and stops with the command)."""
     fresh: bool = False
     """Throw away what the ledger holds and start again."""
     json: bool = False
@@ -94,15 +105,27 @@ def main(arguments: list[str]) -> None:
     shard = None if args.shard is None else parse_shard(args.shard)
     if shard is not None and args.certify.seed is None:
         raise ConfigError("a seed that all shards share", "none", "give every shard the same --seed")
+    cluster = parse_cluster(args.on, args.ray_address, args.workers, args.certify.engine.threads)
+    if shard is not None and cluster is not None:
+        raise ConfigError("--shard or --on ray", "both", "Ray shares the images out itself; drop --shard")
     out = args.out or folder / ("ledger" if shard is None else f"ledger-{shard[0]}-of-{shard[1]}")
     images = len(dataset) if shard is None else len(range(shard[0], len(dataset), shard[1]))
     # With a fixed budget progress is counted in samples, otherwise their number is not known beforehand.
     fixed = args.certify.budget.name == "fixed"
     per_image = args.certify.budget.typical_samples if fixed else 1
     with Progress("certify") as progress:
+        notes = {"images": "", "cluster": ""}
 
         def on_row(_: Certified, done: int, total: int) -> None:
-            progress.update(done * per_image, f"{done} of {total} images")
+            notes["images"] = f"{done} of {total} images"
+            on_votes(max(0, done * per_image - progress.done))
+
+        def on_votes(count: int) -> None:
+            progress.add(count, ", ".join(filter(None, notes.values())))
+
+        def on_status(status: CrewStatus) -> None:
+            notes["cluster"] = str(status)
+            on_votes(0)
 
         def on_start(done: int) -> None:
             progress.begin(images * per_image, done * per_image)
@@ -113,6 +136,7 @@ def main(arguments: list[str]) -> None:
             args.certify,
             out,
             workers=args.workers,
+            cluster=cluster,
             artefacts=engines_folder(folder),
             training=lambda: load(data).train,
             shard=shard,
@@ -121,13 +145,26 @@ def main(arguments: list[str]) -> None:
             on_convert=progress.prepare,
             on_start=on_start,
             on_row=on_row,
-            on_votes=progress.add if fixed else None,
+            on_votes=on_votes if fixed else None,
+            on_status=on_status,
         )
     from smoothheads.cli.report import show
 
     show([out], as_json=args.json)
     if not args.json:
         say(f"ledger: {out}")
+
+
+def parse_cluster(
+    on: str | None, address: str | None, workers: int | None, threads: int = 1
+) -> Cluster | None:
+    if on is None:
+        if address is not None:
+            raise ConfigError("--on ray with --ray-address", "no --on", "add --on ray, or drop the address")
+        return None
+    from smoothheads.runs.cluster import Cluster
+
+    return Cluster(address, None if workers is None else workers * threads)
 
 
 def parse_shard(text: str) -> tuple[int, int]:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from smoothheads.cli.certify import parse_cluster
 from smoothheads.cli.common import first_argument, parse, print_json, say
 from smoothheads.errors import duration
 
 if TYPE_CHECKING:
     from smoothheads.report.table import Table
+    from smoothheads.runs.cluster import Cluster
     from smoothheads.studies.outcome import Outcome
     from smoothheads.studies.plan import StudyPlan
     from smoothheads.studies.run import Status
@@ -38,7 +40,12 @@ class StudyOptions:
     root: str | None = None
     """Where the data set lies, if not where the file says."""
     workers: int | None = None
-    """Processes, with one thread each (default: one per core)."""
+    """Processes, with one thread each (default: one per core). On Ray: jobs at once."""
+    on: Literal["ray"] | None = None
+    """ray: trainings and certifications on a Ray cluster, whose nodes need the data; what they write is
+    brought back into the store, also while they run."""
+    ray_address: str | None = None
+    """host:port of the cluster's head, or auto (default: RAY_ADDRESS, else a cluster of this machine)."""
     plan: bool = False
     """Say what is needed, what is there and how long the rest will take, and stop."""
     status: bool = False
@@ -64,6 +71,7 @@ def main(arguments: list[str]) -> int:
 
     if args.out is not None:
         claim_folder(args.out)
+    cluster = parse_cluster(args.on, args.ray_address, args.workers)
     study = read_study(Path(name or "")).at(args.root)
     if args.source is not None:
         from smoothheads.studies.outcome import load
@@ -89,18 +97,23 @@ def main(arguments: list[str]) -> int:
     say(describe(plan, missing, store, images=images, seconds=sum(seconds.values()), jobs=jobs))
     if args.plan:
         return 0
-    return show(collect(plan, store, execute(missing, store, seconds, jobs), before), args)
+    return show(collect(plan, store, execute(missing, store, seconds, jobs, cluster), before), args)
 
 
-def execute(plan: StudyPlan, store: StudyStore, seconds: dict[str, float], jobs: int) -> dict[str, str]:
+def execute(
+    plan: StudyPlan, store: StudyStore, seconds: dict[str, float], jobs: int, cluster: Cluster | None = None
+) -> dict[str, str]:
     """Runs what is missing and tells from time to time how far it is."""
-    from smoothheads.studies.executor import LocalProcesses
+    from smoothheads.studies.executor import Executor, LocalProcesses
+    from smoothheads.studies.on_ray import RayTasks
     from smoothheads.studies.run import run
 
-    def on_status(status: Status) -> None:
-        say(line(status, jobs))
+    executor: Executor = LocalProcesses(jobs) if cluster is None else RayTasks(cluster)
 
-    return run(plan, store, LocalProcesses(jobs), seconds, on_status)
+    def on_status(status: Status) -> None:
+        say(line(status, executor.slots))
+
+    return run(plan, store, executor, seconds, on_status)
 
 
 def describe(

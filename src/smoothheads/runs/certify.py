@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.drive import OnVotes
 from smoothheads.certify.engines import EngineConfig, Store, Work, work_of
+from smoothheads.certify.engines.artefact import find
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config.check import at_least
 from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, load_test, select
 from smoothheads.errors import ConfigError, DataError, duration
 from smoothheads.results.ledger import Ledger, claim_folder
 from smoothheads.results.manifest import FILE, Manifest, read_manifest, sharded
+from smoothheads.runs.cluster import Cluster
+from smoothheads.runs.exported import artefact_hashes
 from smoothheads.runs.layout import ENGINES
-from smoothheads.runs.workers import Job, OnWork, certify_images, worth
+from smoothheads.runs.on_ray import Crew, OnStatus
+from smoothheads.runs.workers import Job, certify_images, worth
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certified
 
@@ -72,6 +78,7 @@ def certify_run(
     out: Path | str,
     *,
     workers: int | None = 1,
+    cluster: Cluster | None = None,
     artefacts: Path | str | None = None,
     training: Callable[[], Dataset] | None = None,
     shard: tuple[int, int] | None = None,
@@ -81,12 +88,14 @@ def certify_run(
     on_start: Callable[[int], None] | None = None,
     on_row: OnRow | None = None,
     on_votes: OnVotes | None = None,
+    on_status: OnStatus | None = None,
 ) -> Path:
     """Certifies what the ledger in `out` does not hold yet; every finished image is safe on the disk.
 
     `shard` (i, n) takes every n-th image from the i-th on, i from 0; `results.merge` joins the ledgers.
     `workers` processes share the images out (none: a trial decides whether one per core are worth it); the
-    ledger is the same, and `on_votes` is then not called.
+    ledger is the same, and `on_votes` is then not called. On a `cluster` they are Ray's (none: as many as
+    fit), and `on_status` is told from time to time what they do.
     Converted networks are kept in `artefacts` (default: in `out`). `training` gives the images that int8 is
     calibrated with (default: those of the checkpoint's config), and `on_convert` is told how many are read.
     `on_note` is told what `auto` stands for (it stays so for the whole ledger) and what a lazy consensus has
@@ -99,32 +108,54 @@ def certify_run(
     out = Path(out)
     claim_folder(out, beside=(ENGINES,))
     artefacts = Path(artefacts or out / ENGINES)
-    smoothed = Smoothed(
-        ready.model,
-        ready.info,
-        config if fresh else as_before(config, out),
-        store=Store(artefacts, training or (lambda: load(ready.config.data).train), on_progress=on_convert),
-        images=len(dataset),
-    )
-    note = on_note or (lambda _: None)
-    for reason in smoothed.notes:
-        note(reason)
-    manifest = make_manifest(ready, dataset, smoothed)
-    if shard is not None:
-        manifest = sharded(manifest, *shard)
-    others = set(dataset.indices.tolist()) - set(manifest.expected or ())
+    note, read = on_note or (lambda _: None), training or (lambda: load(ready.config.data).train)
     done: list[Work] = []
-    with Ledger.open(out, manifest, fresh=fresh, beside=(ENGINES,)) as ledger:
-        if on_start:
-            on_start(len(ledger.rows))
-        job = Job(ready.model, ready.info, smoothed.config, dataset, artefacts)
-        skip = ledger.done | others
-        count = _worth(smoothed, len(dataset) - len(skip), note) if workers is None else workers
-        before = work_of(smoothed.engine)  # in trials
-        for certified in _certified(smoothed, job, skip, count, on_votes=on_votes, on_work=done.append):
-            ledger.append(certified)
-            if on_row:
-                on_row(certified, len(ledger.rows), len(dataset) - len(others))
+    with nullcontext() if cluster is None else cluster.connected() as ray:
+        smoothed = Smoothed(
+            ready.model,
+            ready.info,
+            config if fresh else as_before(config, out),
+            store=Store(artefacts, read, on_progress=on_convert),
+            images=len(dataset),
+        )
+        for reason in smoothed.notes:
+            note(reason)
+        manifest = make_manifest(ready, dataset, smoothed)
+        if shard is not None:
+            manifest = sharded(manifest, *shard)
+        others = set(dataset.indices.tolist()) - set(manifest.expected or ())
+        with Ledger.open(out, manifest, fresh=fresh, beside=(ENGINES,)) as ledger:
+            if on_start:
+                on_start(len(ledger.rows))
+            skip = ledger.done | others
+            left = [i for i, index in enumerate(dataset.indices.tolist()) if index not in skip]
+            if workers is None and cluster is None:
+                workers = _worth(smoothed, len(left), note)
+            before = work_of(smoothed.engine)  # in trials
+            records = partial(smoothed.records, dataset, skip=skip, on_votes=on_votes)
+            if ray is not None:
+                converted = [find([artefacts], digest) for digest in artefact_hashes(manifest).values()]
+                crew = Crew(
+                    ray,
+                    smoothed,
+                    converted,
+                    dataset.image(0),
+                    len(left),
+                    workers,
+                    note,
+                    on_status,
+                    done.append,
+                )
+                rows = records(drive=crew.drive)
+            elif workers == 1:
+                rows = records()
+            else:
+                job = Job(ready.model, ready.info, smoothed.config, dataset, artefacts)
+                rows = certify_images(job, left, workers or 1, done.append)
+            for certified in rows:
+                ledger.append(certified)
+                if on_row:
+                    on_row(certified, len(ledger.rows), len(dataset) - len(others))
     work = sum(done, start=work_of(smoothed.engine) - before)
     if work.samples:
         note(str(work))
@@ -163,21 +194,6 @@ def _worth(smoothed: Smoothed, images: int, note: Callable[[str], None]) -> int:
     if count > 1:
         note(f"{count} workers: one alone would take about {duration(seconds)}")
     return count
-
-
-def _certified(
-    smoothed: Smoothed,
-    job: Job,
-    skip: set[int],
-    workers: int,
-    *,
-    on_votes: OnVotes | None,
-    on_work: OnWork,
-) -> Iterator[Certified]:
-    if workers == 1:
-        return smoothed.records(job.dataset, skip=skip, on_votes=on_votes)
-    left = [i for i, index in enumerate(job.dataset.indices.tolist()) if index not in skip]
-    return certify_images(job, left, workers, on_work)
 
 
 def make_manifest(ready: Checkpoint, dataset: Dataset, smoothed: Smoothed) -> Manifest:

@@ -19,13 +19,14 @@ from smoothheads.checkpoint.weights import MANIFEST, WEIGHTS
 from smoothheads.config import load_json
 from smoothheads.data import DataConfig, Dataset, SubsetConfig, describe, load, load_test, select
 from smoothheads.errors import ConfigError, DataError
+from smoothheads.files import write_json
 from smoothheads.results import read_log
 from smoothheads.results.manifest import FILE, read_manifest
 from smoothheads.results.recertify import recertified
 from smoothheads.runs import diversity
 from smoothheads.runs.certify import certify_run
 from smoothheads.runs.ensemble import ensemble_run
-from smoothheads.runs.layout import METRICS, open_checkpoint
+from smoothheads.runs.layout import CONFIG, METRICS, open_checkpoint
 from smoothheads.runs.sampling import Sampling
 from smoothheads.runs.train import train_run
 from smoothheads.studies.spec import Images
@@ -56,7 +57,11 @@ class Measured:
 
 
 def train(config: RunConfig, start: Path | None, out: Path) -> Path:
-    """Trains, or goes on with it."""
+    """Trains, or goes on with it. The network that it starts from may have been elsewhere before: its folder
+    is named by what it was made from, wherever the store lies."""
+    path = out / CONFIG
+    if start is not None and path.is_file() and (told := load_json(path)).get("init") != str(start):
+        write_json(path, told | {"init": str(start)})
     return train_run(replace(config, init=None if start is None else str(start)), out, resume=True)
 
 

@@ -1,0 +1,254 @@
+"""Certification on a real cluster of two nodes: the ledger of one process, whatever happens to workers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.ray.conftest import TwoNodes, voters
+
+from smoothheads import checkpoint
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.checkpoint import Checkpoint
+from smoothheads.data import Dataset, Splits, SubsetConfig, select
+from smoothheads.data.subset import take
+from smoothheads.errors import SmoothheadsError, SoundnessError, WorkerError
+from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.provenance import versions
+from smoothheads.runs import on_ray
+from smoothheads.runs.certify import certify_run
+from smoothheads.runs.cluster import Cluster, Need, nodes, require_room
+from smoothheads.runs.on_ray import CrewStatus, Voter
+from smoothheads.smoothed import Smoothed
+from smoothheads.training import RunConfig
+from smoothheads.types import Phase
+
+CONFIG = CertifyConfig.of(0.5, seed=0, n0=20, n=400, block=20)
+
+
+@pytest.fixture
+def ready(tmp_path: Path, tiny_network: Callable[..., MultiHead], small_digits: Splits) -> Checkpoint:
+    run = RunConfig(model=ModelConfig(arch="resnet8", heads=3))
+    checkpoint.save(tmp_path / "network", tiny_network(heads=3), run, small_digits.train.info)
+    return checkpoint.load(tmp_path / "network")
+
+
+@pytest.fixture
+def images(small_digits: Splits) -> Dataset:
+    return select(small_digits.test, SubsetConfig(every=7, first=9))
+
+
+def without_time(out: Path) -> list[list[str]]:
+    lines = (out / "ledger.tsv").read_text().splitlines()
+    return [[word for i, word in enumerate(line.split("\t")) if i != 5] for line in lines]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"blocks_per_pass": 3},
+        {"budget": "table", "engine": "onnxruntime", "n": 5000},
+        {"budget": "radius", "rule": "consensus-2", "lazy_consensus": True, "n": 1000},
+    ],
+    ids=["fixed", "table-onnxruntime", "radius-lazy"],
+)
+def test_the_ledger_is_that_of_one_process(
+    cluster: TwoNodes,
+    tmp_path: Path,
+    ready: Checkpoint,
+    images: Dataset,
+    settings: dict[str, Any],
+) -> None:
+    if settings.get("engine") == "onnxruntime":
+        pytest.importorskip("onnxruntime")
+    config = CONFIG.changed(**settings)
+    notes: list[str] = []
+    one = certify_run(ready, images, config, tmp_path / "one", on_note=notes.append)
+    two = certify_run(
+        ready, images, config, tmp_path / "two", workers=None, cluster=Cluster(), on_note=notes.append
+    )
+    assert len(without_time(two)) == 1 + 9
+    assert without_time(two) == without_time(one)
+    if config.rule != "ensemble":
+        first, second = (note.partition(";")[0] for note in notes)
+        assert first == second  # as many samples, on as many of which the heads agreed
+
+
+class EnoughError(Exception):
+    """Ends a run from inside."""
+
+
+def same_as_alone(out: Path, ready: Checkpoint, images: Dataset, config: CertifyConfig, folder: Path) -> None:
+    """All rows stand in order, and those of 30 images, spread evenly, are what one process gives."""
+    rows = [row[:-1] for row in without_time(out)]  # the running checksum is of the rows before, too
+    done = images.indices[: len(rows) - 1]
+    assert [row[0] for row in rows[1:]] == [str(index) for index in done]
+    chosen = np.unique(np.linspace(0, len(done) - 1, 30).astype(np.int64))
+    alone = certify_run(ready, take(images, chosen), config, folder)
+    assert [row[:-1] for row in without_time(alone)[1:]] == [rows[1 + place] for place in chosen]
+
+
+@pytest.fixture(autouse=True)
+def _through_the_store(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """The images of the first test are sent as large ones are."""
+    if "fixed" in request.node.name:
+        monkeypatch.setattr(on_ray, "SMALL", 0)
+
+
+def test_workers_and_nodes_come_and_go(
+    cluster: TwoNodes,
+    tmp_path: Path,
+    ready: Checkpoint,
+    small_digits: Splits,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One is killed, one hangs, a node leaves and another one joins: nothing is lost or counted twice."""
+    monkeypatch.setattr(on_ray, "SILENCE", 4.0)
+    monkeypatch.setattr(on_ray, "SLOWEST", 3)
+    config = CONFIG.changed(n=4000)
+    notes: list[str] = []
+    events: list[Callable[[], object]] = [
+        lambda: os.kill(voters()[0], signal.SIGKILL),
+        lambda: os.kill(voters()[0], signal.SIGSTOP),
+        lambda: cluster.leave(cluster.others[-1]),
+        lambda: cluster.join(num_cpus=2),
+    ]
+    happened = 0
+
+    def on_status(status: CrewStatus) -> None:
+        """The next event, as soon as the last one was noticed and all workers that can be there are."""
+        nonlocal happened
+        noticed = sum("is lost" in note for note in notes) >= min(happened, 3)
+        wanted = (2, 2, 2, 1, 3)[happened]
+        if noticed and status.starting == 0 and status.working + status.idle == wanted:
+            if happened == len(events):
+                raise EnoughError
+            events[happened]()
+            happened += 1
+
+    with pytest.raises(EnoughError):
+        certify_run(
+            ready,
+            small_digits.test,
+            config,
+            tmp_path / "out",
+            workers=None,
+            cluster=Cluster(),
+            on_note=notes.append,
+            on_status=on_status,
+        )
+    lost = [note for note in notes if "is lost" in note]
+    assert any("no answer within" in note for note in lost), lost
+    same_as_alone(tmp_path / "out", ready, small_digits.test, config, tmp_path / "alone")
+
+
+@pytest.mark.ray_faults
+def test_twenty_kills_at_random_moments(
+    cluster: TwoNodes, tmp_path: Path, ready: Checkpoint, small_digits: Splits
+) -> None:
+    """Every fifth is a node, the others are workers."""
+    config, chance, kills = CONFIG.changed(n=4000), random.Random(7), 0
+    over = threading.Event()
+
+    def killer() -> None:
+        nonlocal kills
+        while kills < 20 and not over.wait(chance.uniform(0, 6)):
+            there = voters()
+            if kills % 5 == 4 and cluster.others:
+                cluster.leave(cluster.others[-1])
+                cluster.join()
+                kills += 1
+            elif there:
+                os.kill(chance.choice(there), signal.SIGKILL)
+                kills += 1
+
+    def on_status(status: CrewStatus) -> None:
+        if kills == 20 and status.starting == 0:
+            raise EnoughError
+
+    thread = threading.Thread(target=killer)
+    thread.start()
+    try:
+        with pytest.raises(EnoughError):
+            certify_run(
+                ready,
+                small_digits.test,
+                config,
+                tmp_path / "out",
+                workers=None,
+                cluster=Cluster(),
+                on_status=on_status,
+            )
+    finally:
+        over.set()
+        thread.join()
+    assert kills == 20
+    same_as_alone(tmp_path / "out", ready, small_digits.test, config, tmp_path / "alone")
+
+
+def test_other_versions_are_refused_and_named(
+    cluster: TwoNodes, tmp_path: Path, ready: Checkpoint, images: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver says that it has another torch than the nodes."""
+    here = versions()
+    monkeypatch.setattr(on_ray, "versions", lambda: here | {"torch": "1.0"})
+    notes: list[str] = []
+    with pytest.raises(WorkerError, match=rf"torch {here['torch']} instead of 1\.0".replace("+", r"\+")):
+        certify_run(
+            ready, images, CONFIG, tmp_path / "out", cluster=Cluster(), workers=None, on_note=notes.append
+        )
+    assert len(notes) == len(nodes(__import__("ray")))
+    assert all("is refused" in note for note in notes)
+
+
+def test_another_function_is_refused(
+    cluster: TwoNodes, tmp_path: Path, ready: Checkpoint, images: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver's own probe is of another image than that of the workers, so that their logits differ."""
+    true = on_ray.FunctionFacts.of
+    monkeypatch.setattr(on_ray.FunctionFacts, "of", lambda engine, image: true(engine, 16 - image))
+    with pytest.raises(WorkerError, match="other logits on the first block"):
+        certify_run(ready, images, CONFIG, tmp_path / "out", cluster=Cluster(), workers=1)
+    assert len(without_time(tmp_path / "out")) == 1  # the header
+
+
+def test_what_a_worker_refuses_ends_the_run(
+    cluster: TwoNodes, tmp_path: Path, ready: Checkpoint, images: Dataset
+) -> None:
+    with __import__("torch").no_grad():
+        ready.model.heads[0][-1].weight[:] = float("nan")  # type: ignore[index]
+    with pytest.raises(SoundnessError, match="finite"):
+        certify_run(ready, images, CONFIG, tmp_path / "out", cluster=Cluster(), workers=1)
+
+
+def test_a_cluster_without_enough_memory_is_named(cluster: TwoNodes) -> None:
+    import ray
+
+    with pytest.raises(WorkerError, match=r"1 core, 1048576 MiB for a worker, got .* MiB\)"):
+        require_room(ray, Need(1, 0, 2**40))
+    with pytest.raises(WorkerError, match="1 GPU"):
+        require_room(ray, Need(1, 1, 2**20))
+
+
+def test_a_worker_counts_what_it_was_sent(ready: Checkpoint, images: Dataset) -> None:
+    """In this process, without Ray: damaged pixels are noticed."""
+    smoothed = Smoothed(ready.model, ready.info, CONFIG)
+    package = on_ray.Package.of(smoothed, images.image(0), ())
+    voter, image = Voter(), images.image(1)
+    reply = voter.prepare(versions(), package.pickled())
+    assert isinstance(reply, on_ray.Ready)
+    assert reply.facts == on_ray.FunctionFacts.of(smoothed.engine, images.image(0))
+    asked = on_ray.Range(image, on_ray._digest(image), 5, 1, 3, 50)
+    answer = voter.votes([asked])
+    assert isinstance(answer, on_ray.Counted)
+    wanted = smoothed.engine.votes(image, 5, Phase.ESTIMATION, 3, 50)
+    assert (answer.counts[0] == wanted.counts).all()
+    changed = on_ray.Range(image ^ 1, on_ray._digest(image), 5, 1, 3, 50)
+    assert isinstance(voter.votes([changed]), SmoothheadsError)

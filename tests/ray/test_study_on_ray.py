@@ -1,0 +1,140 @@
+"""A study on a real cluster: what is brought back is what local processes make, also when a node is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ray.conftest import TwoNodes, descendants
+from tests.studies.small import TEXT, Inline, study
+
+from smoothheads.runs.cluster import Cluster
+from smoothheads.studies import on_ray
+from smoothheads.studies.jobs import StudyJob
+from smoothheads.studies.on_ray import Brought, Maker, RayTasks
+from smoothheads.studies.outcome import collect
+from smoothheads.studies.plan import StudyPlan, Training
+from smoothheads.studies.prepare import prepare
+from smoothheads.studies.run import run
+from smoothheads.studies.store import StudyStore
+from smoothheads.studies.tables import all_tables
+
+LONG = TEXT.replace("epochs = 1", "epochs = 30").replace("seeds = [0, 1]", "seeds = [0]")
+LONG = LONG.split("[arms.pair]")[0] + "[certify]" + LONG.split("[certify]")[1]
+"""One arm whose training takes a while."""
+
+
+def training(plan: StudyPlan) -> Training:
+    return next(item for item in plan.items if isinstance(item, Training))
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyPlan, StudyStore]:
+    """The study as one process makes it."""
+    plan, _ = prepare(study(LONG))
+    store = StudyStore(tmp_path_factory.mktemp("alone"))
+    assert run(plan, store, Inline(), {}) == {}
+    return plan, store
+
+
+def require_same(plan: StudyPlan, ours: StudyStore, theirs: StudyStore) -> None:
+    tables = [all_tables(collect(plan, store)) for store in (ours, theirs)]
+    assert tables[0] == tables[1]
+    for item in plan.items:
+        facts = [store.facts(item) or {} for store in (ours, theirs)]
+        assert facts[0].get("weights") == facts[1].get("weights")
+        names = [
+            {path.relative_to(store.folder(item)).as_posix() for path in store.folder(item).rglob("*")}
+            for store in (ours, theirs)
+        ]
+        assert names[0] - {"output.txt", "run/.lock", "ledger/.lock"} == names[1] - {
+            "run/.lock",
+            "ledger/.lock",
+        }
+
+
+def test_a_lost_worker_costs_little_and_changes_nothing(
+    cluster: TwoNodes, tmp_path: Path, alone: tuple[StudyPlan, StudyStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_ray, "LOOK_SECONDS", 0.2)
+    plan, whole = alone
+    store, tasks = StudyStore(tmp_path / "store"), RayTasks(Cluster())
+    killed: list[int] = []
+
+    class Killing:
+        """Kills the first worker as soon as something of it was brought back."""
+
+        slots = property(lambda _: tasks.slots)
+        submit, close = tasks.submit, tasks.close
+
+        def wait(self, seconds: float) -> Any:
+            ended = tasks.wait(seconds)
+            metrics = store.artefact(training(plan)) / "metrics.jsonl"
+            if not killed and not ended and metrics.is_file() and metrics.stat().st_size:
+                there = descendants(os.getpid()).items()
+                killed.extend(each for each, command in there if command.startswith("ray::Maker"))
+                os.kill(killed[0], signal.SIGKILL)
+            return ended
+
+    assert run(plan, store, Killing(), {}) == {}
+    assert killed
+    require_same(plan, store, whole)
+
+
+def news(maker: Maker, files: dict[str, bytes], *, until: str = "") -> Brought:
+    """All that a maker writes until a file is there, or to its end."""
+    while True:
+        found = maker.look(0.1)
+        files |= found.files
+        for path in found.gone:
+            del files[path]
+        if found.finished or (until and any(path.endswith(until) for path in files)):
+            return found
+
+
+def test_training_goes_on_elsewhere_from_what_was_brought_back(
+    tmp_path: Path, alone: tuple[StudyPlan, StudyStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without Ray: two makers, one after the other, as on two nodes that share no folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    plan, whole = alone
+    item, files = training(plan), dict[str, bytes]()
+    first, second = Maker(), Maker()
+    first.start(item, {}, str(tmp_path))
+    news(first, files, until="metrics.jsonl")
+    while not files[next(path for path in files if path.endswith("metrics.jsonl"))]:
+        files |= first.look(0.1).files
+    last = first.stop()  # as Ctrl-C does: the state is saved
+    files |= last.files
+    first.clean()
+    state = [path for path in files if path.endswith("state.safetensors")]
+    assert len(state) == 1
+    second.start(item, files, str(tmp_path))
+    assert news(second, files).error is None
+    second.clean()
+    on_ray._write(tmp_path / "store", files)
+    facts = [store.facts(item) or {} for store in (StudyStore(tmp_path / "store"), whole)]
+    assert facts[0]["weights"] == facts[1]["weights"]
+    lines = [
+        store.artefact(item).joinpath("metrics.jsonl").read_text()
+        for store in (StudyStore(tmp_path / "store"), whole)
+    ]
+    assert [text.count("\n") for text in lines] == [30, 30]
+
+
+def test_a_job_that_fits_nowhere_fails_alone(
+    cluster: TwoNodes, tmp_path: Path, alone: tuple[StudyPlan, StudyStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_ray, "MEMORY", 2**50)
+    plan, _ = alone
+    tasks = RayTasks(Cluster())
+    tasks.submit(StudyJob(training(plan), StudyStore(tmp_path)))
+    (finished,) = tasks.wait(1)
+    tasks.close()
+    assert finished.error is not None
+    assert "MiB for a worker" in finished.error
