@@ -39,6 +39,13 @@ def is_address(text: object) -> TypeGuard[str]:
     return isinstance(text, str) and text.startswith(SCHEME)
 
 
+def _unfolded(place: str | Path) -> str | Path:
+    """An address that was taken for a path, which joins slashes."""
+    if isinstance(place, Path) and place.parts[:1] == (SCHEME.rstrip("/"),):
+        return SCHEME + "/".join(place.parts[1:])
+    return place
+
+
 def parse(text: str) -> Address:
     found = _ADDRESS.fullmatch(text)
     if found is None:
@@ -51,9 +58,10 @@ def local(place: str | Path, kind: Kind = "model", patterns: Sequence[str] | Non
 
     Without a network the copy of that revision is used if it was fetched before. Raises HubError.
     """
+    place = _unfolded(place)
     if not is_address(place):
         return Path(place)
-    address = parse(str(place))
+    address = parse(place)
     hub = _library()
     with _reaching(address):
         folder = hub.snapshot_download(

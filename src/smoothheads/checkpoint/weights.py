@@ -10,6 +10,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from smoothheads import hub
 from smoothheads.config import from_dict, load_json, to_dict
 from smoothheads.data import DataInfo
 from smoothheads.errors import CheckpointError, ConfigError
@@ -22,6 +23,7 @@ from smoothheads.training import RunConfig, Trained
 
 FORMAT = "smoothheads-checkpoint/1"
 WEIGHTS, CONFIG, MANIFEST = "model.safetensors", "config.json", "manifest.json"
+FOLDER = "checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +87,20 @@ def _require_own_description(model: MultiHead, config: ModelConfig) -> None:
     )
 
 
-def load(folder: str | Path, model: nn.Module | None = None) -> Checkpoint:
-    """Rebuilds the network and fills it; hashes are checked before anything is parsed.
+def checkpoint_folder(place: str | Path) -> Path:
+    """A checkpoint, or the one inside the folder of a training run or an export; `hf://user/name[@revision]`
+    stands for a copy of what is there."""
+    path = hub.local(place)
+    return path / FOLDER if (path / FOLDER).is_dir() else path
+
+
+def load(place: str | Path, model: nn.Module | None = None) -> Checkpoint:
+    """Rebuilds the network at a place, as `checkpoint_folder` takes them, and fills it; hashes are checked
+    before anything is parsed.
 
     `model` gives the structure of a network that the registry does not know.
     """
-    folder = Path(folder)
+    folder = checkpoint_folder(place)
     manifest = verified_manifest(folder)
     data = load_json(folder / CONFIG)
     try:

@@ -49,7 +49,11 @@ def first_argument(
     """
     if arguments and not arguments[0].startswith("-"):
         name, *rest = arguments
-        if writes and is_address(name) and not any(word.partition("=")[0] == "--out" for word in rest):
+        if (
+            writes
+            and is_address(name)
+            and not any(word.partition("=")[0] in ("-o", "--out") for word in rest)
+        ):
             raise ConfigError(f"--out with {name}", "none", "say where the results go")
         return str(local(name)) if is_address(name) else name, rest
     if any(flag in arguments for flag in ("-h", "--help")):

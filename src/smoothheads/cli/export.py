@@ -32,7 +32,9 @@ class Export:
 
 
 def main(arguments: list[str]) -> None:
-    name, rest = first_argument(arguments, "a ledger", "give the folder that `smoothheads certify` wrote")
+    name, rest = first_argument(
+        arguments, "a ledger", "give the folder that `smoothheads certify` wrote", writes=True
+    )
     args = parse(Export, rest, default=Export(), prog=f"export {name or 'LEDGER'}", description=DESCRIPTION)
 
     from smoothheads.config import load_json

@@ -12,7 +12,7 @@ from smoothheads import cookbook
 from smoothheads.cli.common import image_size, parse, print_json, say
 from smoothheads.config import load_json, to_dict
 from smoothheads.errors import ConfigError, one_of
-from smoothheads.hub import is_address, local
+from smoothheads.hub import local
 from smoothheads.models.architectures import ARCHITECTURES
 from smoothheads.models.config import ModelConfig
 from smoothheads.objectives.method import METHODS
@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> None:
 
 def about(what: str) -> dict[str, Any]:
     """A recipe by its name, or what lies in a folder."""
-    folder = local(what) if is_address(what) else Path(what)
+    folder = local(what)
     if (folder / "ledger.tsv").is_file():
         return ledger(folder)
     if folder.is_dir():

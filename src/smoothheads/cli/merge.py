@@ -17,7 +17,7 @@ written. Missing images, images that two shards hold and shards of different run
 @dataclass(frozen=True, kw_only=True)
 class MergeArguments:
     shards: tyro.conf.Positional[tuple[Path, ...]]
-    """Ledger folders of all shards."""
+    """Ledger folders of all shards, or the run's folder that they lie in."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("ledger")
     """Folder of the whole ledger."""
     json: bool = False

@@ -32,7 +32,9 @@ class RecertifyArguments:
 
 
 def main(arguments: list[str]) -> None:
-    name, rest = first_argument(arguments, "a ledger", "give the folder that `smoothheads certify` wrote")
+    name, rest = first_argument(
+        arguments, "a ledger", "give the folder that `smoothheads certify` wrote", writes=True
+    )
     args = parse(
         RecertifyArguments,
         rest,

@@ -6,20 +6,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from smoothheads import hub
 from smoothheads.errors import LedgerError
 from smoothheads.files import claim, new_folder
-from smoothheads.results.ledger import LedgerContents, load, save
+from smoothheads.results.ledger import TABLE, LedgerContents, load, save
 from smoothheads.results.manifest import FORMAT, FORMAT_1, Manifest, require_same
 
 
 def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
-    """Writes the whole run to `out`, with checksums if all shards have them; raises LedgerError for missing
-    images, images that two shards hold, and shards of different runs."""
+    """Writes the whole run to `out`, with checksums if all shards have them; they may be named by the run's
+    folder that they lie in. Raises LedgerError for missing images, images that two shards hold, and shards of
+    different runs."""
     if not folders:
         raise LedgerError("at least one shard", "none", "name the folders of the shards")
     out = Path(out)
     claim(out)
-    shards = {folder: load(folder) for folder in map(Path, folders)}
+    shards = {folder: load(folder) for place in folders for folder in _ledgers(hub.local(place))}
     manifest = _common_manifest(shards)
     expected = manifest.indices
     if expected is None:
@@ -31,6 +33,12 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
         manifest = replace(manifest, format=FORMAT if sealed else FORMAT_1)
         save(folder, manifest, [lines[index] for index in expected], sealed=sealed)
     return out
+
+
+def _ledgers(place: Path) -> list[Path]:
+    if (place / TABLE).exists():
+        return [place]
+    return sorted(table.parent for table in place.glob(f"ledger-*-of-*/{TABLE}")) or [place]
 
 
 def _common_manifest(shards: dict[Path, LedgerContents]) -> Manifest:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from smoothheads import hub
 from smoothheads.errors import LedgerError
 from smoothheads.results import ledger
 from smoothheads.results.manifest import FILE
@@ -28,7 +29,7 @@ def read_log(path: Path | str, *, damaged: bool = False) -> Results:
     missing last newline. Raises LedgerError naming file, line and column for everything else, and for rows
     of a ledger that were changed or do not follow from their votes, unless `damaged` ones are asked for.
     """
-    path = Path(path)
+    path = hub.local(path)
     if path.is_dir():
         return _read_ledger(ledger_folder(path), damaged)
     text = _text(path)
@@ -45,8 +46,9 @@ def as_results(sources: Sequence[Results | Path | str]) -> list[Results]:
 
 
 def ledger_folder(path: Path | str) -> Path:
-    """A ledger's folder, or the only one inside a run's folder."""
-    path = Path(path)
+    """A ledger's folder, or the only one inside the folder of a run or an export; `hf://user/name[@revision]`
+    stands for a copy of what is there."""
+    path = hub.local(path)
     if (path / ledger.TABLE).exists() or not path.is_dir():
         return path
     inside = sorted(table.parent for table in path.glob(f"*/{ledger.TABLE}"))
@@ -86,7 +88,7 @@ def distinct(places: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _place(path: Path, log: Results) -> tuple[str, ...]:
-    where = path.resolve()
+    where = hub.local(path).resolve()
     folder = ledger_folder(where) if where.is_dir() else where
     if folder.name == ledger.TABLE:
         folder = folder.parent

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from smoothheads import hub
 from smoothheads.attack import record
 from smoothheads.attack.falsify import falsify, outcome
 from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
@@ -23,7 +24,7 @@ from smoothheads.files import sha256
 from smoothheads.provenance import versions
 from smoothheads.results.ledger import TABLE
 from smoothheads.results.manifest import FILE, Manifest, require_equal
-from smoothheads.results.read import read_log
+from smoothheads.results.read import ledger_folder, read_log
 from smoothheads.results.results import Results
 from smoothheads.runs.certify import certification_images
 from smoothheads.runs.exported import find_artefacts
@@ -58,13 +59,14 @@ class Attack:
 
 def subject(path: Path | str, ledger: Path | str | None = None) -> Subject:
     """The ledger beside a checkpoint, or in a run's folder; of a ledger's path, the run that it lies in."""
-    path = Path(path)
+    path = hub.local(path)
     if ledger is None and (path / TABLE).is_file():
         if not (path.absolute().parent / "checkpoint").is_dir():
             remedy = f"smoothheads attack CHECKPOINT --ledger {path}"
             raise LedgerError(f"the network that {path} is about", "a ledger alone", remedy)
         return Subject(path.absolute().parent, path)
-    return Subject(path, Path(ledger or path / LEDGER))
+    found = ledger_folder(ledger or path)
+    return Subject(path, path / LEDGER if found == path else found)
 
 
 def attack_run(

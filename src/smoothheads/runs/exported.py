@@ -58,7 +58,7 @@ class Exported:
     @classmethod
     def open(cls, folder: Path | str) -> Exported:
         """Raises CheckpointError for a folder that is not exactly as it was exported."""
-        folder = Path(folder)
+        folder = hub.local(folder)
         listed = _verified(folder)
         manifest, facts = read_manifest(folder / LEDGER), _json(folder / FACTS)
         if facts.get("format") != FORMAT:
@@ -114,12 +114,12 @@ class Exported:
 
 def open_export(folder: Path | str, *, model: MultiHead | None = None, **changes: Any) -> Smoothed:
     """The smoothed classifier in an exported folder, or at `hf://user/name[@revision]`; see `Exported`."""
-    return Exported.open(hub.local(folder)).smoothed(model=model, **changes)
+    return Exported.open(folder).smoothed(model=model, **changes)
 
 
 def is_export(folder: Path | str) -> bool:
     """Also of one that lost a file: it must not pass for a plain checkpoint."""
-    return any(Path(folder, name).is_file() for name in (FACTS, SUMS))
+    return any((hub.local(folder) / name).is_file() for name in (FACTS, SUMS))
 
 
 def settings(manifest: Manifest) -> CertifyConfig:

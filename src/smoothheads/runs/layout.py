@@ -6,22 +6,31 @@ from pathlib import Path
 
 from smoothheads import checkpoint
 from smoothheads.checkpoint import Checkpoint
+from smoothheads.checkpoint.weights import FOLDER as CHECKPOINT
+from smoothheads.checkpoint.weights import checkpoint_folder
 
-CONFIG, METRICS, STATE, CHECKPOINT = "config.json", "metrics.jsonl", "state.safetensors", "checkpoint"
+__all__ = [
+    "CHECKPOINT",
+    "CONFIG",
+    "ENGINES",
+    "LEDGER",
+    "METRICS",
+    "PREPARED",
+    "STATE",
+    "checkpoint_folder",
+    "engines_folder",
+    "open_checkpoint",
+]
+
+CONFIG, METRICS, STATE = "config.json", "metrics.jsonl", "state.safetensors"
 PREPARED = "prepared.safetensors"
 ENGINES, LEDGER = "engines", "ledger"
 
 
 def open_checkpoint(path: Path | str) -> Checkpoint:
-    """The checkpoint in a folder, or the one inside a training run's folder."""
-    return checkpoint.load(checkpoint_folder(path))
-
-
-def checkpoint_folder(path: Path | str) -> Path:
-    path = Path(path)
-    return path / CHECKPOINT if (path / CHECKPOINT).is_dir() else path
+    return checkpoint.load(path)
 
 
 def engines_folder(path: Path | str) -> Path:
     """Where the networks lie that were converted for an engine: beside the checkpoint."""
-    return checkpoint_folder(Path(path).absolute()).parent / ENGINES
+    return checkpoint_folder(path).absolute().parent / ENGINES

@@ -76,7 +76,7 @@ def push(
     """Uploads an export, or a training run as one if its ledger is finished, or else its checkpoint; gives
     the address of the commit. Files are checked against their hashes first."""
     folder = Path(folder)
-    with _parts(folder) as staged:
+    with _parts(hub.local(folder)) as staged:
         write_atomic(staged / CARD, card(staged, repo.removeprefix(hub.SCHEME)))
         text = message or f"smoothheads: {folder.resolve().name}"
         return hub.upload(staged, repo, message=text, private=private, revision=revision)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from smoothheads import checkpoint, hub, ranks
+from smoothheads import checkpoint, ranks
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.checkpoint.join import differing
 from smoothheads.checkpoint.weights import MANIFEST
@@ -184,7 +184,7 @@ def _start(config: RunConfig) -> Checkpoint | None:
     """The checkpoint that training begins with, if it is of the same network and still the same."""
     if config.init is None:
         return None
-    start = open_checkpoint(hub.local(config.init))
+    start = open_checkpoint(config.init)
     found = differences(to_dict(start.config.model), to_dict(config.model))
     if config.init_sha256 not in (None, start.weights_hash):
         found.append(("init_sha256", str(config.init_sha256), start.weights_hash))
