@@ -11,7 +11,12 @@ LONGEST = 2000  # characters of a part of a message: what came may be a whole fi
 def shown(text: str) -> str:
     """Somebody else's text for the terminal: control characters as escapes, and not without end."""
     cut = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in cut)
+    return printable(cut)
+
+
+def printable(text: str) -> str:
+    """Without the control characters that a file's name may send to a terminal; line breaks stay."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def duration(seconds: float) -> str:
@@ -79,6 +84,11 @@ class MissingExtraError(SmoothheadsError):
         super().__init__(
             f"the optional package {package!r}", "none installed", f"run: pip install 'smoothheads[{extra}]'"
         )
+
+
+def reason(error: BaseException) -> str:
+    """What somebody else's code raised, in one line."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def _rebuild(kind: type[SmoothheadsError], expected: str, got: str, remedy: str) -> SmoothheadsError:

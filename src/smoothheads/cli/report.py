@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from smoothheads.cli.common import parse, print_json, say
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, printable
 
 if TYPE_CHECKING:
     from smoothheads.results.compare import Comparison
@@ -96,7 +96,7 @@ def show(
         print_json([table.to_json(each) for each in found])
     else:
         render = {"text": table.to_text, "markdown": table.to_markdown, "latex": table.to_latex}[form]
-        words = [table.printable(sentence) for sentence in verdict.sentences(comparison)]
+        words = [printable(sentence) for sentence in verdict.sentences(comparison)]
         said = ["\n".join(textwrap.fill(sentence, 100) for sentence in words)] if form == "text" else []
         print("\n\n".join([*said, *(render(each) for each in found)]))
     return comparison

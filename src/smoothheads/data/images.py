@@ -11,6 +11,7 @@ from PIL import ExifTags, Image
 
 from smoothheads.data.check import damaged
 from smoothheads.errors import DataError
+from smoothheads.types import Grid, Pixels
 
 FORMATS = ("JPEG", "PNG", "BMP", "PPM", "WEBP")  # Pillow knows others, some of which start other programs
 EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
@@ -95,3 +96,10 @@ def _check_plain(picture: Image.Image, source: str) -> None:
 def _too_large(source: str, got: str) -> DataError:
     expected = f"an image of at most {MAX_PIXELS // 1_000_000} million pixels in {source}"
     return DataError(expected, got, "shrink it first")
+
+
+def on_grid(image: Pixels, grid: Grid) -> Pixels:
+    """8-bit pixels rounded to a coarser grid, half up, in integers."""
+    if grid.max_value == 255:
+        return image
+    return ((image.astype(np.int64) * 2 * grid.max_value + 255) // 510).astype(np.uint8)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -18,7 +17,7 @@ from smoothheads.data.coerce import as_pixels
 from smoothheads.data.config import DataConfig
 from smoothheads.data.downscale import average
 from smoothheads.data.folder import SUFFIXES
-from smoothheads.data.images import decode, pixels, with_channels
+from smoothheads.data.images import decode, on_grid, pixels, with_channels
 from smoothheads.data.npz import read_members
 from smoothheads.data.parquet import encoded_images
 from smoothheads.data.splits import load_test
@@ -61,14 +60,7 @@ class Frame:
                 f"{image.shape[2]}x{image.shape[1]}",
                 "crop it as in training, or allow resizing (--resize)",
             )
-        return self._on_grid(with_channels(image, channels, source))
-
-    def _on_grid(self, image: NDArray[np.uint8]) -> Pixels:
-        max_value = self.info.grid.max_value
-        if max_value == 255:
-            return image
-        # Half up, in integers: round(m * max_value / 255).
-        return ((image.astype(np.int64) * 2 * max_value + 255) // 510).astype(np.uint8)
+        return on_grid(with_channels(image, channels, source), self.info.grid)
 
 
 @dataclass(frozen=True, slots=True)

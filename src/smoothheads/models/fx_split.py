@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, fx, nn
 
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, reason
 from smoothheads.models.mode import borrowed_mode
 
 ADVICE = "pass the trunk itself as the model, with cut=None and a head_factory"
@@ -62,7 +62,7 @@ def _trace(model: nn.Module, cut: str) -> fx.Graph:
             except Exception as error:  # whatever the model's code raises when it meets a symbolic value
                 raise ConfigError(
                     f"a forward that torch.fx can trace down to {cut!r}",
-                    f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
+                    reason(error),
                     f"code that looks at the data cannot be cut; {ADVICE}",
                 ) from error
     if str(graphs[True]) != str(graphs[False]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from smoothheads.report.table import printable
+from smoothheads.errors import printable
 from smoothheads.results.audit import Audit
 from smoothheads.results.checks import Finding
 from smoothheads.results.ladder import Fit

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from smoothheads.errors import printable
+
 _GAP = "  "
 Value = float | int | str | tuple[float, ...] | None
 
@@ -32,11 +34,6 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
-
-
-def printable(text: str) -> str:
-    """Without the control characters that a file's name may send to a terminal; line breaks stay."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def to_text(table: Table, width: int = 100) -> str:

@@ -33,7 +33,7 @@ def decode(data: bytes, info: DataInfo, *, name: str, limit: int, resize: bool =
     if rgb.size != (width, height):
         got = f"{rgb.width}x{rgb.height}"
         raise DataError(f"{name} of {width}x{height} pixels", got, "send that size, or allow resizing")
-    return on_grid(pictures.with_channels(pictures.pixels(rgb), channels, name), info.grid)
+    return pictures.on_grid(pictures.with_channels(pictures.pixels(rgb), channels, name), info.grid)
 
 
 def from_base64(text: str, info: DataInfo, *, name: str, limit: int, resize: bool = False) -> Pixels:
@@ -63,13 +63,6 @@ def from_numbers(values: Any, info: DataInfo, *, name: str) -> Pixels:
         got = f"{array.min():g} to {array.max():g}"
         raise DataError(f"whole numbers from 0 to {top} in {name}", got, f"scale to 0..{top} and round")
     return array.astype(np.uint8)
-
-
-def on_grid(image: Pixels, grid: Grid) -> Pixels:
-    """8-bit pixels rounded to a coarser grid, half up."""
-    if grid.max_value == 255:
-        return image
-    return ((image.astype(np.int64) * 2 * grid.max_value + 255) // 510).astype(np.uint8)
 
 
 def png(image: Pixels, grid: Grid) -> bytes:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from smoothheads.certify.engines.onnx import OnnxEngine, OnnxNetwork, convert, decide, rules
+from smoothheads.certify.engines.onnx import OnnxEngine, OnnxNetwork, convert, decide
 from smoothheads.errors import CheckpointError, ConfigError, SoundnessError
 from smoothheads.models import MultiHead, aggregate
 from smoothheads.noise import make_noise
@@ -68,7 +68,6 @@ def test_the_rules_are_those_of_pytorch(heads: int, weighted: bool) -> None:
     tensor = None if weights is None else torch.tensor(weights, dtype=torch.float64)
     expected = aggregate.decide(torch.from_numpy(logits), tensor).numpy()
     assert np.array_equal(np.stack(decide(logits, weights)), expected)
-    assert rules(heads, weighted=weights is not None) == aggregate.rules(heads, weighted=weights is not None)
 
 
 def test_what_is_no_network_is_refused(made: tuple[MultiHead, Path], tmp_path: Path) -> None:

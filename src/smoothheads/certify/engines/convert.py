@@ -32,7 +32,7 @@ from smoothheads.certify.engines.openvino import nncf, openvino
 from smoothheads.certify.engines.rewrite import Early, split
 from smoothheads.data import DataInfo, Dataset
 from smoothheads.data.subset import fixed_permutation
-from smoothheads.errors import ConfigError, DataError
+from smoothheads.errors import ConfigError, DataError, reason
 from smoothheads.models.mode import borrowed_mode
 from smoothheads.noise import Noise
 from smoothheads.seeding import derive
@@ -159,7 +159,7 @@ def _convert(source: _Source) -> Any:
     except ConfigError:
         raise
     except Exception as error:  # whatever a network's code or OpenVINO's frontend raises
-        raise _refused(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}") from error
+        raise _refused(reason(error)) from error
     for i, expected in enumerate(outputs if isinstance(outputs, tuple) else (outputs,)):
         allowed = CLOSE * np.nanmax(np.abs(expected.numpy()))
         # NaN must stay NaN; sampling refuses it with the reason

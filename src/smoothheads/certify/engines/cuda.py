@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from smoothheads.certify.soundness import moved
-from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.errors import ConfigError, SoundnessError, reason
 from smoothheads.lazy import torch
 
 if TYPE_CHECKING:
@@ -64,9 +64,8 @@ class Recorded:
         try:
             self._results, self._replay = recorder(lambda: function(*self._arguments))
         except Exception as error:  # whatever the driver, a library or the network's own code has to say
-            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             raise ConfigError(
-                "a network that CUDA graphs can record", reason, "switch graphs off in a new process"
+                "a network that CUDA graphs can record", reason(error), "switch graphs off in a new process"
             ) from error
 
     def __call__(self, *arguments: Tensor) -> Any:

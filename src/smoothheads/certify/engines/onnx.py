@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from smoothheads.certify.engines.artefact import FILES, ONNX, Artefact, identity, obtain
 from smoothheads.certify.engines.base import Engine, EngineConfig, Network
-from smoothheads.errors import CheckpointError, ConfigError, MissingExtraError, SoundnessError
-from smoothheads.types import ENSEMBLE, Phase, Pixels, Votes
+from smoothheads.errors import CheckpointError, ConfigError, MissingExtraError, SoundnessError, reason
+from smoothheads.models.aggregate import rules
+from smoothheads.types import Phase, Pixels, Votes
 
 if TYPE_CHECKING:
     from smoothheads.certify.engines.base import Request
@@ -175,21 +176,6 @@ class OnnxEngine:
         self._probed = True
 
 
-def rules(heads: int, *, weighted: bool = False) -> tuple[str, ...]:
-    """As `models.aggregate.rules`, which needs PyTorch."""
-    if heads == 1:
-        return (ENSEMBLE,)
-    partial = range(2, heads)
-    return (
-        ENSEMBLE,
-        *(f"head-{k}" for k in range(1, heads + 1)),
-        *(f"prefix-{k}" for k in partial),
-        *(f"consensus-{k}" for k in partial),
-        *("softmax", "vote", "margin"),
-        *(("weighted",) if weighted else ()),
-    )
-
-
 def decide(logits_LNC: Logits, weights: tuple[float, ...] | None = None) -> list[Classes]:
     """Classes [N] of every rule, as `models.aggregate.decide` has them; of equals the smallest class wins."""
     heads_LN = logits_LNC.argmax(-1)
@@ -236,8 +222,7 @@ def convert(model: MultiHead, shape: tuple[int, int, int], path: Path) -> None:
                 dynamo=False,
             )
         except Exception as error:  # whatever a network's code or the exporter raises
-            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-            raise _refused(reason) from error
+            raise _refused(reason(error)) from error
     (got,) = _session(path.read_bytes(), 1, path).run([OUTPUT], {INPUT: example.numpy()})
     allowed = CLOSE * float(np.nanmax(np.abs(expected)))
     if not np.allclose(got, expected, rtol=0, atol=allowed, equal_nan=True):
@@ -259,8 +244,7 @@ def _session(data: bytes, threads: int, path: Path) -> Any:
     try:
         return library.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its own exceptions have no common base
-        reason = str(error).strip().partition("\n")[0][:120]
-        raise CheckpointError(f"an ONNX network in {path}", reason, "export it again") from None
+        raise CheckpointError(f"an ONNX network in {path}", reason(error)[:120], "export it again") from None
 
 
 def _means(values_LNC: NDArray[Any]) -> NDArray[np.float64]:

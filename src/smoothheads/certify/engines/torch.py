@@ -16,7 +16,7 @@ from smoothheads.certify import soundness
 from smoothheads.certify.engines import cuda
 from smoothheads.certify.engines.base import BlockEngine, Engine, EngineConfig, Key, Network, check_float16
 from smoothheads.certify.engines.lazy import Lazy, check_lazy
-from smoothheads.errors import ConfigError, duration
+from smoothheads.errors import ConfigError, duration, reason
 from smoothheads.lazy import torch
 from smoothheads.noise.grid import GridNoise
 from smoothheads.noise.on_device import DeviceGridNoise
@@ -184,9 +184,8 @@ class TorchEngine(BlockEngine):
             with devices.threads(self.threads):
                 self._run(compiled, example)
         except Exception as error:  # a missing C++ compiler, or code that cannot be compiled
-            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             raise ConfigError(
-                "a network and a machine that torch.compile works with", reason, "set compile to off"
+                "a network and a machine that torch.compile works with", reason(error), "set compile to off"
             ) from error
         return compiled
 
