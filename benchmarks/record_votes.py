@@ -39,15 +39,15 @@ class Settings:
 
 
 def main(settings: Settings) -> None:
-    ready = open_checkpoint(settings.run)
-    data = replace(ready.config.data, root=settings.data_root or ready.config.data.root)
-    dataset = certification_images(ready, data, SubsetConfig(every=settings.every, first=settings.first))
+    checkpoint = open_checkpoint(settings.run)
+    data = replace(checkpoint.config.data, root=settings.data_root or checkpoint.config.data.root)
+    dataset = certification_images(checkpoint, data, SubsetConfig(every=settings.every, first=settings.first))
     config = CertifyConfig.of(
-        ready.config.train.sigma, n=settings.n, block=settings.block, seed=settings.seed
+        checkpoint.config.train.sigma, n=settings.n, block=settings.block, seed=settings.seed
     )
     with threads(1):
-        smoothed = Smoothed(ready.model, ready.info, config)
-        facts = {"weights": ready.weights_hash, "data": dataset.fingerprint, "versions": versions()}
+        smoothed = Smoothed(checkpoint.model, checkpoint.info, config)
+        facts = {"weights": checkpoint.weights_hash, "data": dataset.fingerprint, "versions": versions()}
         start(settings.out, smoothed, engine=smoothed.engine.describe(), **facts)
         since = time.monotonic()
         for done, image in enumerate(record(settings.out, smoothed, dataset), 1):

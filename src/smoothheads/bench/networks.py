@@ -54,11 +54,11 @@ class Bench:
 
 def trained(folder: Path, images: int, root: str | None = None) -> Bench:
     """The network of a checkpoint or run, and so many of its test images, spread evenly."""
-    ready = open_checkpoint(folder)
-    data = replace(ready.config.data, root=root or ready.config.data.root)
+    checkpoint = open_checkpoint(folder)
+    data = replace(checkpoint.config.data, root=root or checkpoint.config.data.root)
     subset = SubsetConfig(every=max(1, len(load_test(data)) // images), first=images)
-    dataset = certification_images(ready, data, subset)
-    return Bench(ready.model, dataset, lambda: load(data).train)
+    dataset = certification_images(checkpoint, data, subset)
+    return Bench(checkpoint.model, dataset, lambda: load(data).train)
 
 
 def named(name: str) -> Size:

@@ -97,11 +97,12 @@ def main(arguments: list[str]) -> None:
     from smoothheads.runs.certify import certification_images, certify_run
     from smoothheads.runs.layout import engines_folder, open_checkpoint
 
-    ready = open_checkpoint(folder)
-    data: DataConfig = replace(ready.config.data, root=args.root or ready.config.data.root)
-    dataset = certification_images(ready, data, args.subset, say)
-    if args.certify.sigma != ready.config.train.sigma:
-        say(f"note: trained with sigma {ready.config.train.sigma:g}, certifying with {args.certify.sigma:g}")
+    checkpoint = open_checkpoint(folder)
+    data: DataConfig = replace(checkpoint.config.data, root=args.root or checkpoint.config.data.root)
+    dataset = certification_images(checkpoint, data, args.subset, say)
+    trained = checkpoint.config.train.sigma
+    if args.certify.sigma != trained:
+        say(f"note: trained with sigma {trained:g}, certifying with {args.certify.sigma:g}")
     shard = None if args.shard is None else parse_shard(args.shard)
     if shard is not None and args.certify.seed is None:
         raise ConfigError("a seed that all shards share", "none", "give every shard the same --seed")
@@ -131,7 +132,7 @@ def main(arguments: list[str]) -> None:
             progress.begin(images * per_image, done * per_image)
 
         certify_run(
-            ready,
+            checkpoint,
             dataset,
             args.certify,
             out,

@@ -79,14 +79,14 @@ def _train_and_certify(name: str, args: DemoArguments) -> Path:
             on_plan=lambda plan: bar.begin(plan.steps, plan.done),
             on_event=on_event,
         )
-    ready = open_checkpoint(folder)
-    dataset = certification_images(ready, config.data, SubsetConfig(first=args.first))
+    checkpoint = open_checkpoint(folder)
+    dataset = certification_images(checkpoint, config.data, SubsetConfig(first=args.first))
     settings = CertifyConfig.of(config.train.sigma, n=args.n)
     out = args.out / f"{name.removeprefix('digits-')}"
     samples = settings.budget.typical_samples
     with Progress(f"certify {name}") as bar:
         certify_run(
-            ready,
+            checkpoint,
             dataset,
             settings,
             out,

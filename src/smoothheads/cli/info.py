@@ -175,8 +175,8 @@ def checkpoint(folder: Path) -> dict[str, Any]:
 
     if (folder / CONFIG).is_file() and not ((folder / CHECKPOINT).is_dir() or _is_checkpoint(folder)):
         return {"unfinished run": load_json(folder / CONFIG)}
-    ready = open_checkpoint(folder)
-    return {"data": to_dict(ready.info), "run": to_dict(ready.config), "manifest": ready.manifest}
+    loaded = open_checkpoint(folder)
+    return {"data": to_dict(loaded.info), "run": to_dict(loaded.config), "manifest": loaded.manifest}
 
 
 def _is_checkpoint(folder: Path) -> bool:

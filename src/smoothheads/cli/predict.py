@@ -180,11 +180,11 @@ def _smoothed(folder: Path, args: Predict) -> Smoothed:
     from smoothheads.runs.layout import engines_folder, open_checkpoint
     from smoothheads.smoothed import Smoothed
 
-    ready = open_checkpoint(folder)
+    checkpoint = open_checkpoint(folder)
     return Smoothed(
-        ready.model,
-        ready.info,
+        checkpoint.model,
+        checkpoint.info,
         args.certify,
-        store=Store(engines_folder(folder), lambda: load(ready.config.data).train),
+        store=Store(engines_folder(folder), lambda: load(checkpoint.config.data).train),
         images=len(args.images),
     )

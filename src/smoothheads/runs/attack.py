@@ -81,12 +81,12 @@ def attack_run(
 ) -> Attack:
     """Attacks what earlier results of that name do not hold (default: `attack` in the ledger's folder), and
     saves after every image."""
-    ready = open_checkpoint(about.network)
+    checkpoint = open_checkpoint(about.network)
     log = _first(read_log(about.ledger), first)
     folder = about.ledger if about.ledger.is_dir() else about.ledger.parent
     manifest = _manifest(log)
     artefacts = tuple(find_artefacts(manifest, folder, about.network).values()) or None
-    dataset, certified = _images(ready, log, root), manifest.certify
+    dataset, certified = _images(checkpoint, log, root), manifest.certify
     facts, out = _facts(log, folder, settings), Path(out or folder / "attack")
     radii = (0.0, *settings.outside(certified.sigma))
     claims = [Claim(row.index, row.label, row.prediction, row.radius) for row in log.rows]
@@ -105,7 +105,7 @@ def attack_run(
 
     tell()
     whole = falsify(
-        ready.model,
+        checkpoint.model,
         dataset,
         claims,
         certified,
@@ -134,13 +134,13 @@ def _first(log: Results, count: int | None) -> Results:
     return log.take(np.arange(min(count, len(log))))
 
 
-def _images(ready: Checkpoint, log: Results, root: str | None) -> Dataset:
+def _images(checkpoint: Checkpoint, log: Results, root: str | None) -> Dataset:
     """The images that the ledger is about, if the network is the one that it is about too."""
     manifest = _manifest(log)
-    data = replace(ready.config.data, root=root or ready.config.data.root)
-    dataset = certification_images(ready, data, SubsetConfig(indices=manifest.indices))
+    data = replace(checkpoint.config.data, root=root or checkpoint.config.data.root)
+    dataset = certification_images(checkpoint, data, SubsetConfig(indices=manifest.indices))
     for what, stated, got in (
-        ("weights", manifest.weights, ready.weights_hash),
+        ("weights", manifest.weights, checkpoint.weights_hash),
         ("images", manifest.data and manifest.data.fingerprint, dataset.fingerprint),
     ):
         if stated != got:

@@ -32,7 +32,7 @@ OnRow = Callable[[Certified, int, int], None]
 
 
 def certification_images(
-    ready: Checkpoint,
+    checkpoint: Checkpoint,
     data: DataConfig,
     subset: SubsetConfig,
     on_note: Callable[[str], None] | None = None,
@@ -41,7 +41,7 @@ def certification_images(
     when they are not those of the data set that it was trained with."""
     whole = load_test(data)
     dataset = select(whole, subset)
-    want, got = ready.info, dataset.info
+    want, got = checkpoint.info, dataset.info
     for what, a, b in (
         ("shape", want.shape, got.shape),
         ("grid", want.grid.max_value, got.grid.max_value),
@@ -50,7 +50,7 @@ def certification_images(
         if a != b:
             raise DataError(f"images of {what} {a}, as in training", f"{b}", "point at the matching data set")
     _require_classes(want.class_names, got.class_names)
-    trained = ready.manifest.get("test_data")
+    trained = checkpoint.manifest.get("test_data")
     if on_note and isinstance(trained, dict) and trained.get("fingerprint") != whole.fingerprint:
         on_note(
             f"note: these are not the test images of the training ({trained.get('name')}): here {got.name}, "
@@ -72,7 +72,7 @@ def _require_classes(trained: tuple[str, ...], here: tuple[str, ...]) -> None:
 
 
 def certify_run(
-    ready: Checkpoint,
+    checkpoint: Checkpoint,
     dataset: Dataset,
     config: CertifyConfig,
     out: Path | str,
@@ -108,19 +108,19 @@ def certify_run(
     out = Path(out)
     claim_folder(out, beside=(ENGINES,))
     artefacts = Path(artefacts or out / ENGINES)
-    note, read = on_note or (lambda _: None), training or (lambda: load(ready.config.data).train)
+    note, read = on_note or (lambda _: None), training or (lambda: load(checkpoint.config.data).train)
     done: list[Work] = []
     with nullcontext() if cluster is None else cluster.connected() as ray:
         smoothed = Smoothed(
-            ready.model,
-            ready.info,
+            checkpoint.model,
+            checkpoint.info,
             config if fresh else as_before(config, out),
             store=Store(artefacts, read, on_progress=on_convert),
             images=len(dataset),
         )
         for reason in smoothed.notes:
             note(reason)
-        manifest = make_manifest(ready, dataset, smoothed)
+        manifest = make_manifest(checkpoint, dataset, smoothed)
         if shard is not None:
             manifest = sharded(manifest, *shard)
         others = set(dataset.indices.tolist()) - set(manifest.expected or ())
@@ -150,7 +150,7 @@ def certify_run(
             elif workers == 1:
                 rows = records()
             else:
-                job = Job(ready.model, ready.info, smoothed.config, dataset, artefacts)
+                job = Job(checkpoint.model, checkpoint.info, smoothed.config, dataset, artefacts)
                 rows = certify_images(job, left, workers or 1, done.append)
             for certified in rows:
                 ledger.append(certified)
@@ -196,24 +196,24 @@ def _worth(smoothed: Smoothed, images: int, note: Callable[[str], None]) -> int:
     return count
 
 
-def make_manifest(ready: Checkpoint, dataset: Dataset, smoothed: Smoothed) -> Manifest:
+def make_manifest(checkpoint: Checkpoint, dataset: Dataset, smoothed: Smoothed) -> Manifest:
     return replace(
         smoothed.manifest(dataset),
-        weights=ready.weights_hash,
-        train_sigma=ready.config.train.sigma,
-        network=network_facts(ready),
+        weights=checkpoint.weights_hash,
+        train_sigma=checkpoint.config.train.sigma,
+        network=network_facts(checkpoint),
     )
 
 
-def network_facts(ready: Checkpoint) -> dict[str, Any]:
+def network_facts(checkpoint: Checkpoint) -> dict[str, Any]:
     """What a reader of the ledger wants to know of the network; what is not known is left out."""
-    config, metrics = ready.config, ready.manifest.get("metrics") or {}
+    config, metrics = checkpoint.config, checkpoint.manifest.get("metrics") or {}
     facts = {
         "arch": config.model.arch,
-        "heads": len(ready.model.heads),
+        "heads": len(checkpoint.model.heads),
         "method": config.objective.method.name,
         "seed": config.train.seed,
         "epochs": metrics.get("epoch"),
-        "seconds": ready.manifest.get("seconds"),
+        "seconds": checkpoint.manifest.get("seconds"),
     }
     return {name: value for name, value in facts.items() if value is not None}

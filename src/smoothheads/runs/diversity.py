@@ -29,9 +29,13 @@ class NoisyLogits:
     """Logits of all heads on keyed noise samples, as certification computes them; the noise is the pilot's,
     which no certificate rests on."""
 
-    def __init__(self, ready: Checkpoint, sampling: Sampling, on_samples: OnSamples | None = None) -> None:
-        noise = make_noise(sampling.noise, sampling.sigma, ready.info.grid, sampling.seed, sampling.block)
-        network = Network(ready.model, ready.info, noise, ENSEMBLE, Store())
+    def __init__(
+        self, checkpoint: Checkpoint, sampling: Sampling, on_samples: OnSamples | None = None
+    ) -> None:
+        noise = make_noise(
+            sampling.noise, sampling.sigma, checkpoint.info.grid, sampling.seed, sampling.block
+        )
+        network = Network(checkpoint.model, checkpoint.info, noise, ENSEMBLE, Store())
         self.engine = TorchEngine(Torch(device=sampling.device, threads=sampling.threads), network)
         self._on_samples = on_samples
 
@@ -68,22 +72,22 @@ def diversity_run(
     the same noise. `on_start` is told how many noise samples there will be."""
     work = []
     for folder in map(Path, folders):
-        ready = open_checkpoint(folder)
-        data = replace(ready.config.data, root=root or ready.config.data.root)
-        test = certification_images(ready, data, SubsetConfig())
-        work.append((folder, ready, select(test, subset), select(test, SubsetConfig(indices=(index,)))))
+        checkpoint = open_checkpoint(folder)
+        data = replace(checkpoint.config.data, root=root or checkpoint.config.data.root)
+        test = certification_images(checkpoint, data, SubsetConfig())
+        work.append((folder, checkpoint, select(test, subset), select(test, SubsetConfig(indices=(index,)))))
     if on_start:
         on_start(sum(len(chosen) * sampling.samples + sampling.index_samples for _, _, chosen, _ in work))
     measured = []
-    for folder, ready, chosen, one in work:
-        spread = measure(ready, chosen, sampling, on_samples)
-        found = gaps(ready, one, 0, sampling, on_samples)
-        label = ready.info.class_names[int(one.labels[0])]
+    for folder, checkpoint, chosen, one in work:
+        spread = measure(checkpoint, chosen, sampling, on_samples)
+        found = gaps(checkpoint, one, 0, sampling, on_samples)
+        label = checkpoint.info.class_names[int(one.labels[0])]
         facts = {
             "checkpoint": str(folder),
             "name": folder.parent.name if folder.name == CHECKPOINT else folder.name,
             "sigma": sampling.sigma,
-            "heads": len(ready.model.heads),
+            "heads": len(checkpoint.model.heads),
             "images": spread.to_dict(),
             "image": {"index": index, "label": label} | found.to_dict(),
         }
@@ -92,13 +96,13 @@ def diversity_run(
 
 
 def measure(
-    ready: Checkpoint, dataset: Dataset, sampling: Sampling, on_samples: OnSamples | None = None
+    checkpoint: Checkpoint, dataset: Dataset, sampling: Sampling, on_samples: OnSamples | None = None
 ) -> Spread:
     """The heads compared under `samples` noise samples of every image of `dataset`."""
     if not len(dataset):
         raise DataError("at least one image", "an empty selection", "widen the subset")
-    logits = NoisyLogits(ready, sampling, on_samples)
-    spread = Spread(len(ready.model.heads))
+    logits = NoisyLogits(checkpoint, sampling, on_samples)
+    spread = Spread(len(checkpoint.model.heads))
     with devices.threads(sampling.threads):
         for position, index in enumerate(dataset.indices.tolist()):
             blocks = logits.blocks(dataset.image(position), index, sampling.samples)
@@ -107,15 +111,15 @@ def measure(
 
 
 def gaps(
-    ready: Checkpoint,
+    checkpoint: Checkpoint,
     dataset: Dataset,
     position: int,
     sampling: Sampling,
     on_samples: OnSamples | None = None,
 ) -> Gaps:
     """Log-probability gaps of one image under `index_samples` noise samples (the SOME paper's Figure 2)."""
-    logits = NoisyLogits(ready, sampling, on_samples)
-    found = Gaps(len(ready.model.heads))
+    logits = NoisyLogits(checkpoint, sampling, on_samples)
+    found = Gaps(len(checkpoint.model.heads))
     label, index = int(dataset.labels[position]), int(dataset.indices[position])
     with devices.threads(sampling.threads):
         for block in logits.blocks(dataset.image(position), index, sampling.index_samples):

@@ -108,10 +108,10 @@ def export_onnx(place: Path | str, out: Path | str, *, checkpoint: Path | str | 
     if out.exists():
         raise StorageError(f"a new file {out}", "one that is there", "choose another --out")
     here = (checkpoint_folder(place) / WEIGHTS).is_file()
-    ready = open_checkpoint(checkpoint or (place if here else _above(place)))
+    loaded = open_checkpoint(checkpoint or (place if here else _above(place)))
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "model.onnx"
-        onnx.convert(ready.model, ready.info.shape, made)
+        onnx.convert(loaded.model, loaded.info.shape, made)
         write_atomic(out, made.read_bytes())
     return out
 

@@ -81,8 +81,8 @@ class Exported:
         """
         config = (config or replace(self.config, seed=None)).changed(**changes)
         self._require_same_function(config)
-        ready = checkpoint.load(self.folder / CHECKPOINT, model)
-        smoothed = Smoothed(ready.model, ready.info, config, store=Store(given=self._artefacts()))
+        loaded = checkpoint.load(self.folder / CHECKPOINT, model)
+        smoothed = Smoothed(loaded.model, loaded.info, config, store=Store(given=self._artefacts()))
         smoothed.notes += self._unlike(smoothed)
         return smoothed
 

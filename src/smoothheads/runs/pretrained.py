@@ -22,6 +22,6 @@ def from_pretrained(place: str | Path, **changes: Any) -> Smoothed:
     folder = hub.local(place)
     if is_export(folder):
         return Exported.open(folder).smoothed(**changes)
-    ready = open_checkpoint(folder)
-    settings = {"sigma": ready.config.train.sigma, "store": Store(engines_folder(folder)), **changes}
-    return Smoothed(ready.model, ready.info, **settings)
+    checkpoint = open_checkpoint(folder)
+    settings = {"sigma": checkpoint.config.train.sigma, "store": Store(engines_folder(folder)), **changes}
+    return Smoothed(checkpoint.model, checkpoint.info, **settings)

@@ -200,16 +200,18 @@ def open_network(folder: Path, settings: Settings) -> ServedNetwork:
         if settings.alpha is not None:
             changes["alpha"] = settings.alpha
         return ServedNetwork(Exported.open(folder).smoothed(**changes))
-    ready = open_checkpoint(folder)
+    checkpoint = open_checkpoint(folder)
     config = CertifyConfig.of(
-        ready.config.train.sigma if settings.sigma is None else settings.sigma,
+        checkpoint.config.train.sigma if settings.sigma is None else settings.sigma,
         n=settings.n,
         seed=settings.seed,
         threads=settings.threads,
     )
     if settings.alpha is not None:
         config = replace(config, alpha=settings.alpha)
-    return ServedNetwork(Smoothed(ready.model, ready.info, config, store=Store(engines_folder(folder))))
+    return ServedNetwork(
+        Smoothed(checkpoint.model, checkpoint.info, config, store=Store(engines_folder(folder)))
+    )
 
 
 def is_network(folder: Path) -> bool:

@@ -71,8 +71,8 @@ def join(members: list[Path], out: Path) -> Path:
 
 def certify(network: Path, images: Images, config: CertifyConfig, out: Path) -> Path:
     """Certifies, or goes on with it."""
-    ready = open_checkpoint(network)
-    return certify_run(ready, certified_images(ready.config.data, images), config, out)
+    checkpoint = open_checkpoint(network)
+    return certify_run(checkpoint, certified_images(checkpoint.config.data, images), config, out)
 
 
 def certified_images(data: DataConfig, images: Images) -> Dataset:
