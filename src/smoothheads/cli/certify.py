@@ -11,6 +11,7 @@ import tyro
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.cli.common import first_argument, parse, say, short_help, take_components
 from smoothheads.cli.progress import Progress
+from smoothheads.cli.shard import parse_shard
 from smoothheads.config import from_dict, load_json
 from smoothheads.data import DataConfig, SubsetConfig
 from smoothheads.errors import CheckpointError, ConfigError
@@ -60,7 +61,8 @@ class Certify:
     root: str | None = None
     """Where the data set lies, if not where it lay in training."""
     shard: str | None = None
-    """i/n: every n-th image from the i-th on (i from 0), for job arrays; `smoothheads merge` joins them."""
+    """i/n: every n-th image from the i-th on (i from 0), for job arrays; `smoothheads merge` joins them. auto
+    asks Slurm for both, auto/n asks Slurm or Kubernetes for i, where tasks are numbered from 0."""
     workers: int | None = None
     """Processes that share the images out, each with its own threads; the ledger is the same. Default: one
     per core, if a trial says that the run is long enough. On Ray: as many as fit."""
@@ -166,13 +168,6 @@ def parse_cluster(
     from smoothheads.runs.cluster import Cluster
 
     return Cluster(address, None if workers is None else workers * threads)
-
-
-def parse_shard(text: str) -> tuple[int, int]:
-    number, _, count = text.partition("/")
-    if number.isdigit() and count.isdigit() and int(number) < int(count):
-        return int(number), int(count)
-    raise ConfigError("a shard i/n with 0 <= i < n", repr(text), "for example 0/4, 1/4, 2/4, 3/4")
 
 
 def trained_config(folder: Path) -> RunConfig:
