@@ -162,9 +162,7 @@ def from_first(text: str) -> str:
         return text
     data = text.encode() if first() else b""
     size = total(torch.tensor(len(data)))
-    letters = torch.zeros(int(size), dtype=torch.uint8)
-    if first():
-        letters[:] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    letters = torch.tensor(list(data), dtype=torch.uint8) if first() else torch.empty(int(size)).byte()
     with _answering():
         torch.distributed.broadcast(letters, 0)
     return bytes(letters.tolist()).decode()

@@ -96,9 +96,7 @@ def _parse(hint: Any, value: Any, where: str) -> Any:
             raise ConfigError(f"an object at {where}", repr(value), "write it as {...}")
         return value
     if origin is tuple:
-        if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"a list at {where}", repr(value), "write it as [a, b, ...]")
-        return tuple(_parse(args[0], v, where) for v in value)
+        return _parse_tuple(args[0], value, where)
     if (registry := vars(hint).get("registry") if isinstance(hint, type) else None) is not None:
         return _parse_component(registry, value, where)
     if dataclasses.is_dataclass(hint):
@@ -118,6 +116,14 @@ def _parse_component(registry: Registry[Any], value: Any, where: str) -> Any:
             f"an object with a `name` at {where}", repr(value), f"a {registry.kind} has a name and its fields"
         )
     return from_dict(registry.get(data["name"]), data, where)
+
+
+def _parse_tuple(hint: Any, value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise ConfigError(f"a list at {where}", repr(value), "write it as [a, b, ...]")
+    if all(type(v) is hint for v in value):  # as they should be; there may be thousands
+        return tuple(value)
+    return tuple(_parse(hint, v, where) for v in value)
 
 
 def _parse_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
