@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from smoothheads import hub
 from smoothheads.errors import LedgerError
 from smoothheads.files import claim, new_folder
-from smoothheads.results.ledger import TABLE, LedgerContents, load, save
+from smoothheads.results.ledger import TABLE, load, save
 from smoothheads.results.manifest import FORMAT, FORMAT_1, Manifest, require_same
 
 
@@ -21,17 +22,14 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
         raise LedgerError("at least one shard", "none", "name the folders of the shards")
     out = Path(out)
     claim(out)
-    shards = {folder: load(folder) for place in folders for folder in _ledgers(hub.local(place))}
-    manifest = _common_manifest(shards)
-    expected = manifest.indices
+    found = _found(dict.fromkeys(folder for place in folders for folder in _ledgers(hub.local(place))))
+    expected = found.manifest.indices
     if expected is None:
         raise LedgerError("shards whose manifest states its indices", "none", "certify with this version")
-    lines = _collect(shards)
-    _require_complete(lines, expected)
+    _require_complete(found.lines, expected)
     with new_folder(out) as folder:
-        sealed = all(shard.chain is not None for shard in shards.values())
-        manifest = replace(manifest, format=FORMAT if sealed else FORMAT_1)
-        save(folder, manifest, [lines[index] for index in expected], sealed=sealed)
+        manifest = replace(found.manifest, format=FORMAT if found.sealed else FORMAT_1)
+        save(folder, manifest, [found.lines[index] for index in expected], sealed=found.sealed)
     return out
 
 
@@ -41,19 +39,23 @@ def _ledgers(place: Path) -> list[Path]:
     return sorted(table.parent for table in place.glob(f"ledger-*-of-*/{TABLE}")) or [place]
 
 
-def _common_manifest(shards: dict[Path, LedgerContents]) -> Manifest:
+class _Found(NamedTuple):
+    manifest: Manifest
     """That of the whole run, as the first shard has it."""
-    wholes = {folder: replace(shard.manifest, shard=None) for folder, shard in shards.items()}
-    (first, manifest), *others = wholes.items()
-    for folder, other in others:
-        require_same(manifest, other, f"{first}, unlike {folder},")
-    return manifest
+    lines: dict[int, str]
+    sealed: bool
 
 
-def _collect(shards: dict[Path, LedgerContents]) -> dict[int, str]:
+def _found(folders: Iterable[Path]) -> _Found:
+    """What the shards hold, read one after the other: hundreds need no more memory than one."""
+    whole: tuple[Path, Manifest] | None = None
     lines: dict[int, str] = {}
     holder: dict[int, Path] = {}
-    for folder, shard in shards.items():
+    sealed = True
+    for folder in folders:
+        shard = load(folder)
+        whole = _common(whole, folder, replace(shard.manifest, shard=None))
+        sealed &= shard.chain is not None
         for row, line in zip(shard.rows, shard.lines, strict=True):
             if row.index in lines:
                 raise LedgerError(
@@ -62,7 +64,17 @@ def _collect(shards: dict[Path, LedgerContents]) -> dict[int, str]:
                     "leave one of them out",
                 )
             lines[row.index], holder[row.index] = line, folder
-    return lines
+    assert whole is not None, "there is a shard"
+    return _Found(whole[1], lines, sealed)
+
+
+def _common(first: tuple[Path, Manifest] | None, folder: Path, manifest: Manifest) -> tuple[Path, Manifest]:
+    """The first shard's, if this one is of the same run."""
+    if first is None:
+        return folder, manifest
+    if replace(manifest, created=first[1].created) != first[1]:  # quicker than to say how they differ
+        require_same(first[1], manifest, f"{first[0]}, unlike {folder},")
+    return first
 
 
 def _require_complete(lines: dict[int, str], expected: tuple[int, ...]) -> None:
