@@ -24,7 +24,7 @@ import tyro
 
 from smoothheads import ranks
 from smoothheads.bench import machine, networks
-from smoothheads.bench.timing import Interval, interleaved, interval_of_median, ratio
+from smoothheads.bench.timing import interleaved, interval_of_median, ratio
 from smoothheads.device import threads
 from smoothheads.objectives import Gaussian, ObjectiveConfig
 from smoothheads.training import StepDone, TrainConfig, Trainer
@@ -82,10 +82,14 @@ def run(settings: Settings) -> dict[str, Any]:
         raise SystemExit("the sides did not take the same steps")
     one, many = (np.array(used[name][1:]) for name in sides)
     return {
-        "images/s": {name: interval_of_median(each) for name, each in rates.items()},
+        "images/s": {name: round(float(np.median(each)), 1) for name, each in rates.items()},
         "clock ratio": ratio(rates["ranks"], rates["one process"]),
         "processor ratio": interval_of_median(one / many),
-        "start": {name: Interval(side.start, side.start, side.start) for name, side in sides.items()},
+        "processor seconds a step": {
+            name: round(float(np.median(each)), 3)
+            for name, each in (("one process", one), ("busiest rank", many))
+        },
+        "seconds to start": {name: round(side.start, 1) for name, side in sides.items()},
         "machine": machine.describe(1),
     }
 
@@ -132,9 +136,9 @@ def serve(settings: Settings) -> None:
 
 
 def _shown(name: str, value: Any) -> str:
-    if isinstance(value, Interval):
+    if hasattr(value, "median"):
         return f"{name}: {value.median:.2f} [{value.low:.2f}, {value.high:.2f}]"
-    return f"{name}: " + json.dumps(value, default=lambda each: round(each.median, 1))
+    return f"{name}: " + json.dumps(value)
 
 
 if __name__ == "__main__":
