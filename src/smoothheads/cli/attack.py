@@ -46,13 +46,7 @@ def main(arguments: list[str]) -> int:
     name, rest = first_argument(
         arguments, "a checkpoint", "give the folder that `smoothheads train` wrote", writes=True
     )
-    args = parse(
-        AttackArguments,
-        rest,
-        default=AttackArguments(),
-        prog=f"attack {name or 'CHECKPOINT'}",
-        description=DESCRIPTION,
-    )
+    args = parse(AttackArguments(), rest, prog=f"attack {name or 'CHECKPOINT'}", description=DESCRIPTION)
 
     from smoothheads.report import plots
     from smoothheads.report.attacked import table

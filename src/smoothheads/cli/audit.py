@@ -33,13 +33,7 @@ class AuditArguments:
 
 
 def main(arguments: list[str]) -> int:
-    args = parse(
-        AuditArguments,
-        arguments or ["--help"],
-        default=AuditArguments(logs=()),
-        prog="audit",
-        description=DESCRIPTION,
-    )
+    args = parse(AuditArguments(logs=()), arguments or ["--help"], prog="audit", description=DESCRIPTION)
 
     from smoothheads.report import findings
     from smoothheads.results.audit import audit

@@ -74,7 +74,7 @@ def _usage() -> str:
 def _votes(arguments: list[str]) -> None:
     from smoothheads.bench import votes
 
-    args = _parse("votes", Arguments[votes.VotesSettings], votes.VotesSettings(), arguments)
+    args = _parse("votes", votes.VotesSettings(), arguments)
     with _rounds(args.bench.rounds + 1) as on_round:
         outcome = votes.run(args.bench, on_round)
     _finish(outcome, args)
@@ -83,7 +83,7 @@ def _votes(arguments: list[str]) -> None:
 def _train(arguments: list[str]) -> None:
     from smoothheads.bench import train
 
-    args = _parse("train", Arguments[train.TrainSettings], train.TrainSettings(), arguments)
+    args = _parse("train", train.TrainSettings(), arguments)
     with _rounds(args.bench.rounds + 1) as on_round:
         outcome = train.run(args.bench, on_round)
     _finish(outcome, args)
@@ -92,7 +92,7 @@ def _train(arguments: list[str]) -> None:
 def _scaling(arguments: list[str]) -> None:
     from smoothheads.bench import machine, scaling
 
-    args = _parse("scaling", Arguments[scaling.ScalingSettings], scaling.ScalingSettings(), arguments)
+    args = _parse("scaling", scaling.ScalingSettings(), arguments)
     with _rounds(5 * args.bench.rounds + 4) as on_round:
         axes = scaling.run(args.bench, on_round)
     table = scaling.table(axes, args.bench)
@@ -103,7 +103,7 @@ def _scaling(arguments: list[str]) -> None:
 def _cluster(arguments: list[str]) -> None:
     from smoothheads.bench import cluster
 
-    args = _parse("cluster", Arguments[cluster.ClusterSettings], cluster.ClusterSettings(), arguments)
+    args = _parse("cluster", cluster.ClusterSettings(), arguments)
     with _rounds(cluster.rounds(args.bench)) as on_round:
         found = cluster.run(args.bench, on_round)
     table, values = cluster.table(found, args.bench), cluster.to_json(found, args.bench)
@@ -116,7 +116,7 @@ def _table(arguments: list[str]) -> None:
 
     name, rest = _checkpoint(arguments)
     default = table.TableSettings(sigma=_sigma(name))
-    args = _parse(f"table {name or 'CHECKPOINT'}", Arguments[table.TableSettings], default, rest)
+    args = _parse(f"table {name or 'CHECKPOINT'}", default, rest)
     folder = Path(name or "")
     with Progress("images", args.bench.images) as progress:
         measured = table.run(
@@ -130,22 +130,23 @@ def _engines(arguments: list[str]) -> None:
 
     name, rest = _checkpoint(arguments)
     default = engines.EnginesSettings(sigma=_sigma(name))
-    args = _parse(f"engines {name or 'CHECKPOINT'}", Arguments[engines.EnginesSettings], default, rest)
+    args = _parse(f"engines {name or 'CHECKPOINT'}", default, rest)
     with _rounds(args.bench.rounds + 1) as on_round:
         outcome = engines.run(args.bench, *_trained(name, args.bench.images, args.root), on_round)
     _finish(outcome, args)
 
 
-def _parse(prog: str, kind: type[Arguments[T]], default: T, arguments: list[str]) -> Arguments[T]:
+def _parse(prog: str, default: T, arguments: list[str]) -> Arguments[T]:
     from smoothheads.bench.outcome import claim_folder
 
     what = KINDS[prog.partition(" ")[0]]
-    args = parse(
-        kind,
+    kind: Any = Arguments.__class_getitem__(type(default))  # type: ignore[attr-defined]
+    args: Arguments[T] = parse(
+        Arguments(bench=default),
         arguments,
-        default=Arguments(bench=default),
         prog=f"bench {prog}",
         description=f"{what[0].upper()}{what[1:]}. {HOW}",
+        kind=kind,
     )
     claim_folder(args.out)
     return args

@@ -87,11 +87,7 @@ def main(arguments: list[str]) -> None:
     # The ledger records which engine was taken.
     config, rest = take_components(rest, CertifyConfig.of(sigma, engine="auto"))
     args = parse(
-        Certify,
-        rest,
-        default=Certify(certify=config),
-        prog=f"certify {name or 'CHECKPOINT'}",
-        description=DESCRIPTION,
+        Certify(certify=config), rest, prog=f"certify {name or 'CHECKPOINT'}", description=DESCRIPTION
     )
     folder = Path(name or "")
 

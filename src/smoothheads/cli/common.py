@@ -16,10 +16,11 @@ from smoothheads.hub import is_address, local
 T = TypeVar("T")
 
 
-def parse(kind: type[T], arguments: list[str], *, default: T, prog: str, description: str) -> T:
-    """The dataclass `kind` from the command line; whatever is not given keeps the default's value."""
+def parse(default: T, arguments: list[str], *, prog: str, description: str, kind: type[T] | None = None) -> T:
+    """A dataclass from the command line: whatever is not given keeps the default's value. `kind` is the type
+    of one that is generic."""
     return tyro.cli(
-        kind,
+        kind or type(default),
         args=arguments,
         default=default,
         prog=f"smoothheads {prog}",

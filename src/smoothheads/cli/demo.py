@@ -45,7 +45,7 @@ class DemoArguments:
 
 
 def main(arguments: list[str]) -> None:
-    args = parse(DemoArguments, arguments, default=DemoArguments(), prog="demo", description=DESCRIPTION)
+    args = parse(DemoArguments(), arguments, prog="demo", description=DESCRIPTION)
     claim(args.out, lambda there: (there / NAMES[0]).is_dir())
     say("A certificate: for this image, no change of l2 norm below the radius alters the answer.\n")
     ledgers = [_train_and_certify(name, args) for name in NAMES]

@@ -46,9 +46,8 @@ def main(arguments: list[str]) -> None:
     name, rest = first_argument(arguments, "a checkpoint", "give the folder that `smoothheads train` wrote")
     folders, rest = _more_folders(name, rest)
     args = parse(
-        Diversity,
+        Diversity(sampling=Sampling(sigma=trained_config(folders[0]).train.sigma if name else 0.25)),
         _named_plot(rest),
-        default=Diversity(sampling=Sampling(sigma=trained_config(folders[0]).train.sigma if name else 0.25)),
         prog=f"diversity {name or 'CHECKPOINT'}",
         description=DESCRIPTION,
     )

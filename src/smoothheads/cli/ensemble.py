@@ -39,9 +39,7 @@ class EnsembleArguments:
 
 def main(arguments: list[str]) -> None:
     default = EnsembleArguments(checkpoints=(), out=tyro.MISSING)
-    args = parse(
-        EnsembleArguments, arguments or ["--help"], default=default, prog="ensemble", description=DESCRIPTION
-    )
+    args = parse(default, arguments or ["--help"], prog="ensemble", description=DESCRIPTION)
 
     from smoothheads import device
     from smoothheads.checkpoint import load

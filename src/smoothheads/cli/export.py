@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
     name, rest = first_argument(
         arguments, "a ledger", "give the folder that `smoothheads certify` wrote", writes=True
     )
-    args = parse(Export, rest, default=Export(), prog=f"export {name or 'LEDGER'}", description=DESCRIPTION)
+    args = parse(Export(), rest, prog=f"export {name or 'LEDGER'}", description=DESCRIPTION)
 
     from smoothheads.config import load_json
     from smoothheads.results.read import ledger_folder

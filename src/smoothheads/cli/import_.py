@@ -57,7 +57,7 @@ class Import:
 def main(arguments: list[str]) -> None:
     required = tyro.MISSING
     default = Import(files=(), arch=required, data=required, out=required)
-    args = parse(Import, arguments or ["--help"], default=default, prog="import", description=DESCRIPTION)
+    args = parse(default, arguments or ["--help"], prog="import", description=DESCRIPTION)
 
     from smoothheads.models import ARCHITECTURES
     from smoothheads.runs.imported import import_run

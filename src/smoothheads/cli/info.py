@@ -52,7 +52,7 @@ class Info:
 
 
 def main(arguments: list[str]) -> None:
-    args = parse(Info, arguments or ["--help"], default=Info(), prog="info", description=DESCRIPTION)
+    args = parse(Info(), arguments or ["--help"], prog="info", description=DESCRIPTION)
     what = args.what or "recipes"
     if args.words and (what != "recipes" or args.arch):
         raise ConfigError("one recipe or folder", f"also {args.words[0]!r}", "ask for one at a time")

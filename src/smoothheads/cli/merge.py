@@ -25,13 +25,7 @@ class MergeArguments:
 
 
 def main(arguments: list[str]) -> None:
-    args = parse(
-        MergeArguments,
-        arguments or ["--help"],
-        default=MergeArguments(shards=()),
-        prog="merge",
-        description=DESCRIPTION,
-    )
+    args = parse(MergeArguments(shards=()), arguments or ["--help"], prog="merge", description=DESCRIPTION)
 
     from smoothheads.results.merge import merge
 

@@ -65,7 +65,7 @@ class PaperOptions:
 
 
 def main(arguments: list[str]) -> int:
-    args = parse(PaperOptions, arguments, default=PaperOptions(), prog="paper", description=DESCRIPTION)
+    args = parse(PaperOptions(), arguments, prog="paper", description=DESCRIPTION)
 
     from smoothheads.studies import experiments, paper
 

@@ -77,9 +77,8 @@ def main(arguments: list[str]) -> int:
     if certify.budget.name == "anytime":  # --seconds and --radius R are this command's own
         certify = certify.changed(budget="fixed")
     args = parse(
-        Predict,
+        Predict(images=(), certify=certify),
         _with_radius(rest),
-        default=Predict(images=(), certify=certify),
         prog=f"predict {name or 'CHECKPOINT'}",
         description=DESCRIPTION,
     )

@@ -35,7 +35,7 @@ class Push:
 
 def main(arguments: list[str]) -> None:
     default = Push(folder=tyro.MISSING, repo=tyro.MISSING)
-    args = parse(Push, arguments or ["--help"], default=default, prog="push", description=DESCRIPTION)
+    args = parse(default, arguments or ["--help"], prog="push", description=DESCRIPTION)
 
     from smoothheads.runs.publish import push
 

@@ -35,13 +35,7 @@ def main(arguments: list[str]) -> None:
     name, rest = first_argument(
         arguments, "a ledger", "give the folder that `smoothheads certify` wrote", writes=True
     )
-    args = parse(
-        RecertifyArguments,
-        rest,
-        default=RecertifyArguments(),
-        prog=f"recertify {name or 'LEDGER'}",
-        description=DESCRIPTION,
-    )
+    args = parse(RecertifyArguments(), rest, prog=f"recertify {name or 'LEDGER'}", description=DESCRIPTION)
     if args.alpha is None and args.rule is None:
         raise ConfigError("another alpha or another rule", "neither", "add --alpha or --rule")
 

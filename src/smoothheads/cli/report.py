@@ -45,10 +45,7 @@ def main(arguments: list[str]) -> None:
 
 
 def read_arguments(arguments: list[str], prog: str, description: str) -> ReportArguments:
-    default = ReportArguments(logs=())
-    return parse(
-        ReportArguments, arguments or ["--help"], default=default, prog=prog, description=description
-    )
+    return parse(ReportArguments(logs=()), arguments or ["--help"], prog=prog, description=description)
 
 
 def run(args: ReportArguments) -> None:

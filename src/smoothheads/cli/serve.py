@@ -42,7 +42,7 @@ class Serve:
 
 def main(arguments: list[str]) -> None:
     default = Serve(folder="")
-    args = parse(Serve, arguments or ["--help"], default=default, prog="serve", description=DESCRIPTION)
+    args = parse(default, arguments or ["--help"], prog="serve", description=DESCRIPTION)
 
     from smoothheads.hub import local
     from smoothheads.serve.server import Server

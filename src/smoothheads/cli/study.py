@@ -62,9 +62,7 @@ class StudyOptions:
 
 def main(arguments: list[str]) -> int:
     name, rest = first_argument(arguments, "a study file", "give a TOML file, see docs/studies.md")
-    args = parse(
-        StudyOptions, rest, default=StudyOptions(), prog=f"study {name or 'FILE'}", description=DESCRIPTION
-    )
+    args = parse(StudyOptions(), rest, prog=f"study {name or 'FILE'}", description=DESCRIPTION)
 
     from smoothheads.studies.outcome import claim_folder
     from smoothheads.studies.parse import read_study

@@ -34,13 +34,7 @@ class ThreatsArguments:
 
 def main(arguments: list[str]) -> None:
     name, rest = first_argument(arguments, "a ledger", "give the folder that `smoothheads certify` wrote")
-    args = parse(
-        ThreatsArguments,
-        rest,
-        default=ThreatsArguments(),
-        prog=f"threats {name or 'LEDGER'}",
-        description=DESCRIPTION,
-    )
+    args = parse(ThreatsArguments(), rest, prog=f"threats {name or 'LEDGER'}", description=DESCRIPTION)
     if not args.linf and not args.top_k:
         raise ConfigError("a threat", "none", "add --linf, --top-k K, or both")
 

@@ -92,9 +92,8 @@ def _train(arguments: list[str]) -> None:
     name, rest = first_argument(arguments, "a recipe", "see `smoothheads info recipes`")
     chosen, rest = _composed(name or "digits-some", rest)
     args = parse(
-        Train,
+        Train(run=chosen.config, members=chosen.members),
         rest,
-        default=Train(run=chosen.config, members=chosen.members),
         prog=f"train {name or 'RECIPE'}",
         description=DESCRIPTION,
     )
