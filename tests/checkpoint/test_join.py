@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from smoothheads.checkpoint import Checkpoint, join
+from smoothheads.checkpoint import Checkpoint
+from smoothheads.checkpoint.join import join
 from smoothheads.data import DataInfo
 from smoothheads.errors import CheckpointError
 from smoothheads.models import ModelConfig, MultiHead, build

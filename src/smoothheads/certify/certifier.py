@@ -37,6 +37,9 @@ class Certifier:
     an image with unlucky noise; without the secret it is `repeatable`, by whoever knows the seed.
     """
 
+    notes: tuple[str, ...] = ()
+    """What whoever uses it should know."""
+
     def __init__(
         self, engine: Engine, info: DataInfo, config: CertifyConfig, *, repeatable: bool = False
     ) -> None:

@@ -10,8 +10,16 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from smoothheads import hub
-from smoothheads.config import from_dict, load_json, to_dict
+from smoothheads.checkpoint.folder import (
+    CONFIG,
+    FORMAT,
+    MANIFEST,
+    WEIGHTS,
+    checkpoint_folder,
+    description,
+    verified_manifest,
+)
+from smoothheads.config import to_dict
 from smoothheads.data import DataInfo
 from smoothheads.errors import CheckpointError, ConfigError
 from smoothheads.files import new_folder, sha256, write_atomic, write_json
@@ -20,10 +28,6 @@ from smoothheads.models.config import OWN
 from smoothheads.models.multihead import MultiHead, as_multihead
 from smoothheads.provenance import versions
 from smoothheads.training import RunConfig, Trained
-
-FORMAT = "smoothheads-checkpoint/1"
-WEIGHTS, CONFIG, MANIFEST = "model.safetensors", "config.json", "manifest.json"
-FOLDER = "checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +91,6 @@ def _require_own_description(model: MultiHead, config: ModelConfig) -> None:
     )
 
 
-def checkpoint_folder(place: str | Path) -> Path:
-    """A checkpoint, or the one inside the folder of a training run or an export; `hf://user/name[@revision]`
-    stands for a copy of what is there."""
-    path = hub.local(place)
-    return path / FOLDER if (path / FOLDER).is_dir() else path
-
-
 def load(place: str | Path, model: nn.Module | None = None) -> Checkpoint:
     """Rebuilds the network at a place, as `checkpoint_folder` takes them, and fills it; hashes are checked
     before anything is parsed.
@@ -102,13 +99,7 @@ def load(place: str | Path, model: nn.Module | None = None) -> Checkpoint:
     """
     folder = checkpoint_folder(place)
     manifest = verified_manifest(folder)
-    data = load_json(folder / CONFIG)
-    try:
-        config, info = from_dict(RunConfig, data["run"]), from_dict(DataInfo, data["data"], "data")
-    except (ConfigError, KeyError) as error:
-        raise CheckpointError(
-            f"a readable {CONFIG} in {folder}", str(error), "use the version that wrote it"
-        ) from None
+    config, info = description(folder)
     network = as_multihead(model) if model is not None else _build(config.model, info, folder)
     _fill(network, folder)
     return Checkpoint(network.eval(), config, info, manifest["sha256"][WEIGHTS], manifest)
@@ -134,29 +125,3 @@ def _fill(model: MultiHead, folder: Path) -> None:
         raise CheckpointError(
             f"weights of this network in {folder}", reason, "check config.json against it"
         ) from None
-
-
-def verified_manifest(folder: Path) -> dict[str, Any]:
-    """What the manifest says; raises CheckpointError unless the weights and the config have its hashes."""
-    if not folder.is_dir() or not (folder / MANIFEST).is_file():
-        raise CheckpointError(
-            f"a checkpoint folder at {folder}", "none", "check the path; `train` writes one"
-        )
-    try:
-        manifest = load_json(folder / MANIFEST)
-        expected = dict(manifest["sha256"])
-    except (ConfigError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"a manifest in {folder}", str(error), "restore the checkpoint") from None
-    if manifest.get("format") != FORMAT:
-        raise CheckpointError(
-            f"format {FORMAT}", repr(manifest.get("format")), "use the version that wrote it"
-        )
-    for name in (WEIGHTS, CONFIG):
-        got = sha256(folder / name) if (folder / name).is_file() else "no file"
-        if got != expected.get(name):
-            raise CheckpointError(
-                f"{name} with sha256 {str(expected.get(name))[:12]}...",
-                f"{got[:12]}",
-                "restore the original checkpoint",
-            )
-    return manifest

@@ -17,6 +17,7 @@ from smoothheads.cli.progress import Progress
 from smoothheads.errors import ConfigError, shown
 
 if TYPE_CHECKING:
+    from smoothheads.certify.certifier import Certifier
     from smoothheads.data.read import Frame
     from smoothheads.runs.exported import Exported
     from smoothheads.runs.predict import Answer, AnswerFile
@@ -91,7 +92,7 @@ def main(arguments: list[str]) -> int:
 
     from smoothheads.data.read import Frame
 
-    smoothed = export.smoothed(args.certify) if export else _smoothed(folder, args)
+    smoothed = export.certifier(args.certify) if export else _smoothed(folder, args)
     for note in smoothed.notes:
         say(note)
     data = trained_config(folder).data
@@ -99,7 +100,7 @@ def main(arguments: list[str]) -> int:
     return _predict(smoothed, args, Frame(smoothed.info, data, args.resize))
 
 
-def _predict(smoothed: Smoothed, args: Predict, frame: Frame) -> int:
+def _predict(smoothed: Certifier, args: Predict, frame: Frame) -> int:
     from smoothheads.data.read import find_inputs
     from smoothheads.runs.predict import AnswerFile, Asked, answers
 
@@ -138,7 +139,7 @@ def _show(answer: Answer, as_json: bool, file: AnswerFile | None, kept: list[Ans
         print(f"{name}: {answer['class']}  ({share}){certified}", flush=True)
 
 
-def _sum_up(smoothed: Smoothed, args: Predict, counts: Counter[str], before: int) -> None:
+def _sum_up(smoothed: Certifier, args: Predict, counts: Counter[str], before: int) -> None:
     answered = counts.total() - counts["error"]
     earlier = f" ({before} before)" if before else ""
     failed = f"; {counts['error']} could not be read" if counts["error"] else ""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from smoothheads import checkpoint, seeding
+from smoothheads.checkpoint.join import join
 from smoothheads.config.check import at_least
 from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, plain_batches, select
 from smoothheads.errors import ConfigError
@@ -45,7 +46,7 @@ def ensemble_run(
     if len(folders) < (1 if learn_weights else 2):
         raise ConfigError("two or more checkpoints", f"{len(folders)}", "name the members of the ensemble")
     members = [open_checkpoint(folder) for folder in folders]
-    model, config = checkpoint.join(members)
+    model, config = join(members)
     facts: dict[str, Any] = {
         "members": [{"weights": one.weights_hash, "heads": len(one.model.heads)} for one in members]
     }

@@ -8,8 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from smoothheads.certify.engines import artefact
 from smoothheads.checkpoint import verified_manifest
-from smoothheads.checkpoint.weights import WEIGHTS
+from smoothheads.checkpoint.folder import WEIGHTS
 from smoothheads.errors import CheckpointError, LedgerError, StorageError
 from smoothheads.files import claim, new_folder, write_atomic, write_json
 from smoothheads.results.manifest import Manifest
@@ -17,7 +18,7 @@ from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 from smoothheads.results.summary import summarize
 from smoothheads.runs import exported
-from smoothheads.runs.exported import CHECKPOINT_FILES, ENGINE_FILES, LEDGER_FILES, Exported
+from smoothheads.runs.exported import CHECKPOINT_FILES, EXTRAS, LEDGER_FILES, Exported
 from smoothheads.runs.layout import (
     CHECKPOINT,
     LEDGER,
@@ -174,7 +175,7 @@ def _sources(manifest: Manifest, ledger: Path, checkpoint: Path) -> dict[str, Pa
     sources = {f"{CHECKPOINT}/{name}": network / name for name in CHECKPOINT_FILES}
     sources |= {f"{LEDGER}/{name}": ledger / name for name in LEDGER_FILES}
     for name, found in exported.find_artefacts(manifest, ledger, checkpoint).items():
-        sources |= {f"{name}/{file}": found.folder / file for file in ENGINE_FILES}
+        sources |= {f"{name}/{file}": found.folder / file for file in (*found.files, artefact.FACTS)}
     return sources
 
 
@@ -183,5 +184,5 @@ def _readme(facts: dict[str, Any], manifest: Manifest) -> str:
     return README.format(
         **facts | {"acr": facts["acr"]["value"], "certified": "\n".join(lines)},
         version=manifest.versions.get("smoothheads"),
-        extra=" with its extra openvino" if facts["engine"] == "openvino" else "",
+        extra=f" with its extra {EXTRAS[facts['engine']]}" if facts["engine"] in EXTRAS else "",
     )

@@ -9,30 +9,35 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from smoothheads import checkpoint, hub
+from smoothheads import hub
+from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import Artefacts, Store, artefact
 from smoothheads.certify.engines.artefact import Artefact
-from smoothheads.checkpoint import weights
+from smoothheads.certify.engines.onnx import OnnxRuntime
+from smoothheads.checkpoint import folder as checkpoint
 from smoothheads.config import load_json, to_dict
 from smoothheads.config.flat import differences
 from smoothheads.errors import CheckpointError, ConfigError, LedgerError
 from smoothheads.files import sha256
-from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import versions
 from smoothheads.results import ledger
 from smoothheads.results.manifest import FILE, Manifest, read_manifest
 from smoothheads.runs.layout import CHECKPOINT, ENGINES, LEDGER, engines_folder
-from smoothheads.smoothed import Smoothed
+
+if TYPE_CHECKING:
+    from smoothheads.models.multihead import MultiHead
+    from smoothheads.smoothed import Smoothed
 
 FORMAT = "smoothheads-export/1"
+EXTRAS = {"openvino": "openvino", "onnxruntime": "onnx"}
+"""Of the engines that convert networks."""
 FACTS, README, SUMS, ENGINE = "export.json", "README.txt", "SHA256SUMS", "engine"
 
-CHECKPOINT_FILES = (weights.WEIGHTS, weights.CONFIG, weights.MANIFEST)
+CHECKPOINT_FILES = (checkpoint.WEIGHTS, checkpoint.CONFIG, checkpoint.MANIFEST)
 LEDGER_FILES = (ledger.TABLE, FILE)
-ENGINE_FILES = (artefact.MODEL, artefact.WEIGHTS, artefact.FACTS)
 
 
 def _function(config: CertifyConfig) -> dict[str, Any]:
@@ -68,7 +73,7 @@ class Exported:
         unlisted = required(manifest) - listed
         if unlisted:
             raise _incomplete(folder, f"no line for {', '.join(sorted(unlisted))}")
-        require_weights(manifest, sha256(folder / CHECKPOINT / weights.WEIGHTS))
+        require_weights(manifest, sha256(folder / CHECKPOINT / checkpoint.WEIGHTS))
         return cls(folder, settings(manifest), manifest, facts)
 
     def smoothed(
@@ -79,12 +84,30 @@ class Exported:
         `model` gives the structure of a network that the registry does not know. Raises ConfigError for
         settings that make another function. `notes` say what of the software differs here.
         """
-        config = (config or replace(self.config, seed=None)).changed(**changes)
-        self._require_same_function(config)
-        loaded = checkpoint.load(self.folder / CHECKPOINT, model)
+        from smoothheads.checkpoint.weights import load
+        from smoothheads.smoothed import Smoothed
+
+        config = self._same_function(config, changes)
+        loaded = load(self.folder, model)
         smoothed = Smoothed(loaded.model, loaded.info, config, store=Store(given=self._artefacts()))
         smoothed.notes += self._unlike(smoothed)
         return smoothed
+
+    def certifier(self, config: CertifyConfig | None = None, **changes: Any) -> Certifier:
+        """As `smoothed`, but without PyTorch where the engine needs none."""
+        config = self._same_function(config, changes)
+        seeded = config.seeded()
+        if not isinstance(seeded.engine, OnnxRuntime):
+            return self.smoothed(config)
+        assert seeded.seed is not None
+        _, info = checkpoint.description(self.folder / CHECKPOINT)
+        noise = seeded.noise.keyed(seeded.sigma, info.grid, seeded.seed, seeded.block)
+        (found,) = self._artefacts()
+        certifier = Certifier(
+            seeded.engine.open(found, noise), info, seeded, repeatable=config.seed is not None
+        )
+        certifier.notes = self._unlike(certifier)
+        return certifier
 
     def listed(self) -> set[str]:
         """The files of the export, its list of hashes apart."""
@@ -94,7 +117,8 @@ class Exported:
         hashes = artefact_hashes(self.manifest)
         return tuple(artefact.stored(self.folder / name, digest) for name, digest in hashes.items())
 
-    def _require_same_function(self, config: CertifyConfig) -> None:
+    def _same_function(self, config: CertifyConfig | None, changes: dict[str, Any]) -> CertifyConfig:
+        config = (config or replace(self.config, seed=None)).changed(**changes)
         changed = differences(_function(self.config), _function(config))
         if changed:
             raise ConfigError(
@@ -102,8 +126,9 @@ class Exported:
                 ", ".join(f"{name} {got}" for name, _, got in changed),
                 "the certificate is for the exported function; certify the other one and export that",
             )
+        return config
 
-    def _unlike(self, smoothed: Smoothed) -> tuple[str, ...]:
+    def _unlike(self, smoothed: Certifier) -> tuple[str, ...]:
         now = {"engine": smoothed.engine.describe(), "versions": versions()}
         found = differences({key: getattr(self.manifest, key) for key in now}, now)
         if not found:
@@ -137,7 +162,7 @@ def artefact_hashes(manifest: Manifest) -> dict[str, str]:
     parts = {ENGINE: stated} if "sha256" in stated else {f"{ENGINE}/{part}": stated[part] for part in stated}
     if not all(isinstance(part, dict) and isinstance(part.get("sha256"), str) for part in parts.values()):
         raise LedgerError("a manifest that names the converted network", repr(stated), "certify again")
-    if not parts and settings(manifest).engine.name == "openvino":
+    if not parts and settings(manifest).engine.name in EXTRAS:
         raise LedgerError("a manifest that names the converted network", "none", "certify with this version")
     return {folder: part["sha256"] for folder, part in parts.items()}
 
@@ -162,7 +187,10 @@ def require_weights(manifest: Manifest, got: str) -> None:
 def required(manifest: Manifest) -> set[str]:
     """The files that an export of this ledger has, the list of hashes apart."""
     folders = {CHECKPOINT: CHECKPOINT_FILES, LEDGER: LEDGER_FILES}
-    folders |= dict.fromkeys(artefact_hashes(manifest), ENGINE_FILES)
+    files = artefact.FILES[
+        artefact.ONNX if isinstance(manifest.certify.engine, OnnxRuntime) else artefact.FORMAT
+    ]
+    folders |= dict.fromkeys(artefact_hashes(manifest), (*files, artefact.FACTS))
     return {FACTS, README} | {f"{folder}/{name}" for folder, names in folders.items() for name in names}
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from smoothheads import checkpoint
-from smoothheads.checkpoint import Checkpoint
-from smoothheads.checkpoint.weights import FOLDER as CHECKPOINT
-from smoothheads.checkpoint.weights import checkpoint_folder
+from smoothheads.checkpoint.folder import FOLDER as CHECKPOINT
+from smoothheads.checkpoint.folder import checkpoint_folder
+
+if TYPE_CHECKING:
+    from smoothheads.checkpoint import Checkpoint
 
 __all__ = [
     "CHECKPOINT",

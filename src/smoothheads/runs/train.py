@@ -19,8 +19,8 @@ import torch
 
 from smoothheads import checkpoint, ranks
 from smoothheads.checkpoint import Checkpoint
+from smoothheads.checkpoint.folder import MANIFEST
 from smoothheads.checkpoint.join import differing
-from smoothheads.checkpoint.weights import MANIFEST
 from smoothheads.config import digest, from_dict, load_json, to_dict
 from smoothheads.config.flat import differences
 from smoothheads.data import DataInfo, augments, load

@@ -215,7 +215,7 @@ def open_network(folder: Path, settings: Settings) -> ServedNetwork:
 
 
 def is_network(folder: Path) -> bool:
-    from smoothheads.checkpoint.weights import WEIGHTS
+    from smoothheads.checkpoint.folder import WEIGHTS
     from smoothheads.runs.exported import is_export
     from smoothheads.runs.layout import checkpoint_folder
 
@@ -235,7 +235,7 @@ def trained_on(folder: Path) -> str:
 
 
 def _trained(folder: Path) -> RunConfig:
-    from smoothheads.checkpoint.weights import CONFIG
+    from smoothheads.checkpoint.folder import CONFIG
     from smoothheads.config import from_dict, load_json
     from smoothheads.runs.layout import checkpoint_folder
     from smoothheads.training.config import RunConfig

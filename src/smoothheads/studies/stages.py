@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.checkpoint.weights import MANIFEST, WEIGHTS
+from smoothheads.checkpoint.folder import MANIFEST, WEIGHTS
 from smoothheads.config import load_json
 from smoothheads.data import DataConfig, Dataset, SubsetConfig, describe, load, load_test, select
 from smoothheads.errors import ConfigError, DataError

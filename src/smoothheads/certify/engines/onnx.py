@@ -47,14 +47,17 @@ class OnnxRuntime(EngineConfig):
     precision: Literal["float32"] = "float32"
 
     def build(self, network: Network) -> Engine:
-        assert self.blocks_per_pass != "auto"
         with network.store.opened() as folder:
             found = network.store.given[0] if network.store.given else _made(network, folder)
-            return OnnxEngine(described(found), network.noise, self.threads, self.blocks_per_pass)
+            return self.open(found, network.noise)
+
+    def open(self, found: Artefact, noise: Noise) -> OnnxEngine:
+        """The engine of a network that was converted before; needs no PyTorch."""
+        assert self.blocks_per_pass != "auto"
+        return OnnxEngine(described(found), noise, self.threads, self.blocks_per_pass)
 
 
 def described(found: Artefact) -> OnnxNetwork:
-    """The network of an artefact, which needs no PyTorch."""
     facts = found.facts
     weights = None if facts["head_weights"] is None else tuple(facts["head_weights"])
     return OnnxNetwork(found.model, facts["heads"], facts["classes"], weights, found.sha256)
