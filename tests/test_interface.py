@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
 import traceback
@@ -10,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import smoothheads as sh
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import load as load_checkpoint
+from smoothheads.cli import main
 from smoothheads.errors import ConfigError, DataError, SmoothheadsError
 from smoothheads.results import merge, recertify
 from smoothheads.runs.certify import certify_run
@@ -175,6 +180,22 @@ def test_a_component_is_given_by_its_name_too() -> None:
         sh.ObjectiveConfig(method="consistancy")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="a known data set, got 7"):
         sh.RunConfig(data=7)  # type: ignore[arg-type]
+
+
+def test_columns_of_other_names_on_the_command_line(tmp_path: Path) -> None:
+    def encoded(image: Any) -> bytes:
+        out = io.BytesIO()
+        Image.fromarray(image.transpose(1, 2, 0)).save(out, format="png")
+        return out.getvalue()
+
+    table = pa.table({"photo": [encoded(image) for image in IMAGES], "kind": LABELS, "extra": LABELS})
+    for split in ("train", "test"):
+        pq.write_table(table, tmp_path / f"{split}-0.parquet")
+    words = f"--data.name parquet --root {tmp_path} --train.epochs 1 --train.batch 4 --out {tmp_path / 'run'}"
+    named = "--data.image-column photo --data.label-column kind"
+    assert main(["train", "digits-single", *words.split()]) == 2
+    assert main(["train", "digits-single", *words.split(), *named.split()]) == 0
+    assert load_checkpoint(tmp_path / "run" / "checkpoint").info.shape == (3, 8, 8)
 
 
 def test_names_that_one_looks_for() -> None:

@@ -52,7 +52,7 @@ def falsify(
     after an error, the model's mode and parameters are as they were.
     """
     _require_l2(certified)
-    known = {each.claim: each for each in done}
+    known = {attacked.claim: attacked for attacked in done}
     images = _images(dataset, [claim for claim in claims if claim not in known])
     attacked = []
     with frozen(model), devices.threads(certified.engine.threads):
@@ -102,8 +102,8 @@ _Judge = Callable[[Pixels], _Other | None]
 
 
 def _least(others: Sequence[_Other | None]) -> _Other | None:
-    found = [other for other in others if other is not None]
-    return min(found, key=lambda other: other.squared, default=None)
+    broken = [other for other in others if other is not None]
+    return min(broken, key=lambda other: other.squared, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +123,24 @@ class _Target:
     def attacked(self) -> Attacked:
         if self.claim.abstained:
             return Attacked(self.claim, -1)
-        inside, found = None, None
+        inside, broken = None, None
         if self.claim.radius > 0:  # a file may have rounded it down to nothing
             # Once the claim is broken, more judgements inside cannot count against it a second time.
-            inside, found = self._attack(self.claim.radius, 0, self._judge)
-        if found is None and self.claim.correct:  # the upper curve counts no wrong answers
-            found = self._outside()
-        if found is None:
+            inside, broken = self._attack(self.claim.radius, 0, self._judge)
+        if broken is None and self.claim.correct:  # the upper curve counts no wrong answers
+            broken = self._outside()
+        if broken is None:
             return Attacked(self.claim, self.budget, inside)
-        return Attacked(self.claim, self.budget, inside, found.squared, found.answer)
+        return Attacked(self.claim, self.budget, inside, broken.squared, broken.answer)
 
     def _outside(self) -> _Other | None:
         """Of the growing radii, the first at which an attack succeeds, brought nearer."""
         low = max(self.budget, 0)
         for radius in self.settings.outside(self.judge.config.sigma):
             if radius > self.claim.radius:
-                _, found = self._attack(radius, low, self._judge_outside)
-                if found is not None:
-                    return found
+                _, broken = self._attack(radius, low, self._judge_outside)
+                if broken is not None:
+                    return broken
                 low = self._budget(radius)
         return None
 
@@ -163,8 +163,8 @@ class _Target:
             middle = int(((sqrt(low) + sqrt(other.squared)) / 2) ** 2)
             if middle <= low:
                 break
-            found = judge(self._move(direction, middle))
-            low, other = (middle, other) if found is None else (low, found)
+            nearer = judge(self._move(direction, middle))
+            low, other = (middle, other) if nearer is None else (low, nearer)
         return other
 
     def _directions(self, radius: float) -> Iterator[NDArray[np.float64]]:

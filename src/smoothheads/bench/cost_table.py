@@ -24,14 +24,14 @@ def table(name: str, costs: Costs) -> Table:
     own = {row.base for row in published.rows(name) if row.structure == "some"}
     printed = published.rows(name)
     for cost, columns in _COLUMNS.items():
-        column = next((each for each in columns if each in printed[0].values), None)
+        column = next((known for known in columns if known in printed[0].values), None)
         for base, baseline in _others(printed):
             theirs = _published(printed, column, base, baseline)
             this = base if base in own else next(iter(own))
-            found = costs.ratio(cost, (this, "some"), (base, baseline))
-            if theirs is not None or found is not None:
+            ours = costs.ratio(cost, (this, "some"), (base, baseline))
+            if theirs is not None or ours is not None:
                 of = base if base == this else f"{this} / {base}"
-                rows.append(_row(f"{cost}: some / {baseline}, {of}", found, theirs))
+                rows.append(_row(f"{cost}: some / {baseline}, {of}", ours, theirs))
     networks = {
         key: value for key, value in costs.params.items() if key in {(r.base, r.structure) for r in printed}
     }
@@ -55,9 +55,9 @@ def table(name: str, costs: Costs) -> Table:
 def _others(rows: tuple[PublishedRow, ...]) -> list[tuple[str, str]]:
     """What SOME is compared with: rows of its own base, in table8 those of other bases."""
     bases = {row.base for row in rows if row.structure == "some"}
-    found = [(row.base, row.structure) for row in rows if row.structure != "some"]
-    mine = [pair for pair in found if pair[0] in bases]
-    return list(dict.fromkeys(mine or found))
+    others = [(row.base, row.structure) for row in rows if row.structure != "some"]
+    mine = [pair for pair in others if pair[0] in bases]
+    return list(dict.fromkeys(mine or others))
 
 
 def _published(rows: tuple[PublishedRow, ...], column: str | None, base: str, baseline: str) -> float | None:
@@ -76,10 +76,10 @@ def total(text: str) -> float:
     return sum(float(part[1]) * int(part[2] or 1) for part in parts if part)
 
 
-def _row(name: str, found: MedianInterval | None, theirs: float | None) -> tuple[Cell, ...]:
+def _row(name: str, ours: MedianInterval | None, theirs: float | None) -> tuple[Cell, ...]:
     return (
         Cell(name, name),
-        Cell("–") if found is None else Cell(f"{found.median:.3f}", found.median),
-        Cell("–") if found is None else Cell(f"[{found.low:.3f}, {found.high:.3f}]", (found.low, found.high)),
+        Cell("–") if ours is None else Cell(f"{ours.median:.3f}", ours.median),
+        Cell("–") if ours is None else Cell(f"[{ours.low:.3f}, {ours.high:.3f}]", (ours.low, ours.high)),
         Cell("–") if theirs is None else Cell(f"{theirs:.3f}", theirs),
     )

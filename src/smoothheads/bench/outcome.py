@@ -40,7 +40,7 @@ class BenchOutcome:
         return ratio(self.rates[name], self.rates[baseline or self.baselines[0]])
 
     def table(self) -> Table:
-        further = list(dict.fromkeys(column for each in self.facts.values() for column in each))
+        further = list(dict.fromkeys(column for columns in self.facts.values() for column in columns))
         columns = ("", self.unit, *(f"x {name}" for name in self.baselines), *further)
         rows = [self._row(name, further) for name in self.rates]
         rounds = len(next(iter(self.rates.values())))
@@ -62,7 +62,7 @@ class BenchOutcome:
             name: {
                 "rates": rates.tolist(),
                 "rate": interval_of_median(rates)._asdict(),
-                "ratios": {each: self.ratio(name, each)._asdict() for each in self.baselines},
+                "ratios": {baseline: self.ratio(name, baseline)._asdict() for baseline in self.baselines},
                 "facts": {column: cell.value for column, cell in self.facts.get(name, {}).items()},
             }
             for name, rates in self.rates.items()
@@ -79,11 +79,11 @@ class BenchOutcome:
 
     def plot(self) -> Figure:
         figure, axes = plots.new_axes(f"times faster than: {self.baselines[0]}", "")
-        found = {name: self.ratio(name) for name in self.rates}
-        plots.draw_bars(axes, found)
-        for place, each in enumerate(reversed(found.values())):
-            axes.text(each.high, place, f"  {each.median:.2f}", va="center", fontsize=9)
-        axes.set_xlim(0, 1.15 * max(each.high for each in found.values()))
+        ratios = {name: self.ratio(name) for name in self.rates}
+        plots.draw_bars(axes, ratios)
+        for place, interval in enumerate(reversed(ratios.values())):
+            axes.text(interval.high, place, f"  {interval.median:.2f}", va="center", fontsize=9)
+        axes.set_xlim(0, 1.15 * max(interval.high for interval in ratios.values()))
         axes.set_title(self.title, fontsize=10)
         return figure
 
@@ -92,10 +92,9 @@ def _three_digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def times_faster(found: MedianInterval) -> Cell:
-    return Cell(
-        f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]", (found.median, found.low, found.high)
-    )
+def times_faster(interval: MedianInterval) -> Cell:
+    median, low, high = interval
+    return Cell(f"{median:.2f} [{low:.2f}, {high:.2f}]", (median, low, high))
 
 
 def claim_folder(folder: Path) -> None:

@@ -57,14 +57,14 @@ class Axis:
 
     def relative(self, value: int) -> MedianInterval:
         """Cost per unit against the cheapest value, round by round."""
-        best = max(self.rates, key=lambda each: float(np.median(self.rates[each])))
+        best = max(self.rates, key=lambda value: float(np.median(self.rates[value])))
         return interval_of_median(self.rates[best] / self.rates[value])
 
     @property
     def knee(self) -> int | None:
         """The first value behind the cheapest at which a unit costs KNEE times as much."""
         values = sorted(self.rates)
-        best = max(values, key=lambda each: float(np.median(self.rates[each])))
+        best = max(values, key=lambda value: float(np.median(self.rates[value])))
         return next((v for v in values if v > best and self.relative(v).low > KNEE), None)
 
 
@@ -105,25 +105,25 @@ class _Study:
 
         def job(blocks: int) -> Job:
             smoothed = contenders.make(bench, self.config.changed(blocks_per_pass=blocks), self.folder)
-            return lambda _: sum(found.samples for found in smoothed.records(images))
+            return lambda _: sum(certified.samples for certified in smoothed.records(images))
 
         jobs = {blocks: job(blocks) for blocks in self.settings.blocks}
         return self._measured("blocks per pass", "samples/s", jobs)
 
     def against_workers(self) -> Axis:
         """Images per second and worker, once all of them have started."""
-        each = self.settings.images
-        bench = self._network(images=max(300, each * max(self.settings.workers)))
+        share = self.settings.images
+        bench = self._network(images=max(300, share * max(self.settings.workers)))
         contenders.make(bench, self.config, self.folder)  # converts the network, where that is needed
         job = workers.Job(bench.model, bench.info, self.config, bench.images, self.folder)
         rates: dict[int, list[float]] = {count: [] for count in self.settings.workers}
         for _ in range(self.settings.rounds):
             for count in self.settings.workers:
-                images = range(each * count)
+                images = range(share * count)
                 done = [time.perf_counter() for _ in workers.certify_images(job, images, count)]
                 rates[count].append((len(done) - count) / (done[-1] - done[count - 1]) / count)
             self._round()
-        return Axis("workers", "images/s each", {count: np.array(found) for count, found in rates.items()})
+        return Axis("workers", "images/s each", {count: np.array(speeds) for count, speeds in rates.items()})
 
     def _against_arithmetic(self, name: str, benches: Mapping[int, Bench]) -> Axis:
         jobs = {
@@ -148,7 +148,7 @@ class _Study:
     def _measured(self, name: str, unit: str, jobs: Mapping[int, Job]) -> Axis:
         named = {str(value): job for value, job in jobs.items()}
         rates = interleaved(named, self.settings.rounds, on_round=self.on_round)
-        return Axis(name, unit, {int(value): each for value, each in rates.items()})
+        return Axis(name, unit, {int(value): speeds for value, speeds in rates.items()})
 
     def _round(self) -> None:
         if self.on_round:
@@ -177,7 +177,7 @@ def table(axes: Sequence[Axis], settings: ScalingSettings) -> Table:
 
 
 def to_json(axes: Sequence[Axis], settings: ScalingSettings) -> dict[str, Any]:
-    found = {
+    measured = {
         axis.name: {
             "unit": axis.unit,
             "knee": axis.knee,
@@ -185,7 +185,12 @@ def to_json(axes: Sequence[Axis], settings: ScalingSettings) -> dict[str, Any]:
         }
         for axis in axes
     }
-    return {"bench": "scaling", "axes": found, "settings": asdict(settings), "machine": machine.describe(1)}
+    return {
+        "bench": "scaling",
+        "axes": measured,
+        "settings": asdict(settings),
+        "machine": machine.describe(1),
+    }
 
 
 def plot(axes: Sequence[Axis]) -> Figure:
@@ -197,15 +202,17 @@ def plot(axes: Sequence[Axis]) -> Figure:
 
 def _draw(axis: Axis, panel: Axes) -> None:
     values = sorted(axis.rates)
-    found = [axis.relative(value) for value in values]
-    middle = [each.median for each in found]
-    panel.errorbar(values, middle, yerr=plots.whiskers(found), color=plots.COLOURS[0], marker="o", capsize=3)
+    intervals = [axis.relative(value) for value in values]
+    middle = [interval.median for interval in intervals]
+    panel.errorbar(
+        values, middle, yerr=plots.whiskers(intervals), color=plots.COLOURS[0], marker="o", capsize=3
+    )
     panel.axhline(1, color="#888888", linewidth=0.8, linestyle=":")
     if axis.knee is not None:
         panel.axvline(axis.knee, color=plots.COLOURS[1], linewidth=0.9, linestyle="--")
     panel.set_xscale("log")
     panel.set_xticks(values, [f"{value:,}" for value in values])
     panel.minorticks_off()
-    panel.set_ylim(0, 1.1 * max(each.high for each in found))
+    panel.set_ylim(0, 1.1 * max(interval.high for interval in intervals))
     panel.set_xlabel(axis.name)
     panel.set_ylabel("cost per unit, x least")

@@ -58,9 +58,9 @@ def attacked_accuracy(outcome: AttackOutcome, name: str, attacked: Sequence[floa
     """What is certified at each radius, and what attacks have left standing: the truth lies between. Radii
     that were `attacked` are in sight, as in the table, whatever came of it."""
     figure, axes = new_axes("l2 radius (pixels in [0, 1])", "accuracy within the radius")
-    reached = [each.claim.radius for each in outcome.attacked]
+    reached = [image.claim.radius for image in outcome.attacked]
     reached += [
-        math.sqrt(each.broken) / outcome.max_value for each in outcome.attacked if each.broken is not None
+        math.sqrt(image.broken) / outcome.max_value for image in outcome.attacked if image.broken is not None
     ]
     radii = np.linspace(0, 1.05 * max([*reached, *attacked], default=0.0) or 1.0, 500)
     low, high = (curve(radii.tolist()) for curve in (outcome.certified_accuracy, outcome.empirical_accuracy))
@@ -183,16 +183,15 @@ def new_axes(x: str, y: str) -> tuple[Figure, Axes]:
 
 def draw_bars(axes: Axes, bars: Mapping[str, MedianInterval]) -> None:
     """Medians side by side with their intervals, the first on top."""
-    found = list(bars.values())[::-1]
-    middle = [each.median for each in found]
-    axes.barh(
-        list(bars)[::-1], middle, xerr=whiskers(found), color=COLOURS[0], height=0.6, ecolor=_INK, capsize=3
-    )
+    intervals = list(bars.values())[::-1]
+    middle = [interval.median for interval in intervals]
+    look: dict[str, Any] = {"color": COLOURS[0], "height": 0.6, "ecolor": _INK, "capsize": 3}
+    axes.barh(list(bars)[::-1], middle, xerr=whiskers(intervals), **look)
 
 
 def whiskers(intervals: Sequence[MedianInterval]) -> list[list[float]]:
     """How far each reaches below and above its median, as matplotlib wants them."""
-    return [[each.median - each.low for each in intervals], [each.high - each.median for each in intervals]]
+    return [[middle - low for middle, low, _ in intervals], [high - middle for middle, _, high in intervals]]
 
 
 def _mark_ceiling(axes: Axes, logs: Sequence[Results]) -> None:

@@ -93,28 +93,28 @@ def cap(log: Results, sigma: float, stated: SampleSettings) -> Iterator[Finding]
         yield Finding("error", "cap", message, _named(log, above))
 
 
-def ladder(found: Ladder, stated: SampleSettings | None) -> Iterator[Finding]:
+def ladder(rungs: Ladder, stated: SampleSettings | None) -> Iterator[Finding]:
     """Says what the radii reveal, and contradicts stated settings that they exclude."""
-    revealed = found.revealed
-    if stated is not None and not (fit := found.fit(stated)).possible:
+    revealed = rungs.revealed
+    if stated is not None and not (fit := rungs.fit(stated)).possible:
         radii = ", ".join(f"{radius:g}" for radius in fit.missed[:3])
         where = f"{len(fit.missed)} of the largest radii ({radii}{', ...' if len(fit.missed) > 3 else ''})"
         yield Finding("error", "settings", f"{where} cannot come from the stated {stated}")
     if revealed is not None:
         message = (
             f"the {revealed.matched} largest radii fit {revealed.settings} "
-            f"(sigma {found.sigma:g}; by chance with probability {revealed.chance:.1g})"
+            f"(sigma {rungs.sigma:g}; by chance with probability {revealed.chance:.1g})"
         )
         yield Finding("note", "ladder", message)
         return
-    possible = [fit.settings for fit in found.fits if fit.possible]
-    excluded = [fit.settings for fit in found.fits if not fit.possible and fit.settings in _USUAL]
+    possible = [fit.settings for fit in rungs.fits if fit.possible]
+    excluded = [fit.settings for fit in rungs.fits if not fit.possible and fit.settings in _USUAL]
     if not possible:
         yield Finding(
-            "warning", "ladder", f"the largest radii fit no usual n and alpha at sigma {found.sigma:g}"
+            "warning", "ladder", f"the largest radii fit no usual n and alpha at sigma {rungs.sigma:g}"
         )
     elif excluded:
-        listed = "; ".join(str(each) for each in sorted(excluded))
+        listed = "; ".join(str(settings) for settings in sorted(excluded))
         yield Finding("note", "ladder", f"the largest radii exclude {listed}, and tell no more")
     else:
         yield Finding("note", "ladder", "the largest radii do not tell n and alpha")
@@ -139,11 +139,9 @@ def votes(log: Results) -> Iterator[Finding]:
     wrong: dict[str, list[Damage]] = {}
     for damaged in (*log.damage, *damage(log.rows, log.manifest)):
         wrong.setdefault(damaged.code, []).append(damaged)
-    for code, found in wrong.items():
-        message = (
-            f"{len(found)} rows are not as they were certified; image {found[0].image}: {found[0].message}"
-        )
-        yield Finding("error", code, message, tuple(row.image for row in found))
+    for code, rows in wrong.items():
+        message = f"{len(rows)} rows are not as they were certified; image {rows[0].image}: {rows[0].message}"
+        yield Finding("error", code, message, tuple(row.image for row in rows))
 
 
 _NEEDED = ("engine", "weights", "data", "indices", "versions")
@@ -151,15 +149,15 @@ _TRUTH = {True: ("1", "1.0", "True", "true"), False: ("0", "0.0", "False", "fals
 _USUAL = (SampleSettings(10**5, 0.001), SampleSettings(10**5, 0.01))
 
 
-def _against(found: set[int], expected: int | Sequence[int]) -> Iterator[Finding]:
+def _against(present: set[int], expected: int | Sequence[int]) -> Iterator[Finding]:
     if isinstance(expected, int):
-        if len(found) != expected:
-            yield Finding("error", "incomplete", f"{len(found)} of {expected} images")
+        if len(present) != expected:
+            yield Finding("error", "incomplete", f"{len(present)} of {expected} images")
         return
-    missing = sorted(set(expected) - found)
-    other = sorted(found - set(expected))
+    missing = sorted(set(expected) - present)
+    other = sorted(present - set(expected))
     if missing:
-        message = f"{len(found) - len(other)} of {len(expected)} images; {len(missing)} are missing"
+        message = f"{len(present) - len(other)} of {len(expected)} images; {len(missing)} are missing"
         yield Finding("error", "incomplete", message, tuple(missing))
     if other:
         yield Finding("error", "unexpected", f"{len(other)} images do not belong to the run", tuple(other))

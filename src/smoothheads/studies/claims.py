@@ -72,16 +72,16 @@ def answers(claim: PaperClaim, outcome: Outcome, ratios: Ratios) -> Iterator[Cla
             continue
         for base in dict.fromkeys(arm.split(" ")[0] for arm in outcome.arms):
             for this, baseline in (*claim.above, *claim.close):
-                found = _compared(claim, outcome, (setting, sigma), base, (this, baseline))
-                if found is not None:
-                    yield found
+                compared = _compared(claim, outcome, (setting, sigma), base, (this, baseline))
+                if compared is not None:
+                    yield compared
     if claim.ratio is not None:
         yield from _costs(claim.ratio, ratios)
 
 
-def verdict(found: list[ClaimEvidence]) -> str:
+def verdict(evidence: list[ClaimEvidence]) -> str:
     """Of the whole claim: one contradiction is enough, confirmation needs all."""
-    verdicts = {each.verdict for each in found}
+    verdicts = {item.verdict for item in evidence}
     if not verdicts:
         return "not measured"
     if "contradicted" in verdicts:
@@ -93,10 +93,10 @@ def table(name: str, outcome: Outcome, ratios: Ratios | None = None) -> Table:
     """The claims that an experiment touches, each with its comparisons below it."""
     rows: list[tuple[Cell, ...]] = []
     for claim in of_experiment(name):
-        found = list(answers(claim, outcome, ratios or {}))
-        whole = verdict(found)
+        evidence = list(answers(claim, outcome, ratios or {}))
+        whole = verdict(evidence)
         rows.append((Cell(claim.id, claim.id), *[Cell("")] * 3, Cell(whole, whole)))
-        rows += [_row(each) for each in found]
+        rows += [_row(item) for item in evidence]
     return Table(
         title=f"Claims of {name}",
         columns=("claim", "here", "95 % images", "95 % seeds and images", "verdict"),
@@ -114,9 +114,11 @@ def summary(outcomes: Mapping[str, Outcome], ratios: Ratios) -> Table:
     rows = []
     for claim in all_claims().values():
         outcome = outcomes.get(claim.where, _NOTHING)
-        found = list(answers(claim, outcome, ratios))
-        count = f"{sum(each.verdict == 'confirmed' for each in found)} of {len(found)}" if found else "–"
-        whole = verdict(found)
+        evidence = list(answers(claim, outcome, ratios))
+        count = (
+            f"{sum(item.verdict == 'confirmed' for item in evidence)} of {len(evidence)}" if evidence else "–"
+        )
+        whole = verdict(evidence)
         rows.append(
             (
                 Cell(f"{claim.id}: {claim.claim}", claim.id),

@@ -15,18 +15,18 @@ START_SECONDS = 1.0
 def estimate(plan: StudyPlan, store: StudyStore, images: int) -> dict[str, float]:
     """Seconds of one thread for every item that is not there yet, by key."""
     trials = _Trials()
-    found = {}
+    seconds = {}
     for item in plan.items:
         if store.facts(item) is not None:
-            found[item.key] = 0.0
+            seconds[item.key] = 0.0
         elif isinstance(item, Training):
-            found[item.key] = START_SECONDS + trials.training(item.config)
+            seconds[item.key] = START_SECONDS + trials.training(item.config)
         elif isinstance(item, Joining):
-            found[item.key] = START_SECONDS
+            seconds[item.key] = START_SECONDS
         else:
             samples = images * item.config.budget.typical_samples
-            found[item.key] = START_SECONDS + samples * trials.per_sample(item.network)
-    return found
+            seconds[item.key] = START_SECONDS + samples * trials.per_sample(item.network)
+    return seconds
 
 
 class _Trials:
