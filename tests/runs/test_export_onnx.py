@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -56,9 +57,11 @@ ASKED: tuple[list[str], ...] = ([], ["--radius"], ["--radius", "0.1"], ["--secon
 def test_predict_from_an_export_needs_no_pytorch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
     few = ["--n", "200", "--n0", "20", "--block", "50", "--first", "2", "--engine", "onnxruntime"]
-    assert main(["certify", str(RUN), *few, "--out", str(tmp_path / "ledger")]) == 0
+    run = tmp_path / "run"
+    shutil.copytree(RUN, run)  # the converted network is kept in it
+    assert main(["certify", str(run), *few, "--out", str(tmp_path / "ledger")]) == 0
     export = str(tmp_path / "export")
-    options = ["--checkpoint", str(RUN / "checkpoint"), "--out", export]
+    options = ["--checkpoint", str(run), "--out", export]
     assert main(["export", str(tmp_path / "ledger"), *options]) == 0
     assert "extra onnx" in (tmp_path / "export" / "README.txt").read_text()
     digit = load_test(named("digits")).image(0)[0] * 15

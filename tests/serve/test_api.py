@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
 
 from smoothheads.serve import Server
 
-from .conftest import Client, form, picture, wait_until
+from .conftest import RUN, Client, form, picture, wait_until
 
 IMAGE = picture()
 
@@ -246,7 +247,7 @@ def test_the_description_names_every_route(client: Client, server: Server, runs_
     from smoothheads.serve.guard import Access, Guard
     from smoothheads.serve.network import Settings
 
-    service = Service(folder=runs_folder, settings=Settings(seed=0), access=Access(hosts=frozenset()))
+    service = Service(folder=runs_folder, settings=Settings(), access=Access(hosts=frozenset()))
     guard = application(service)
     assert isinstance(guard, Guard)
     routes = {route.path for route in guard.app.routes if "." not in route.path[-5:]}  # type: ignore[attr-defined]
@@ -266,3 +267,15 @@ def test_machines_can_watch_it(client: Client) -> None:
     for line in text.splitlines():
         assert line.startswith("#") or len(line.split(" ")) == 2
     assert float(text.split("\nsmoothheads_resident_bytes ")[1].split()[0]) > 1e6
+
+
+def test_every_server_has_a_secret_of_its_own() -> None:
+    """Which the classifier draws, as it does for everybody who names no seed."""
+    from smoothheads.certify.certifier import content_key
+    from smoothheads.serve.network import Settings, open_network
+
+    image = np.zeros((1, 8, 8), np.uint8)
+    keys = {content_key(image)}
+    for folder in (RUN, RUN.parent / "export"):
+        keys |= {open_network(folder, Settings())._smoothed._key(image, None) for _ in range(2)}
+    assert len(keys) == 5

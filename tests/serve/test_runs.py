@@ -92,6 +92,23 @@ def test_a_ledger_that_grows_is_read_again(tmp_path: Path) -> None:
     assert (after["images"], after["live"]) == (len(lines) - 1, False)
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("=1+1", "'=1+1"),
+        ("-x", "'-x"),
+        ("@a", "'@a"),
+        ("some", "some"),
+        ("-0.5", "-0.5"),
+        ("-1e-05 0.2",) * 2,
+    ],
+)
+def test_a_name_is_no_formula_and_a_number_stays_one(text: str, written: str) -> None:
+    from smoothheads.studies.tables import no_formula
+
+    assert no_formula(text) == written
+
+
 def test_a_study_that_was_kept(tmp_path: Path) -> None:
     import numpy as np
 
@@ -117,6 +134,8 @@ def test_a_study_that_was_kept(tmp_path: Path) -> None:
     assert (name, data["title"]) == ("kept", "Does <b>it</b> help?")
     assert [row[0]["text"] for row in data["tables"][0]["rows"]] == ["one", "two"]
     assert r"\begin{tabular}" in logs.study_latex(folder)
+    assert logs.study_csv(folder).splitlines()[1].startswith("a,")
+    assert logs.study_png(folder).startswith(b"\x89PNG")
     (folder / "study.json").write_text('{"format": "?"}')
     with pytest.raises(LedgerError, match="study"):
         logs.study(folder)

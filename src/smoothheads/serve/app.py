@@ -124,6 +124,8 @@ def application(service: Service) -> ASGIApp:
         Route("/v1/runs/image", runs.image),
         Route("/v1/runs/picture", runs.picture),
         Route("/v1/runs/study", runs.study),
+        Route("/v1/runs/study.png", runs.study_png),
+        Route("/v1/runs/study.csv", runs.study_csv),
         Route("/v1/runs/study.tex", runs.study_latex),
     ]
     handlers = {

@@ -24,6 +24,7 @@ from smoothheads.results.results import Results
 from smoothheads.results.summary import summarize
 from smoothheads.runs.layout import METRICS
 from smoothheads.serve import catalogue
+from smoothheads.studies import figures
 from smoothheads.studies import tables as study_tables
 from smoothheads.studies.outcome import Outcome
 from smoothheads.studies.outcome import load as load_study
@@ -171,8 +172,7 @@ def to_csv(names: Sequence[str], logs: Sequence[Results]) -> str:
     for name, log in zip(names, logs, strict=True):
         curve = _curve(name, log)
         columns = (curve["radii"], curve["accuracy"], curve["low"], curve["high"])
-        safe = f"'{name}" if name.startswith(("=", "+", "-", "@")) else name  # no formula in a spreadsheet
-        writer.writerows([safe, *values] for values in zip(*columns, strict=True))
+        writer.writerows([study_tables.no_formula(name), *values] for values in zip(*columns, strict=True))
     return out.getvalue()
 
 
@@ -190,6 +190,14 @@ def study(folder: Path) -> dict[str, Any]:
 
 def study_latex(folder: Path) -> str:
     return "\n\n".join(to_latex(table) for table in study_tables.all_tables(_study(folder))) + "\n"
+
+
+def study_csv(folder: Path) -> str:
+    return "\n".join(study_tables.to_csv(table) for table in study_tables.all_tables(_study(folder)))
+
+
+def study_png(folder: Path) -> bytes:
+    return plots.render(figures.acr(_study(folder)), "png")
 
 
 def _study(folder: Path) -> Outcome:

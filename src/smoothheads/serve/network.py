@@ -175,9 +175,8 @@ class ServedNetwork:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How the classifiers are opened; `seed` is the secret that keys their noise."""
+    """How the classifiers are opened. They draw the secret that keys their noise themselves."""
 
-    seed: int
     sigma: float | None = None
     """Of checkpoints; none: as in training. An export has its own."""
     alpha: float | None = None
@@ -194,7 +193,7 @@ def open_network(folder: Path, settings: Settings) -> ServedNetwork:
     from smoothheads.smoothed import Smoothed
 
     if is_export(folder):
-        changes: dict[str, Any] = {"seed": settings.seed, "n": settings.n}
+        changes: dict[str, Any] = {"n": settings.n}
         if settings.sigma is not None:
             changes["sigma"] = settings.sigma
         if settings.alpha is not None:
@@ -204,7 +203,6 @@ def open_network(folder: Path, settings: Settings) -> ServedNetwork:
     config = CertifyConfig.of(
         checkpoint.config.train.sigma if settings.sigma is None else settings.sigma,
         n=settings.n,
-        seed=settings.seed,
         threads=settings.threads,
     )
     if settings.alpha is not None:

@@ -37,6 +37,8 @@ def description(limits: Limits, *, token: bool) -> dict[str, Any]:
             "/v1/runs/image": {"get": _get("One image in some logs", "id", "index")},
             "/v1/runs/picture": {"get": _get("That image as PNG", "id", "index")},
             "/v1/runs/study": {"get": _get("The tables of a study that was kept", "id")},
+            "/v1/runs/study.png": {"get": _get("Its figure", "id")},
+            "/v1/runs/study.csv": {"get": _get("The same as tables", "id")},
             "/v1/runs/study.tex": {"get": _get("The same for LaTeX", "id")},
             "/healthz": {"get": _get("Whether the server is alive")},
             "/readyz": {"get": _get("Whether its network is open")},

@@ -51,6 +51,14 @@ class Runs:
         text = await run_in_threadpool(lambda: logs.study_latex(self._one(request)))
         return _download(text.encode(), "application/x-tex; charset=utf-8", "study.tex")
 
+    async def study_csv(self, request: Request) -> Response:
+        text = await run_in_threadpool(lambda: logs.study_csv(self._one(request)))
+        return _download(text.encode(), "text/csv; charset=utf-8", "study.csv")
+
+    async def study_png(self, request: Request) -> Response:
+        data = await run_in_threadpool(lambda: logs.study_png(self._one(request)))
+        return _download(data, "image/png", "study.png")
+
     def _one(self, request: Request) -> Path:
         known = self.catalogue.contents().studies
         name = request.query_params.get("id", "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import secrets
 import socket
 import threading
 import time
@@ -57,7 +56,7 @@ class Server:
                 "check the path; `train`, `certify` and `export` write them",
             )
         self.networks, self.ledgers = len(contents.networks), len(contents.ledgers)
-        settings = Settings(seed=secrets.randbits(63), sigma=sigma, alpha=alpha, n=limits.n, threads=threads)
+        settings = Settings(sigma=sigma, alpha=alpha, n=limits.n, threads=threads)
         access = Access(hosts=LOOPBACK | {host}, token=token, frame_ancestors=frame_ancestors)
         app = application(Service(folder=Path(folder), settings=settings, access=access, limits=limits))
         self._socket = _listen(host, port)

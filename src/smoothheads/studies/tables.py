@@ -135,8 +135,14 @@ def to_csv(table: Table) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(table.columns)
     for row in table.rows:
-        writer.writerow([_plain(cell) for cell in row])
+        writer.writerow([no_formula(_plain(cell)) for cell in row])
     return out.getvalue()
+
+
+def no_formula(text: str) -> str:
+    """A name that a spreadsheet would compute is marked as text; a number stays one."""
+    computed = text.startswith(("=", "+", "-", "@")) and not set(text) <= set("0123456789.+-e ")
+    return f"'{text}" if computed else text
 
 
 def _arm_row(outcome: Outcome, setting: str, sigma: float, arm: str, several: bool) -> tuple[Cell, ...]:

@@ -69,7 +69,7 @@ export async function list(main, parameters, signal) {
     if (!ids.size) { show(picked); return; }
     const search = query({ id: [...ids] });
     await watch(`/v1/runs/curves?${search}`, shown.signal, (data) => show(picked, h("h2", {}, "Certified accuracy"), accuracy(data.curves),
-      h("div", { class: "row" }, ["png", "csv", "tex"].map((kind) => h("a", { class: "button", href: `/v1/runs/curves.${kind}?${search}`, download: "" }, kind === "tex" ? "LaTeX" : kind.toUpperCase())),
+      h("div", { class: "row" }, downloads("curves", search),
         ids.size === 2 ? h("a", { class: "button", id: "compare", href: link("compare", { id: [...ids] }) }, "Paired difference") : h("span", { class: "soft" }, ids.size > 2 ? "" : "Choose a second one for the paired difference.")),
       data.notes.map((note) => h("p", { class: "soft" }, note)), data.tables.map(table))).catch((problem) => { if (!shown.signal.aborted) show(picked, error(problem.message)); });
   }
@@ -128,16 +128,20 @@ function ledger(id, facts) {
   return h("section", { class: "panel" }, h("h2", {}, id), h("div", { class: "answer" },
     h("div", {}, h("span", {}, "answer"), h("strong", { class: facts.correct ? "good" : "bad" }, facts.prediction)), h("div", {}, h("span", {}, `certified radius (${facts.norm})`), h("strong", {}, down(facts.radius))),
     facts.k === undefined ? null : h("div", {}, h("span", {}, "votes for it"), h("strong", {}, `${whole(facts.k)} of ${whole(facts.n)}`))),
-  facts.p_lower === undefined ? null : h("p", { class: "soft" }, `Its probability under noise is at least ${facts.p_lower.toFixed(4)}; sigma ${facts.sigma}, alpha ${facts.alpha}, ${facts.n0} samples chose the class.`),
+  facts.p_lower === undefined ? null : h("p", { class: "soft" }, `Its probability under noise is at least ${down(facts.p_lower, 4)}; sigma ${facts.sigma}, alpha ${facts.alpha}, ${facts.n0} samples chose the class.`),
   rules.length ? h("h3", {}, facts.votes ? "Votes per head" : "Votes of the selection per head") : null,
   h("div", { class: "views" }, rules.map(({ rule, counts }) => { const drawn = bars(6); drawn.update(facts.classes, counts); return h("figure", {}, h("figcaption", {}, rule), drawn.element); })));
+}
+
+function downloads(what, search) {
+  return ["png", "csv", "tex"].map((kind) => h("a", { class: "button", href: `/v1/runs/${what}.${kind}?${search}`, download: "" }, kind === "tex" ? "LaTeX" : kind.toUpperCase()));
 }
 
 export async function study(main, parameters, signal) {
   const id = parameters.get("id");
   const place = h("div", {});
   show(main, h("h1", {}, "Study"), h("p", { class: "lead" }, id, " ", h("a", { href: "#/runs" }, "All runs")), place);
-  await watch(`/v1/runs/study?${query({ id })}`, signal, (data) => show(place, data.tables.map(table), h("a", { class: "button", href: `/v1/runs/study.tex?${query({ id })}`, download: "" }, "LaTeX")));
+  await watch(`/v1/runs/study?${query({ id })}`, signal, (data) => show(place, data.tables.map(table), h("div", { class: "row" }, downloads("study", query({ id })))));
 }
 
 export async function training(main, parameters, signal) {
