@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smoothheads.certify.engines import Request
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.drive import Drive, Flight
+from smoothheads.certify.engines import Engine, Request
 from smoothheads.certify.sharing import Sharing, Task
+from smoothheads.data import Splits, SubsetConfig, select
+from smoothheads.models import MultiHead
+from smoothheads.results.row import to_line
+from smoothheads.smoothed import Smoothed
 from smoothheads.types import Phase, Pixels
 
 SIZE = 10
@@ -149,3 +156,38 @@ def test_what_an_image_raises_comes_in_its_turn() -> None:
     assert sharing.ended() == images[:1]
     with pytest.raises(ValueError, match="image 1"):
         sharing.ended()
+
+
+def shuffled(seed: int) -> Drive:
+    """Two workers, of which now one and now the other answers, and now and then none."""
+
+    def drive(engine: Engine, flights: Any, on_votes: Any = None) -> Iterator[list[Flight[Any]]]:
+        chance, busy = random.Random(seed), list[Task[Flight[Any]]]()
+        sharing: Sharing[Flight[Any]] = Sharing(
+            flights, total=4, typical=100, size=engine.noise.block_size, per_pass=engine.blocks_per_pass
+        )
+        while not sharing.over:
+            while len(busy) < 2 and (task := sharing.next(0.05, 2)) is not None:
+                busy.append(task)
+            task = busy.pop(chance.randrange(len(busy)))
+            if chance.random() < 0.2:
+                sharing.lost(task.number)
+            else:
+                sharing.done(task.number, engine.votes_of(task.requests))
+            if ended := sharing.ended():
+                yield ended
+
+    return drive
+
+
+@pytest.mark.parametrize("budget", ["fixed", "table", "radius", "anytime"])
+def test_every_budget_gives_the_certificates_of_one_process(
+    budget: str, tiny_network: Callable[..., MultiHead], small_digits: Splits
+) -> None:
+    images = select(small_digits.test, SubsetConfig(every=60, first=4))
+    config = CertifyConfig.of(0.5, seed=0, n=500, block=20, budget=budget, blocks_per_pass=2)
+    smoothed = Smoothed(tiny_network(heads=2), images, config)
+    alone, shared = list(smoothed.records(images)), list(smoothed.records(images, drive=shuffled(3)))
+    assert [to_line(replace(row, seconds=0.0)) for row in shared] == [
+        to_line(replace(row, seconds=0.0)) for row in alone
+    ]

@@ -14,7 +14,7 @@ from tests.ray.conftest import descendants
 
 from smoothheads.cli import main
 
-SETTINGS = ["--n0", "20", "--n", "4000", "--block", "20", "--seed", "0", "--engine", "openvino"]
+SETTINGS = ["--n0", "20", "--n", "2000", "--block", "20", "--seed", "0", "--engine", "openvino"]
 
 
 def certify(network: Path, out: Path, *more: str) -> list[str]:

@@ -103,6 +103,7 @@ def own_folder() -> Iterator[Path]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_TMPDIR": str(folder),
+        "RAY_worker_niceness": "0",  # as our own processes have it; Ray's are nice to all others
         "TMPDIR": str(folder),
     }
     before = {name: os.environ.get(name) for name in changes}

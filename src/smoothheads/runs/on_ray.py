@@ -286,6 +286,7 @@ class Crew:
         self._need = _need(self.smoothed.config, len(data))
         require_room(self.ray, self._need)
         self._data = _stored(self.ray, data)
+        self._staffed = time.monotonic()  # when there was room last
         sharing: Sharing[Flight[T]] = Sharing(
             flights,
             total=self.total,
@@ -314,14 +315,16 @@ class Crew:
             return
         self._looked = now
         there = [node for node in nodes(self.ray) if node.key not in self._refused]
-        if not there and not self._workers:
+        self._room = {node.key: node.room(self._need) for node in there}
+        if self._workers or any(self._room.values()):
+            self._staffed = now
+        elif self._refused or now - self._staffed > FIRST_SIGN:  # else nodes may come back
             raise WorkerError(
                 "a node whose workers live and compute the function of this machine",
-                "; ".join(self._refused.values()) or "no node",
+                "; ".join(self._refused.values()) or "none",
                 "start the command on a machine like the nodes, with the same versions and enough memory",
             )
         taken = Counter(worker.node for worker in self._workers)
-        self._room = {node.key: node.room(self._need) for node in there}
         most = self.most or sum(self._room.values())
         for node in sorted(there, key=lambda node: taken[node.key] - self._room[node.key]):
             while taken[node.key] < self._room[node.key] and len(self._workers) < most:
