@@ -37,12 +37,12 @@ class Settings:
     network: str = "resnet20"
     heads: int = 5
     draws: int = 2
-    images: int = 64
+    images: int = 128
     """Images per step."""
     shards: int = 2
     """Micro-batches of a step, for one process and for the ranks."""
     ranks: int = 2
-    rounds: int = 15
+    rounds: int = 11
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from smoothheads.errors import SmoothheadsError, WorkerError
+from smoothheads.errors import ConfigError, SmoothheadsError, WorkerError
 from smoothheads.lazy import torch
 
 if TYPE_CHECKING:
@@ -208,6 +208,11 @@ def _meeting_place(this: int, ranks: int) -> Any:
     torchrun keeps its store when it starts ranks anew, and in it the addresses of the dead; how often it has
     done so is counted by each node for itself. So rank 0 draws a name, and tells it to those that ask now.
     """
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        if name not in os.environ:
+            raise ConfigError(
+                f"{name} beside WORLD_SIZE", "none", "start ranks with torchrun, which sets both"
+            )
     distributed: Any = torch.distributed
     store, _, _ = next(distributed.rendezvous("env://"))
     if this > 0:

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,7 +119,9 @@ def stopped(out: Path, event: int) -> Callable[[int], None]:
     return work
 
 
-def command(folder: Path, name: str, out: list[str] | None = None) -> Callable[[int], int]:
+def command(
+    folder: Path, name: str, out: list[str] | None = None, lr: Sequence[str] = ("0.1", "0.1")
+) -> Callable[[int], int]:
     """The command line, with what each rank prints kept in a file, each from an empty folder of its own."""
 
     def work(rank: int) -> int:
@@ -130,7 +132,7 @@ def command(folder: Path, name: str, out: list[str] | None = None) -> Callable[[
         os.dup2(printed, 1)
         os.dup2(printed, 2)
         where = str(folder / name) if out is None else out[rank]
-        return cli.main([*COMMAND.split(), "--out", where])
+        return cli.main([*COMMAND.split(), "--out", where, "--train.lr", lr[rank]])
 
     return work
 
@@ -167,6 +169,7 @@ def main(folder: Path) -> None:
     codes["resumed"] = start(1, stopped(folder / "resumed", 99))
     codes["told"] = start(2, command(folder, "told"))
     codes["lost"] = start(2, losing(1, command(folder, "lost")))
+    codes["unlike"] = start(2, command(folder, "unlike", lr=("0.1", "0.2")))
     runs.SHARED_SECONDS = 0.2
     apart = [str(folder / "apart"), str(folder / "elsewhere")]
     codes["apart"] = start(2, command(folder, "apart", out=apart))

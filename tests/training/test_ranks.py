@@ -118,6 +118,24 @@ def test_a_folder_that_is_not_shared_is_named_by_the_rank_that_misses_it(ranked:
     assert ranked.printed("apart", 0) == []
 
 
+@forks
+def test_ranks_that_were_told_otherwise_are_refused(ranked: Ranked) -> None:
+    assert ranked.codes["unlike"] == [2, 2]
+    (message,) = ranked.printed("unlike", 1)
+    assert "expected the settings of rank 0 (train.lr = 0.1) (rank 1 on" in message
+    assert "got train.lr = 0.2; start all ranks with the same command" in message
+    assert not any("smoothheads:" in line for line in ranked.printed("unlike", 0))
+
+
+def test_ranks_without_a_meeting_point_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in (("RANK", "1"), ("WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        ConfigError, match="MASTER_ADDR beside WORLD_SIZE, got none; start ranks with torchrun"
+    ):
+        train_run(RunConfig(train=TrainConfig(shards=2)), tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     ("shards", "message"),
     [

@@ -21,11 +21,11 @@ from smoothheads import checkpoint, ranks
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.checkpoint.folder import MANIFEST
 from smoothheads.checkpoint.join import differing
-from smoothheads.config import digest, from_dict, load_json, to_dict
+from smoothheads.config import from_dict, load_json, to_dict
 from smoothheads.config.flat import differences
 from smoothheads.data import DataInfo, augments, load
 from smoothheads.device import parse, threads
-from smoothheads.errors import CheckpointError, DataError, StorageError
+from smoothheads.errors import CheckpointError, DataError, StorageError, WorkerError
 from smoothheads.files import append, claim, exclusive, holder, storage, write_json
 from smoothheads.models import MultiHead, build
 from smoothheads.provenance import versions
@@ -155,6 +155,14 @@ def _require_same(trainer: Trainer, config: RunConfig) -> None:
     """Raises WorkerError where ranks would not do the same: nothing is checked without others."""
     if ranks.count() == 1:
         return
+    told = to_dict(config)
+    found = differences(json.loads(ranks.from_first(json.dumps(told))), told)
+    if found:
+        raise WorkerError(
+            f"the settings of rank 0 ({'; '.join(f'{key} = {there}' for key, there, _ in found)})",
+            "; ".join(f"{key} = {here}" for key, _, here in found),
+            "start all ranks with the same command on machines of one kind",
+        )
     state = trainer.state()
     content = hashlib.sha256(json.dumps(state.meta, sort_keys=True).encode())
     tensors = state.tensors | ({} if trainer.prepared is None else {"prepared": trainer.prepared})
@@ -164,8 +172,7 @@ def _require_same(trainer: Trainer, config: RunConfig) -> None:
     ranks.require_same(
         {
             "versions": json.dumps(versions(), sort_keys=True),
-            "the number format": config.train.precision,
-            "settings": digest(config),
+            "instructions of the processor": torch.backends.cpu.get_cpu_capability(),
             "training images": trainer.loader.dataset.fingerprint,
             "weights and state": content.hexdigest(),
         }
