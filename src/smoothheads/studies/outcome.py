@@ -28,8 +28,8 @@ from smoothheads.studies.store import StudyStore
 FORMAT = "smoothheads-study/1"
 FACTS, ROWS = "study.json", "rows"
 _COLUMNS = ("index", "label", "prediction", "radius", "noisy", "samples", "seconds")
-_WHOLE = ("index", "label", "prediction", "samples")
 _REAL = ("radius", "noisy", "seconds")
+_WHO = ("setting", "sigma", "arm", "seed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,7 @@ def save(outcome: Outcome, folder: Path) -> None:
     claim_folder(folder)
     table = []
     for result in outcome.results:
-        entry = {"setting": result.setting, "sigma": result.sigma, "arm": result.arm, "seed": result.seed}
-        entry["facts"] = dict(result.facts)
+        entry = {name: getattr(result, name) for name in _WHO} | {"facts": dict(result.facts)}
         if result.measured is not None:
             data = gzip.compress(_text(result.measured).encode(), mtime=0)
             entry["rows"] = hashlib.sha256(data).hexdigest()[:16]
@@ -136,10 +135,7 @@ def load(folder: Path) -> Outcome:
         raise LedgerError(f"the results of a study in {folder}", repr(data.get("format")), "check the path")
     results = [
         Result(
-            setting=entry["setting"],
-            sigma=entry["sigma"],
-            arm=entry["arm"],
-            seed=entry["seed"],
+            **{name: entry[name] for name in _WHO},
             measured=_measured(folder / ROWS / f"{entry['rows']}.tsv.gz") if "rows" in entry else None,
             facts=entry["facts"],
         )
@@ -215,16 +211,7 @@ def _measured(path: Path) -> Measured:
         columns = dict(
             zip(head.split("\t"), zip(*(line.split("\t") for line in lines), strict=True), strict=True)
         )
-        whole = {name: np.array(columns[name], dtype=np.int64) for name in _WHOLE}
-        real = {name: np.array(columns[name], dtype=np.float64) for name in _REAL}
-        return Measured(
-            index=whole["index"],
-            label=whole["label"],
-            prediction=whole["prediction"],
-            radius=real["radius"],
-            noisy=real["noisy"],
-            samples=whole["samples"],
-            seconds=real["seconds"],
-        )
+        kinds: dict[str, Any] = {name: np.float64 if name in _REAL else np.int64 for name in _COLUMNS}
+        return Measured(**{name: np.array(columns[name], dtype=kind) for name, kind in kinds.items()})
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise LedgerError(f"the rows of a study in {path}", str(error), "keep the folder whole") from None
