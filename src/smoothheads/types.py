@@ -47,10 +47,10 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """Votes of several base classifiers over the same noisy copies, `counts[r, c]` for rule r and class c.
+    """Votes of several base classifiers over the same noisy samples, `counts[r, c]` for rule r and class c.
 
     Each rule (the ensemble, one head, a prefix of heads, a consensus) is a classifier of its own; they share
-    the forward pass. Every row sums to the number of copies.
+    the forward pass. Every row sums to the number of samples.
     """
 
     rules: tuple[str, ...]

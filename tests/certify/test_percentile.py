@@ -133,7 +133,7 @@ def test_outputs_that_are_not_finite_are_refused(bad: float) -> None:
         return torch.where(outputs > CENTRE + 2.5 * SIGMA, bad, outputs)
 
     with pytest.raises(
-        SoundnessError, match="finite outputs, got NaN or infinity on noisy copies of image 7"
+        SoundnessError, match="finite outputs, got NaN or infinity on noisy samples of image 7"
     ):
         percentile_interval(sometimes, IMAGE, NOISE, index=7, radius=0.1, n=2000)
 

@@ -40,7 +40,7 @@ class ScalingSettings:
     """Noise blocks per forward pass, of several images, at the smallest side."""
     workers: tuple[int, ...] = (1, 2, 3, 4)
     samples: int = 500
-    """Copies per image against everything but n."""
+    """Samples per image against everything but n."""
     images: int = 8
     """Images per measurement against blocks per pass, and against workers for each of them."""
     sigma: float = 0.5

@@ -1,5 +1,5 @@
 """How sure the smoothed classifier stays within a radius: lower bounds on a mean score under Gaussian noise
-(Kumar et al. 2020), from the scores of independent noisy copies. Bounds are rounded down.
+(Kumar et al. 2020), from the scores of independent noisy samples. Bounds are rounded down.
 
 The certified function is the mean score; the share of votes is the special case of scores 0 and 1.
 """
@@ -32,7 +32,7 @@ class Confidence:
     radius: float
     lower: float
     score: float
-    """The mean over the noisy copies of the image itself: an estimate, no bound."""
+    """The mean over the noisy samples of the image itself: an estimate, no bound."""
     n: int
 
 
@@ -46,9 +46,9 @@ def confidence_lower(
     method: ConfidenceMethod = "distribution",
 ) -> float:
     """Lower bound on the mean score in [0, 1] at every point closer than `radius`, from the scores [n] of
-    independent noisy copies; holds with probability at least 1 - alpha, at all radii at once.
+    independent noisy samples; holds with probability at least 1 - alpha, at all radii at once.
 
-    distribution: the share of copies above each score is bounded by the DKW inequality and falls as in the
+    distribution: the share of samples above each score is bounded by the DKW inequality and falls as in the
     theorem. mean: only the mean is bounded and falls; better at small radii, where the sampling error counts
     most. `correction` is the noise's.
     """
@@ -89,5 +89,5 @@ def _check_scores(scores: Floats) -> None:
     """A NaN is not in [0, 1] either."""
     if not (scores.ndim == 1 and scores.size > 0 and bool(np.all((scores >= 0) & (scores <= 1)))):
         raise SoundnessError(
-            "scores [n] in [0, 1]", f"{scores!r}", "pass probabilities of independent noisy copies"
+            "scores [n] in [0, 1]", f"{scores!r}", "pass probabilities of independent noisy samples"
         )

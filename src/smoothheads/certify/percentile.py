@@ -1,7 +1,7 @@
 """Percentile smoothing of real-valued outputs, such as regression (Chiang et al. 2020, median smoothing).
 
 The smoothed function is a percentile of f(x + e), e Gaussian. Within a radius r it stays between the
-percentiles Phi(Phi^-1(q) -+ r / sigma) at x itself, which order statistics of noisy copies bracket.
+percentiles Phi(Phi^-1(q) -+ r / sigma) at x itself, which order statistics of noisy samples bracket.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from smoothheads.types import Phase, Pixels
 
 Floats = NDArray[np.float64]
 Outputs = Callable[[Tensor], Tensor]
-"""From noisy copies [N, channels, height, width] to N outputs of any shape, each of its own copy alone."""
+"""From noisy samples [N, channels, height, width] to N outputs of any shape, each of its own sample alone."""
 _TOLERANCE = 1e-3  # of the probe: how far another summation order may move an output, of the largest one
 
 
@@ -54,9 +54,9 @@ def percentile_interval(
     n: int = 10_000,
     alpha: float = 0.001,
 ) -> PercentileInterval:
-    """Samples `function` on n noisy copies of the image. Several outputs share alpha equally.
+    """Samples `function` on n noisy samples of the image. Several outputs share alpha equally.
 
-    Raises SoundnessError where an output is not finite, or depends on anything but its own copy.
+    Raises SoundnessError where an output is not finite, or depends on anything but its own sample.
     """
     if noise.law.norm != "l2":
         raise ConfigError("Gaussian noise (grid or gaussian)", noise.law.name, "percentiles need it")
@@ -92,7 +92,7 @@ def percentile_ranks(
 
 
 def _rank(p: float, n: int, alpha: float) -> int:
-    """The largest k with P(Bin(n, p) < k) <= alpha: fewer than k copies below a percentile p are unlikely."""
+    """The largest k with P(Bin(n, p) < k) <= alpha: fewer than k samples below it are unlikely."""
     k = int(stats.binom.ppf(alpha, n, p)) if p > 0 else 0
     while k > 0 and float(stats.binom.cdf(k - 1, n, p)) * UP > alpha:
         k -= 1
@@ -107,16 +107,16 @@ def _check(quantile: float, radius: float, sigma: float, n: int, alpha: float) -
     at_least("n", n, 1)
 
 
-def _rows(function: Outputs, copies: Tensor) -> Tensor:
+def _rows(function: Outputs, samples: Tensor) -> Tensor:
     """Outputs as [1, N, outputs]."""
-    outputs = function(copies)
-    if outputs.ndim == 0 or len(outputs) != len(copies):
+    outputs = function(samples)
+    if outputs.ndim == 0 or len(outputs) != len(samples):
         raise SoundnessError(
-            f"an output for each of {len(copies)} copies",
+            f"an output for each of {len(samples)} samples",
             f"outputs of shape {tuple(outputs.shape)}",
             "let the first dimension be that of the batch",
         )
-    return outputs.reshape(1, len(copies), -1)
+    return outputs.reshape(1, len(samples), -1)
 
 
 @torch.inference_mode()
@@ -124,13 +124,13 @@ def _sample(function: Outputs, image: Pixels, noise: Noise, index: int, n: int) 
     """Outputs [n, ...] in float64; whole blocks are computed, so that each depends on its key alone."""
     found: list[Tensor] = []
     for block in range(-(-n // noise.block_size)):
-        copies = torch.from_numpy(noise.noisy(image, index, Phase.SCORES, block))
+        samples = torch.from_numpy(noise.noisy(image, index, Phase.SCORES, block))
         if not found:
-            require_function(lambda batch: _rows(function, batch), copies, _TOLERANCE, logits=False)
-        outputs = function(copies)[: n - block * noise.block_size]
+            require_function(lambda batch: _rows(function, batch), samples, _TOLERANCE, logits=False)
+        outputs = function(samples)[: n - block * noise.block_size]
         if not bool(torch.isfinite(outputs).all()):
             raise SoundnessError(
-                "finite outputs", f"NaN or infinity on noisy copies of image {index}", "repair the function"
+                "finite outputs", f"NaN or infinity on noisy samples of image {index}", "repair the function"
             )
         found.append(outputs.to("cpu", torch.float64))
     sampled: Floats = torch.cat(found).numpy()

@@ -24,7 +24,7 @@ DESCRIPTION = """Train a 5-head SOME network and its single-network control on t
 both on the same test images, and compare them. Run it again and it uses what is there."""
 
 CAPTION = (
-    "From the left: the image; a noisy copy, as the network sees it; a random change of 99.9 % of the "
+    "From the left: the image; a noisy sample, as the network sees it; a random change of 99.9 % of the "
     "radius, which cannot alter the answer."
 )
 NAMES = ("digits-single", "digits-some")

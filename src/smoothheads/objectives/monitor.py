@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def disagreement(logits_LMNC: Tensor) -> Tensor:
-    """Share of copies on which two heads answer differently, over all pairs of two heads or more."""
+    """Share of samples on which two heads answer differently, over all pairs of two heads or more."""
     answers_LK = logits_LMNC.argmax(-1).flatten(1)
     first, second = _pairs(len(answers_LK), answers_LK.device)
     return (answers_LK[first] != answers_LK[second]).float().mean()

@@ -15,7 +15,7 @@ GAP = 6
 
 
 def triptych(image: Pixels, grid: Grid, *, sigma: float, radius: float, seed: int) -> bytes:
-    """PNG of three panels: the clean image, one noisy copy, and a random change of exactly that norm."""
+    """PNG of three panels: the clean image, one noisy sample, and a random change of exactly that norm."""
     generator = np.random.default_rng(seed)
     clean = image / grid.max_value
     noisy = clean + sigma * generator.standard_normal(image.shape)
