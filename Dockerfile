@@ -10,7 +10,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src
 # The CPU build of torch; everything else as pinned.
 RUN pip install --no-cache-dir -c constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu \
-    '.[serve,openvino]'
+    '.[serve,openvino,onnx]'
 
 USER smoothheads
 ENV PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1

@@ -90,7 +90,7 @@ def test_bad_pictures_do_not_stop_the_others(
     assert "got none" in rows[4]["error"]
     np.savez(pictures / "nan.npz", images=np.full((2, 8, 8), np.nan))
     rows = answers(capsys, trained, str(pictures / "nan.npz"), code=2)
-    assert all("finite pixels" in row["error"] for row in rows)
+    assert all("finite pixels" in row["error"] and row["image"] in row["error"] for row in rows)
 
 
 def test_no_picture_is_an_error(trained: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -49,3 +52,31 @@ def test_extras_and_pins_exist() -> None:
     declared = (ROOT / "pyproject.toml").read_text()
     for extra in extras[1].split(","):
         assert f"\n{extra} = [" in declared
+
+
+def in_the_guide(kind: str) -> str:
+    found = re.search(rf"```{kind}\n(.*?)```", (ROOT / "docs" / "serving.md").read_text(), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_the_unit_serves_and_is_one(tmp_path: Path) -> None:
+    unit = in_the_guide("ini")
+    command = re.search(r"ExecStart=(\S+) serve (.*)", unit)
+    assert command
+    assert tyro.cli(Serve, args=command[2].split()).host == "127.0.0.1"
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd here")
+    path = tmp_path / "smoothheads.service"
+    path.write_text(unit.replace(command[1], sys.executable))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(path)], check=False, capture_output=True, text=True
+    )
+    assert str(path.name) not in done.stderr, done.stderr
+
+
+def test_compose_runs_what_the_dockerfile_makes() -> None:
+    text = in_the_guide("yaml")
+    assert f"127.0.0.1:8000:{steps('EXPOSE')[0]}" in text
+    assert f"./runs:{steps('VOLUME')[0]}:ro" in text
+    assert "${SMOOTHHEADS_TOKEN:?" in text  # none: it does not start

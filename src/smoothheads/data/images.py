@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from smoothheads.data.check import damaged
 from smoothheads.errors import DataError
@@ -36,6 +36,8 @@ def decode(data: bytes | Path, source: str, *, strict: bool = False) -> Image.Im
         raise
     except Image.DecompressionBombError:
         raise _too_large(source, "far more") from None
+    except UnidentifiedImageError:
+        raise _unknown(source) from None
     except Exception as error:  # Pillow's decoders raise whatever they stumble over
         raise damaged(source, "image", error) from error
 
@@ -45,6 +47,8 @@ def size_of(path: Path) -> tuple[int, int]:
     try:
         with Image.open(path, formats=FORMATS) as picture:
             return picture.size
+    except UnidentifiedImageError:
+        raise _unknown(str(path)) from None
     except Exception as error:
         raise damaged(path, "image", error) from error
 
@@ -91,6 +95,13 @@ def _check_plain(picture: Image.Image, source: str) -> None:
         if alpha.min(initial=255) < 255:
             got = "a transparent one"
             raise DataError(f"an opaque image in {source}", got, "put it on a background of your choice")
+
+
+def _unknown(source: str) -> DataError:
+    kinds = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+    return DataError(
+        f"a whole image at {source}, as {kinds}", "something else", "convert it, or fetch it again"
+    )
 
 
 def _too_large(source: str, got: str) -> DataError:

@@ -54,7 +54,8 @@ def answers(certifier: Certifier, inputs: Iterator[Input], asked: Asked) -> Iter
         try:
             image = each.read()
         except DataError as error:
-            yield {"image": each.name, "error": str(error)}
+            told = str(error)
+            yield {"image": each.name, "error": told if each.name in told else f"{each.name}: {told}"}
             continue
         yield {"image": each.name} | _answer(certifier, image, asked, budget)
 
