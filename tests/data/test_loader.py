@@ -14,6 +14,7 @@ from smoothheads.data import (
     DataInfo,
     Dataset,
     Loader,
+    Shards,
     SubsetConfig,
     from_arrays,
     plain_batches,
@@ -107,6 +108,33 @@ def test_folders_give_the_same_bits_for_any_number_of_workers(folder: Dataset, a
     late = list(Loader(folder, 3, seed=4, augment=augment, workers=1).epoch(1, start_step=1))
     assert same(alone, helped)
     assert same(alone[1:], late)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_parts_of_a_step_are_those_of_the_whole(folder: Dataset, count: int, workers: int) -> None:
+    """Also their crops and flips, whoever reads them."""
+    for dataset in (folder, in_memory(7)):
+        whole = list(Loader(dataset, 4, seed=1, augment=True).epoch(2))
+        places = [Shards(count, number, number + 1) for number in range(count)]
+        loaders = [Loader(dataset, 4, 1, augment=True, workers=workers, shards=place) for place in places]
+        parts = zip(*(loader.epoch(2) for loader in loaders), strict=True)
+        assert same(whole, [Batch(*map(torch.cat, zip(*step, strict=True))) for step in parts])
+        assert [len(batch.labels) for batch in whole] == loaders[0].step_sizes()
+
+
+def test_micro_batches_differ_by_one_image_at_most() -> None:
+    bounds = Shards(5, 0, 5).bounds(13)
+    assert bounds == [0, 3, 6, 9, 11, 13]
+    assert Shards(5, 2, 4).bounds(13) == bounds[2:5]
+
+
+def test_plain_batches_are_shared_out() -> None:
+    whole = list(plain_batches(in_memory(9), 2))
+    parts = [list(plain_batches(in_memory(9), 2, first=first, every=2)) for first in range(2)]
+    assert same(whole[0::2], parts[0])
+    assert same(whole[1::2], parts[1])
+    assert list(plain_batches(in_memory(3), 2, first=2, every=3)) == []
 
 
 def test_a_folder_image_is_augmented_by_its_own_key(folder: Dataset) -> None:

@@ -35,6 +35,7 @@ from smoothheads.objectives import (
     TeachingConfig,
 )
 from smoothheads.runs import train as runs
+from smoothheads.runs.members import train_members
 from smoothheads.training import EpochDone, RunConfig, StepDone, TrainConfig, Trainer
 
 BASE = RunConfig(
@@ -99,6 +100,13 @@ def every_method(folder: Path, names: Iterable[str]) -> Callable[[int], None]:
     return work
 
 
+def ensemble(folder: Path, config: RunConfig) -> Callable[[int], None]:
+    def work(_: int) -> None:
+        train_members(config, folder / f"members-{ranks.launched()[1]}", 2)
+
+    return work
+
+
 def stopped(out: Path, event: int) -> Callable[[int], None]:
     """Rank 0 is asked to end (SIGTERM) at that event; all stop there."""
 
@@ -159,11 +167,13 @@ def main(folder: Path) -> None:
     torch.set_num_threads(1)
     assert command_line  # imported before the forks, like all that training needs
     codes: dict[str, list[int]] = {}
-    teacher = replace(BASE, model=ModelConfig(arch="resnet8"), train=replace(BASE.train, epochs=1))
-    runs.train_run(teacher, folder / "teacher")  # here, so that everything is imported before the forks
+    single = replace(BASE, model=ModelConfig(arch="resnet8"), train=replace(BASE.train, epochs=1))
+    runs.train_run(single, folder / "teacher")  # here, so that everything is imported before the forks
     codes["one"] = start(1, every_method(folder, OBJECTIVES))
     codes["two"] = start(2, every_method(folder, OBJECTIVES))
     codes["four"] = start(4, every_method(folder, ["paced", "cat-rs"]))
+    start(1, ensemble(folder, single))
+    codes["members"] = start(2, ensemble(folder, single))
     codes["stopped"] = start(2, stopped(folder / "resumed", 2))
     codes["stopped again"] = start(4, stopped(folder / "resumed", 3))
     codes["resumed"] = start(1, stopped(folder / "resumed", 99))
@@ -171,8 +181,8 @@ def main(folder: Path) -> None:
     codes["lost"] = start(2, losing(1, command(folder, "lost")))
     codes["unlike"] = start(2, command(folder, "unlike", lr=("0.1", "0.2")))
     runs.SHARED_SECONDS = 0.2
-    apart = [str(folder / "apart"), str(folder / "elsewhere")]
-    codes["apart"] = start(2, command(folder, "apart", out=apart))
+    places = [str(folder / "apart"), str(folder / "elsewhere")]
+    codes["apart"] = start(2, command(folder, "apart", out=places))
     print(json.dumps(codes))
 
 

@@ -15,14 +15,12 @@ import torch
 from torch import nn
 
 from smoothheads import checkpoint
-from smoothheads.data import Batch, Loader, Splits
-from smoothheads.data.loader import Shards
+from smoothheads.data import Loader, Splits
 from smoothheads.errors import ConfigError, TrainingError
 from smoothheads.models import MultiHead
 from smoothheads.objectives import Gaussian, ObjectiveConfig, TeachingConfig
 from smoothheads.runs.train import train_run
 from smoothheads.training import EpochDone, RunConfig, StepDone, TrainConfig, Trainer
-from smoothheads.training.shards import own_shards
 
 Network = Callable[..., MultiHead]
 forks = pytest.mark.skipif(sys.platform == "win32", reason="forks the ranks")
@@ -116,6 +114,13 @@ def test_a_folder_that_is_not_shared_is_named_by_the_rank_that_misses_it(ranked:
     assert f"at {ranked.folder / 'elsewhere'} (rank 1 on" in message
     assert "choose an --out that all nodes share" in message
     assert ranked.printed("apart", 0) == []
+
+
+@forks
+def test_an_ensemble_is_trained_apart_by_all_ranks(ranked: Ranked) -> None:
+    assert ranked.codes["members"] == [0, 0]
+    assert ranked.weights("members-2") == ranked.weights("members-1")
+    assert len(checkpoint.load(ranked.folder / "members-2" / "checkpoint").model.heads) == 2
 
 
 @forks
@@ -244,21 +249,15 @@ def test_a_loss_that_is_not_finite_leaves_the_buffers(tiny_network: Network, sma
     assert all(torch.equal(before[name], value) for name, value in ours.model.named_buffers())
 
 
-@pytest.mark.parametrize("count", [2, 3, 5])
-def test_parts_of_a_step_are_those_of_the_whole(small_digits: Splits, count: int) -> None:
-    """Also their crops and flips, whoever reads them."""
-    whole = list(Loader(small_digits.train, 50, 1, augment=True).epoch(2))
-    parts = [
-        list(Loader(small_digits.train, 50, 1, augment=True, shards=own_shards(count, rank, count)).epoch(2))
-        for rank in range(count)
-    ]
-    assert len(whole) == len(parts[0]) == 3
-    for step, batch in enumerate(whole):
-        joined = Batch(*map(torch.cat, zip(*(part[step] for part in parts), strict=True)))
-        assert all(torch.equal(a, b) for a, b in zip(batch, joined, strict=True))
+def test_dropout_follows_the_micro_batch_and_not_the_process(small_digits: Splits) -> None:
+    """torch's global generator, from which dropout draws, differs from rank to rank."""
 
+    def trained(seed: int) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        trunk = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.5))
+        model = MultiHead(trunk, [nn.Linear(32, 10) for _ in range(2)])
+        torch.manual_seed(seed)
+        list(trainer(lambda **_: model, small_digits).run())
+        return list(model.state_dict().values())
 
-def test_micro_batches_differ_by_one_image_at_most() -> None:
-    bounds = Shards(5, 0, 5).bounds(13)
-    assert bounds == [0, 3, 6, 9, 11, 13]
-    assert Shards(5, 2, 4).bounds(13) == bounds[2:5]
+    assert all(torch.equal(a, b) for a, b in zip(trained(1), trained(2), strict=True))
