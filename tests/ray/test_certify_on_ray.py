@@ -251,3 +251,9 @@ def test_a_worker_counts_what_it_was_sent(ready: Checkpoint, images: Dataset) ->
     assert (answer.counts[0] == wanted.counts).all()
     changed = on_ray.Range(image ^ 1, on_ray._digest(image), 5, 1, 3, 50)
     assert isinstance(voter.votes([changed]), SmoothheadsError)
+
+
+def test_progress_says_who_does_what() -> None:
+    status = CrewStatus(working=3, starting=2, idle=0, per_second=1234.5, images=(7, 5, 9))
+    assert str(status) == "1,234 samples/s, 3 workers on images 5 to 9, 2 starting"
+    assert str(CrewStatus(1, 0, 1, 0.0, (4,))) == "0 samples/s, 1 workers on image 4, 1 idle"

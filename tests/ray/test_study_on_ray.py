@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ import pytest
 from tests.ray.conftest import TwoNodes, descendants
 from tests.studies.small import TEXT, Inline, study
 
+from smoothheads.data import named
 from smoothheads.runs.cluster import Cluster
 from smoothheads.studies import on_ray
+from smoothheads.studies.executor import Finished
 from smoothheads.studies.jobs import StudyJob
 from smoothheads.studies.on_ray import Brought, Maker, RayTasks
 from smoothheads.studies.outcome import collect
@@ -138,3 +142,19 @@ def test_a_job_that_fits_nowhere_fails_alone(
     tasks.close()
     assert finished.error is not None
     assert "MiB for a worker" in finished.error
+
+
+def test_a_node_without_the_data_is_named(
+    cluster: TwoNodes, tmp_path: Path, alone: tuple[StudyPlan, StudyStore]
+) -> None:
+    item = training(alone[0])
+    elsewhere = replace(item.config, data=named("cifar10", root=str(tmp_path / "nowhere")))
+    tasks, ended = RayTasks(Cluster()), list[Finished]()
+    tasks.submit(StudyJob(replace(item, config=elsewhere), StudyStore(tmp_path)))
+    while not ended:
+        ended = tasks.wait(1)
+    tasks.close()
+    assert ended[0].error is not None
+    assert ended[0].error.startswith(f"on {socket.gethostname()}: expected")
+    assert "nowhere" in ended[0].error
+    assert StudyStore(tmp_path).failure(item) == ended[0].error

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -112,7 +115,7 @@ def main(arguments: list[str]) -> None:
     # With a fixed budget progress is counted in samples, otherwise their number is not known beforehand.
     fixed = args.certify.budget.name == "fixed"
     per_image = args.certify.budget.typical_samples if fixed else 1
-    with Progress("certify") as progress:
+    with Progress("certify") as progress, silent(cluster):
         notes = {"images": "", "cluster": ""}
 
         def on_row(_: Certified, done: int, total: int) -> None:
@@ -152,6 +155,16 @@ def main(arguments: list[str]) -> None:
     show([out], as_json=args.json)
     if not args.json:
         say(f"ledger: {out}")
+
+
+@contextmanager
+def silent(cluster: Cluster | None) -> Iterator[None]:
+    """Ray tells of lost workers, at length, on standard output, which is kept for the answer; so do we."""
+    if cluster is None:
+        yield
+        return
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        yield
 
 
 def parse_cluster(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from smoothheads.cli.certify import parse_cluster
+from smoothheads.cli.certify import parse_cluster, silent
 from smoothheads.cli.common import first_argument, parse, print_json, say
 from smoothheads.errors import duration
 
@@ -111,7 +111,8 @@ def execute(
     def on_status(status: Status) -> None:
         say(line(status, executor.slots))
 
-    return run(plan, store, executor, seconds, on_status)
+    with silent(cluster):
+        return run(plan, store, executor, seconds, on_status)
 
 
 def describe(

@@ -305,8 +305,9 @@ class Crew:
                     yield ended
             self.on_work(self._work)
         finally:
-            for worker in self._workers:
-                self.ray.kill(worker.actor)
+            if self.ray.is_initialized():  # else they have ended, and asking would start a cluster
+                for worker in self._workers:
+                    self.ray.kill(worker.actor)
 
     def _look(self) -> None:
         """Now and then, and after a loss: workers for the room that there is."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 import time
 from contextlib import ExitStack, suppress
@@ -36,6 +37,7 @@ class Brought(NamedTuple):
     gone: list[str]
     finished: bool = False
     error: str | None = None
+    """What went wrong, and where."""
 
 
 class Maker:
@@ -55,7 +57,8 @@ class Maker:
     def look(self, seconds: float) -> Brought:
         ended = self._processes.wait(seconds)
         files, gone = self._changed()
-        return Brought(files, gone, bool(ended), ended[0].error if ended else None)
+        error = f"on {socket.gethostname()}: {ended[0].error}" if ended and ended[0].error else None
+        return Brought(files, gone, bool(ended), error)
 
     def stop(self) -> Brought:
         """Training saves its state first."""
@@ -163,7 +166,7 @@ class RayTasks:
         with suppress(self._ray.exceptions.RayError):
             self._ray.get(running.actor.clean.remote())
         self._ray.kill(running.actor)
-        return [Finished(job, news.error)]
+        return [Finished(job, None) if news.error is None else self._failed(job, news.error)]
 
     def _failed(self, job: StudyJob, message: str) -> Finished:
         job.store.fail(job.item, message)
