@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from smoothheads.cli.certify import parse_cluster
 from smoothheads.cli.common import parse, say
 from smoothheads.cli.progress import Progress
 from smoothheads.cli.study import Format, describe, execute, line, print_tables
@@ -46,7 +47,11 @@ class PaperOptions:
     store: Path = Path("runs")
     """Where networks and ledgers are kept, for all studies."""
     workers: int | None = None
-    """Processes, with one thread each (default: one per core)."""
+    """Processes, with one thread each (default: one per core). On Ray: jobs at once."""
+    on: Literal["ray"] | None = None
+    """ray: trainings and certifications on a Ray cluster, as `study` does."""
+    ray_address: str | None = None
+    """host:port of the cluster's head, or auto (default: RAY_ADDRESS, else a cluster of this machine)."""
     costs: bool = False
     """Of cost tables only the costs, which need no training."""
     plan: bool = False
@@ -222,7 +227,8 @@ def run(chosen: Sequence[Experiment], args: PaperOptions) -> dict[str, Outcome] 
             say(describe(whole, missing, store, images=images, seconds=sum(seconds.values()), jobs=jobs))
             if args.plan:
                 return None
-            failed = execute(missing, store, seconds, jobs)
+            cluster = parse_cluster(args.on, args.ray_address, args.workers)
+            failed = execute(missing, store, seconds, jobs, cluster)
     found = {
         each.id: collect(plans[each.id], store, failed, before) if each.id in plans else paper.empty(each)
         for each in chosen
