@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -20,8 +20,6 @@ from smoothheads.serve import logs
 from smoothheads.serve.catalogue import Catalogue
 from smoothheads.serve.logs import Logs
 from smoothheads.serve.pictures import Pictures
-
-T = TypeVar("T")
 
 MOST = 12  # logs in one view
 
