@@ -17,6 +17,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from smoothheads.device import parse
 from smoothheads.errors import ConfigError, SmoothheadsError, WorkerError
 from smoothheads.lazy import torch
 
@@ -53,7 +54,7 @@ def first() -> bool:
 
 def own_device(name: str) -> str:
     """Of several GPUs of a node each rank has its own."""
-    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if name == "cuda" and count() > 1 else name
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if name == "cuda" and launched()[1] > 1 else name
 
 
 @contextmanager
@@ -84,9 +85,11 @@ def joined(device: str) -> Iterator[None]:
     distributed: Any = torch.distributed
     with _answering():
         store = _meeting_place(this, ranks)
-        backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
-        distributed.init_process_group(backend, store=store, rank=this, world_size=ranks)
     try:
+        parse(own_device(device))
+        with _answering():
+            backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+            distributed.init_process_group(backend, store=store, rank=this, world_size=ranks)
         yield
     except SmoothheadsError as error:
         if not _speaks(store, this):
@@ -99,7 +102,8 @@ def joined(device: str) -> Iterator[None]:
         _speaks(store, this)
         raise
     finally:
-        distributed.destroy_process_group()
+        if _met():
+            distributed.destroy_process_group()
 
 
 def ordered_sum(rows_KP: Tensor) -> Tensor:

@@ -128,7 +128,7 @@ def stopped(out: Path, event: int) -> Callable[[int], None]:
 
 
 def command(
-    folder: Path, name: str, out: list[str] | None = None, lr: Sequence[str] = ("0.1", "0.1")
+    folder: Path, name: str, out: list[str] | None = None, more: Sequence[str] = ("", "")
 ) -> Callable[[int], int]:
     """The command line, with what each rank prints kept in a file, each from an empty folder of its own."""
 
@@ -140,7 +140,7 @@ def command(
         os.dup2(printed, 1)
         os.dup2(printed, 2)
         where = str(folder / name) if out is None else out[rank]
-        return cli.main([*COMMAND.split(), "--out", where, "--train.lr", lr[rank]])
+        return cli.main([*COMMAND.split(), "--out", where, *more[rank].split()])
 
     return work
 
@@ -179,7 +179,10 @@ def main(folder: Path) -> None:
     codes["resumed"] = start(1, stopped(folder / "resumed", 99))
     codes["told"] = start(2, command(folder, "told"))
     codes["lost"] = start(2, losing(1, command(folder, "lost")))
-    codes["unlike"] = start(2, command(folder, "unlike", lr=("0.1", "0.2")))
+    codes["unlike"] = start(2, command(folder, "unlike", more=("", "--train.lr 0.2")))
+    device = ["--train.device cuda"] * 2
+    if not torch.cuda.is_available():
+        codes["no gpu"] = start(2, command(folder, "gpu", more=device))
     runs.SHARED_SECONDS = 0.2
     places = [str(folder / "apart"), str(folder / "elsewhere")]
     codes["apart"] = start(2, command(folder, "apart", out=places))

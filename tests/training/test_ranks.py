@@ -132,6 +132,15 @@ def test_ranks_that_were_told_otherwise_are_refused(ranked: Ranked) -> None:
     assert not any("smoothheads:" in line for line in ranked.printed("unlike", 0))
 
 
+@forks
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_a_device_that_is_not_there_is_one_message(ranked: Ranked) -> None:
+    assert ranked.codes["no gpu"] == [2, 2]
+    (message,) = ranked.printed("gpu", 0) + ranked.printed("gpu", 1)
+    assert "expected a device of this machine" in message
+    assert "got 'cuda:0'" in message
+
+
 def test_ranks_without_a_meeting_point_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in (("RANK", "1"), ("WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
