@@ -10,7 +10,6 @@ without the loading of Python, its memory is the most that the process had.
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -95,6 +94,8 @@ def write(folder: Path, rows: list[str], count: int) -> None:
 
 def one(folder: Path) -> dict[str, float]:
     """Merges the shards in the folder, in this process."""
+    import resource  # not on Windows
+
     started, used = time.monotonic(), time.process_time()
     merge(sorted(folder.glob("shard-*")), folder / "whole")
     return {
