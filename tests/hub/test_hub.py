@@ -34,6 +34,18 @@ def test_an_export_comes_back_as_the_same_function(hub: Hub) -> None:
         assert smoothed.predict(IMAGE, 0)[1].tolist() == here.predict(IMAGE, 0)[1].tolist()
 
 
+def test_pushing_leaves_the_folder_as_it_was(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(EXPORT, "run")
+    (tmp_path / "run" / "README.md").write_text("mine")  # the card has that name too
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for place in ("run", "run/checkpoint"):
+        push(place, "user/some")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 def test_the_card_has_the_table_and_the_guarantee(hub: Hub) -> None:
     push(EXPORT, "user/some")
     card = hub.repositories[REPO][hub.refs[REPO]["main"]]["README.md"].decode()

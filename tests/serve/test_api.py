@@ -279,3 +279,21 @@ def test_every_server_has_a_secret_of_its_own() -> None:
     for folder in (RUN, RUN.parent / "export"):
         keys |= {open_network(folder, Settings())._smoothed._key(image, None) for _ in range(2)}
     assert len(keys) == 5
+
+
+def test_serving_writes_nothing_into_the_folder(client: Client, runs_folder: Path) -> None:
+    def files() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in runs_folder.rglob("*") if path.is_file()}
+
+    before = files()
+    certified(client, n=100)
+    assert client.form("/v1/predict", IMAGE, n=100).status == 200
+    for address in (
+        "/v1/runs",
+        "/v1/samples",
+        "/v1/runs/curves.png",
+        "/v1/runs/curves.csv",
+        "/v1/runs/curves.tex",
+    ):
+        assert client.get(address, ("id", "some/ledger-fixed")).status == 200
+    assert files() == before
