@@ -35,14 +35,16 @@ def samples(p: float, sigma: float, rng: np.random.Generator) -> int:
     return sum(asked)
 
 
+def costs(log: Path, first: int | None = None) -> list[int]:
+    """Samples of every image, or of the first ones."""
+    sigma, rng = float(log.stem.rpartition("-")[2]), np.random.default_rng(0)
+    probabilities = stats.norm.cdf(read_log(log).radius[:first] / sigma)
+    return [samples(float(p), sigma, rng) for p in probabilities]
+
+
 def main(arguments: list[str]) -> None:
-    costs = {}
-    for name, _, path in (argument.partition("=") for argument in arguments):
-        sigma = float(Path(path).stem.rpartition("-")[2])
-        rng = np.random.default_rng(0)
-        radii = read_log(Path(path)).radius
-        costs[name] = [samples(float(stats.norm.cdf(radius / sigma)), sigma, rng) for radius in radii]
-    print(json.dumps(costs))
+    logs = (argument.partition("=") for argument in arguments)
+    print(json.dumps({name: costs(Path(path)) for name, _, path in logs}))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ from smoothheads.provenance import versions
 from smoothheads.runs import on_ray
 from smoothheads.runs.certify import certify_run
 from smoothheads.runs.cluster import Cluster, Need, nodes, require_room
-from smoothheads.runs.on_ray import CrewStatus, Voter
+from smoothheads.runs.on_ray import CrewStatus
+from smoothheads.runs.voter import Counted, FunctionFacts, Package, Range, Ready, Voter, digest
 from smoothheads.smoothed import Smoothed
 from smoothheads.training import RunConfig
 from smoothheads.types import Phase
@@ -204,8 +205,8 @@ def test_another_function_is_refused_and_named(
     cluster: TwoNodes, tmp_path: Path, ready: Checkpoint, images: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver's own probe is of another image than that of the workers, so that their logits differ."""
-    true = on_ray.FunctionFacts.of
-    monkeypatch.setattr(on_ray.FunctionFacts, "of", lambda engine, image: true(engine, 16 - image))
+    true = FunctionFacts.of
+    monkeypatch.setattr(FunctionFacts, "of", lambda engine, image: true(engine, 16 - image))
     notes: list[str] = []
     with pytest.raises(WorkerError, match=r"got .*: other logits on the first block"):
         certify_run(
@@ -239,17 +240,17 @@ def test_a_cluster_without_enough_memory_is_named(cluster: TwoNodes) -> None:
 def test_a_worker_counts_what_it_was_sent(ready: Checkpoint, images: Dataset) -> None:
     """In this process, without Ray: damaged pixels are noticed."""
     smoothed = Smoothed(ready.model, ready.info, CONFIG)
-    package = on_ray.Package.of(smoothed, images.image(0), ())
+    package = Package.of(smoothed, images.image(0), ())
     voter, image = Voter(), images.image(1)
     reply = voter.prepare(versions(), package.pickled())
-    assert isinstance(reply, on_ray.Ready)
-    assert reply.facts == on_ray.FunctionFacts.of(smoothed.engine, images.image(0))
-    asked = on_ray.Range(image, on_ray._digest(image), 5, 1, 3, 50)
+    assert isinstance(reply, Ready)
+    assert reply.facts == FunctionFacts.of(smoothed.engine, images.image(0))
+    asked = Range(image, digest(image), 5, 1, 3, 50)
     answer = voter.votes([asked])
-    assert isinstance(answer, on_ray.Counted)
+    assert isinstance(answer, Counted)
     wanted = smoothed.engine.votes(image, 5, Phase.ESTIMATION, 3, 50)
     assert (answer.counts[0] == wanted.counts).all()
-    changed = on_ray.Range(image ^ 1, on_ray._digest(image), 5, 1, 3, 50)
+    changed = Range(image ^ 1, digest(image), 5, 1, 3, 50)
     assert isinstance(voter.votes([changed]), SmoothheadsError)
 
 

@@ -1,0 +1,179 @@
+"""A worker of a Ray cluster: one engine that counts the votes of ranges of noise blocks, if it computes the
+function of the driver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import Engine, Request, Store, Work, artefact, work_of
+from smoothheads.certify.engines.artefact import FACTS, Artefact
+from smoothheads.certify.engines.base import BlockEngine
+from smoothheads.certify.soundness import require_still
+from smoothheads.data import DataInfo
+from smoothheads.errors import ConfigError, SmoothheadsError, WorkerError
+from smoothheads.files import exclusive, new_folder
+from smoothheads.models.multihead import MultiHead
+from smoothheads.provenance import versions
+from smoothheads.smoothed import Smoothed
+from smoothheads.types import Phase, Pixels
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A converted network, to be written on a node under its hash."""
+
+    sha256: str
+    files: dict[str, bytes]
+
+    @classmethod
+    def of(cls, found: Artefact) -> Converted:
+        names = (*found.files, FACTS)
+        return cls(found.sha256, {name: (found.folder / name).read_bytes() for name in names})
+
+    def written(self) -> Artefact:
+        """On this machine, once for all its workers; raises CheckpointError for other bytes."""
+        root = Path(tempfile.gettempdir()) / f"smoothheads-{os.getuid()}"
+        folder = root / self.sha256
+        with exclusive(root, wait=True):
+            if not folder.exists():
+                with new_folder(folder) as partial:
+                    for name, data in self.files.items():
+                        (partial / name).write_bytes(data)
+        return artefact.stored(folder, self.sha256)
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """What a worker is made of."""
+
+    model: MultiHead
+    info: DataInfo
+    config: CertifyConfig
+    converted: tuple[Converted, ...]
+    probe: Pixels
+
+    @classmethod
+    def of(cls, smoothed: Smoothed, probe: Pixels, artefacts: Iterable[Artefact]) -> Package:
+        converted = tuple(map(Converted.of, artefacts))
+        return cls(smoothed.model, smoothed.info, smoothed.config, converted, probe)
+
+    def pickled(self) -> bytes:
+        try:
+            return pickle.dumps(self)
+        except Exception as error:  # whatever somebody's own module raises
+            got = f"{type(error).__name__}: {error}"
+            raise ConfigError("a network that can be sent to workers", got, "certify without Ray") from None
+
+
+class FunctionFacts(NamedTuple):
+    """What must be equal for two workers to compute one function."""
+
+    versions: dict[str, str]
+    engine: dict[str, Any]
+    probe: str
+    """Hash of votes and logits on the first block."""
+
+    @classmethod
+    def of(cls, engine: Engine, image: Pixels) -> FunctionFacts:
+        request = Request(image, 0, Phase.PILOT, 0, engine.noise.block_size * engine.blocks_per_pass)
+        found = hashlib.sha256(engine.votes_of([request])[0].counts.tobytes())
+        if isinstance(engine, BlockEngine):
+            with engine.computing():
+                for logits_LNC, _ in engine.logits([request]):
+                    found.update(logits_LNC.cpu().numpy().tobytes())
+        return cls(versions(), engine.describe(), found.hexdigest())
+
+    def unlike(self, other: FunctionFacts) -> str | None:
+        """How `other` differs; none if it does not."""
+        pairs = {**self.versions, **self.engine}, {**other.versions, **other.engine}
+        names = [name for name in pairs[0] | pairs[1] if pairs[0].get(name) != pairs[1].get(name)]
+        if names:
+            return ", ".join(f"{name} {pairs[1].get(name)} instead of {pairs[0].get(name)}" for name in names)
+        if self.probe != other.probe:
+            return "other logits on the first block: its processor or its libraries round otherwise"
+        return None
+
+
+class Ready(NamedTuple):
+    process: int
+    facts: FunctionFacts
+    seconds: float
+    """Per block, by one pass."""
+
+
+class Counted(NamedTuple):
+    counts: list[NDArray[np.int64]]
+    seconds: float
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Samples of an image, whose noise is keyed; `sha256` is of the pixels."""
+
+    image: Any
+    sha256: str
+    index: int
+    phase: int
+    block: int
+    count: int
+
+
+class Voter:
+    """A worker of the cluster. What a user can mend comes back as a value, not raised."""
+
+    def prepare(self, here: dict[str, str], data: bytes) -> Ready | SmoothheadsError:
+        """Builds the engine, unless this machine has other versions than the driver."""
+        others = {name: got for name, got in versions().items() if here.get(name) != got}
+        if others:
+            got = ", ".join(f"{name} {value} instead of {here.get(name)}" for name, value in others.items())
+            return WorkerError("the versions of the driver", got, "install the same on every node")
+        try:
+            package: Package = pickle.loads(data)
+            given = tuple(each.written() for each in package.converted)
+            smoothed = Smoothed(package.model, package.info, package.config, store=Store(given=given))
+            self._engine = engine = smoothed.engine
+            facts = FunctionFacts.of(engine, package.probe)
+            seconds = smoothed.seconds_per_sample() * engine.noise.block_size
+            self._fingerprint, self._work = engine.fingerprint(), work_of(engine)
+            return Ready(os.getpid(), facts, seconds)
+        except SmoothheadsError as error:
+            return error
+
+    def votes(self, ranges: Sequence[Range], *images: Pixels) -> Counted | SmoothheadsError:
+        """Images that lie in Ray's store are given by their place among `images`."""
+        started = time.monotonic()
+        try:
+            requests = [self._request(each, images) for each in ranges]
+            counts = [votes.counts for votes in self._engine.votes_of(requests)]
+            require_still(self._fingerprint, self._engine.fingerprint())
+        except SmoothheadsError as error:
+            return error
+        before, self._work = self._work, work_of(self._engine)
+        return Counted(counts, time.monotonic() - started, self._work - before)
+
+    def _request(self, of: Range, images: Sequence[Pixels]) -> Request:
+        image = images[of.image] if isinstance(of.image, int) else of.image
+        if digest(image) != of.sha256:
+            raise WorkerError(
+                f"image {of.index} as it was sent", "other pixels", "run the same command again"
+            )
+        return Request(image, of.index, Phase(of.phase), of.block, of.count)
+
+
+def digest(image: Pixels) -> str:
+    """Of what is sent."""
+    return hashlib.sha256(image.tobytes()).hexdigest()
