@@ -190,10 +190,11 @@ def _answering() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # gloo's; those of nccl and the store derive from it
-        reason = str(error).partition("] ")[2] or str(error)  # behind the place in torch's sources
+        line = str(error).partition("\n")[0]
+        reason = line.partition("] ")[2] or line  # behind the place in torch's sources
         raise WorkerError(
             f"{launched()[1]} ranks that answer",
-            f"at least one lost ({reason.splitlines()[0].split('. ')[0]})",
+            f"at least one lost ({reason.split('. ')[0].strip()})",
             "see what torchrun says of it, then run again with --resume: the last saved state is good",
         ) from None
 
