@@ -90,6 +90,9 @@ def test_what_the_votes_do_not_allow(run: Run) -> None:
     assert not recountable(sequential)
     with pytest.raises(ConfigError, match="alpha"):
         recertified(log, alpha=0.7)
+    few = [replace(row, votes=Votes(row.votes.rules, row.selection.counts)) for row in log.rows]  # 20 of each
+    with pytest.raises(ConfigError, match=r"n >= 24 for alpha = 1e-07, got 20"):
+        recertified(replace(log, rows=tuple(few), manifest=told(log, n=20)), alpha=1e-7)
 
 
 def test_a_randomised_ledger_becomes_a_plain_one(run: Run) -> None:
