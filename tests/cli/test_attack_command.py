@@ -59,9 +59,12 @@ def lying(ledger: Path) -> int:
 
 
 def test_a_sound_ledger_is_not_refuted(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger, plot = copied(trained, tmp_path / "ledger"), tmp_path / "curves.svg"
+    monkeypatch.chdir(tmp_path)
+    assert attack(trained, ledger, "--first", "1", "--out", str(tmp_path / "one"), "--plot") == 0
+    assert (tmp_path / "attack.png").read_bytes().startswith(b"\x89PNG")
     assert attack(trained, ledger, "--plot", str(plot)) == 0
     shown = capsys.readouterr()
     assert "certified (lower)" in shown.out

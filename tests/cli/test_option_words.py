@@ -56,9 +56,10 @@ def shown(command: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
     return found
 
 
-@pytest.fixture(name="tables")
-def _tables(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
-    found = {" ".join(command): shown(command, monkeypatch) for command in commands()}
+@pytest.fixture(name="tables", scope="module")
+def _tables() -> dict[str, dict[str, str]]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        found = {" ".join(command): shown(command, monkeypatch) for command in commands()}
     assert not [command for command, options in found.items() if len(options) < 2]
     return found
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from smoothheads.attack.settings import AttackSettings
-from smoothheads.cli.common import first_argument, parse, print_json, say
+from smoothheads.cli.common import first_argument, named_plot, parse, print_json, say
 from smoothheads.cli.progress import Progress
 
 DESCRIPTION = """Try to prove a ledger wrong. Inside every certified ball gradient attacks look for an image
@@ -21,6 +21,9 @@ Attacked images stay on the grid of the data and distances are exact integers. F
 at once; run the same command again after an interruption and it goes on.
 
 Exit code 0 if the ledger stands, 1 if it is refuted."""
+
+
+PLOT = "attack.png"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,7 @@ class AttackArguments:
     fresh: bool = False
     """Throw away earlier results of that name."""
     plot: Path | None = None
-    """Draw both curves into this file (png, svg, pdf)."""
+    """Draw both curves into this file (png, svg, pdf); without a name into attack.png."""
     json: bool = False
     """Print the outcome as JSON."""
 
@@ -46,7 +49,8 @@ def main(arguments: list[str]) -> int:
     name, rest = first_argument(
         arguments, "a checkpoint", "give the folder that `smoothheads train` wrote", writes=True
     )
-    args = parse(AttackArguments(), rest, prog=f"attack {name or 'CHECKPOINT'}", description=DESCRIPTION)
+    rest, prog = named_plot(rest, PLOT), f"attack {name or 'CHECKPOINT'}"
+    args = parse(AttackArguments(), rest, prog=prog, description=DESCRIPTION)
 
     from smoothheads.report import plots
     from smoothheads.report.attacked import table

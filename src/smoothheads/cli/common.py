@@ -73,6 +73,15 @@ def take_option(arguments: list[str], option: str) -> tuple[str | None, list[str
     return None, arguments
 
 
+def named_plot(arguments: list[str], usual: str) -> list[str]:
+    """A bare --plot gets its usual file."""
+    if "--plot" not in arguments:
+        return arguments
+    after = arguments.index("--plot") + 1
+    bare = after == len(arguments) or arguments[after].startswith("-")
+    return [*arguments[:after], usual, *arguments[after:]] if bare else arguments
+
+
 def take_components(arguments: list[str], config: CertifyConfig) -> tuple[CertifyConfig, list[str]]:
     """`config` with the budget, noise and engine that are named; what else can be said depends on them."""
     for kind in ("budget", "noise", "engine"):

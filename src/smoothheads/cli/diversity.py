@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from smoothheads.cli.certify import trained_config
-from smoothheads.cli.common import first_argument, parse, print_json, say
+from smoothheads.cli.common import first_argument, named_plot, parse, print_json, say
 from smoothheads.cli.progress import Progress
 from smoothheads.data import SubsetConfig
 from smoothheads.runs.sampling import Sampling
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> None:
     folders, rest = _more_folders(name, rest)
     args = parse(
         Diversity(sampling=Sampling(sigma=trained_config(folders[0]).train.sigma if name else 0.25)),
-        _named_plot(rest),
+        named_plot(rest, PLOT),
         prog=f"diversity {name or 'CHECKPOINT'}",
         description=DESCRIPTION,
     )
@@ -84,12 +84,3 @@ def _more_folders(first: str | None, arguments: list[str]) -> tuple[list[Path], 
         folders.append(Path(arguments[0]))
         arguments = arguments[1:]
     return folders, arguments
-
-
-def _named_plot(arguments: list[str]) -> list[str]:
-    """A bare --plot gets its usual file."""
-    if "--plot" not in arguments:
-        return arguments
-    after = arguments.index("--plot") + 1
-    bare = after == len(arguments) or arguments[after].startswith("-")
-    return [*arguments[:after], PLOT, *arguments[after:]] if bare else arguments
