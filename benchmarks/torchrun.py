@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -43,6 +44,8 @@ class Settings:
     """Micro-batches of a step, for one process and for the ranks."""
     ranks: int = 2
     rounds: int = 11
+    patience: float = 0.0
+    """Seconds that are spent, all in all, to let a round begin while the machine is idle (Linux)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,8 @@ def run(settings: Settings) -> dict[str, Any]:
             return settings.images
 
         jobs = {name: (lambda turn, name=name: job(name, turn)) for name in sides}
-        rates = interleaved(jobs, settings.rounds)
+        deadline = time.monotonic() + settings.patience
+        rates = interleaved(jobs, settings.rounds, on_round=lambda: _wait_for_rest(deadline))
     if losses["one process"] != losses["ranks"]:
         raise SystemExit("the sides did not take the same steps")
     one, many = (np.array(used[name][1:]) for name in sides)
@@ -92,6 +96,22 @@ def run(settings: Settings) -> dict[str, Any]:
         "seconds to start": {name: round(side.start, 1) for name, side in sides.items()},
         "machine": machine.describe(1),
     }
+
+
+def _wait_for_rest(deadline: float) -> None:
+    """Until nobody else has wanted a core for a third of a second, or the patience is at its end."""
+    while time.monotonic() < deadline:
+        before = _idle()
+        time.sleep(0.3)
+        after = _idle()
+        if (after[0] - before[0]) > 0.9 * (after[1] - before[1]):
+            return
+
+
+def _idle() -> tuple[int, int]:
+    """Idle time and all time of all cores since the machine was started."""
+    user, nice, system, idle, *others = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
+    return idle, user + nice + system + idle + sum(others)
 
 
 @contextmanager
