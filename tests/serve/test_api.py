@@ -127,9 +127,11 @@ def test_too_many_at_once_are_refused_and_nobody_else(client: Client) -> None:
 
 
 def test_time_per_request(client: Client) -> None:
-    answer = client.form("/v1/certify", IMAGE, picture("1"), seconds=0.3).json()["answers"]
-    assert answer[0]["n"] > 0
-    assert answer[1] == {"error": "not reached in time"} or answer[1]["n"] > 0
+    """Each image has what holds when the time is over, or was not reached; a slow machine reaches none."""
+    answers = client.form("/v1/certify", IMAGE, picture("1"), seconds=0.3).json()["answers"]
+    reached = [answer.get("error") != "not reached in time" for answer in answers]
+    assert reached == sorted(reached, reverse=True)
+    assert all(answer["n"] > 0 for answer, there in zip(answers, reached, strict=True) if there)
 
 
 def animated() -> bytes:
