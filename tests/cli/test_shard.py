@@ -23,6 +23,15 @@ def test_the_tasks_of_an_array_are_all_shards(tasks: Sequence[int]) -> None:
     assert found == [(number, len(tasks)) for number in range(len(tasks))]
 
 
+def test_where_only_their_number_is_told_tasks_count_from_0() -> None:
+    told = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "2"}
+    assert parse_shard("auto", told) == (1, 2)
+    with pytest.raises(
+        ConfigError, match="a task from 0 to 1 for --shard auto, got 2; number the tasks from"
+    ):
+        parse_shard("auto", told | {"SLURM_ARRAY_TASK_ID": "2"})
+
+
 def test_a_task_that_is_submitted_again_alone_keeps_its_shard() -> None:
     assert parse_shard("auto/8", slurm(3, [3])) == (3, 8)
     with pytest.raises(ConfigError, match="a task from 0 to 7 for --shard auto/8, got 8; number the tasks"):

@@ -40,11 +40,12 @@ def _scheduled(count: int | None, environment: Environment) -> tuple[int, int]:
 
 
 def _in_array(task: int, environment: Environment) -> tuple[int, int]:
-    """An array of the tasks a, a + s, a + 2s, ...; any other would leave some of the images out."""
+    """An array of the tasks a, a + s, a + 2s, ...; any other would leave some of the images out. Where only
+    their number is told, they are 0, 1, 2, ..."""
     count = _number(environment, "SLURM_ARRAY_TASK_COUNT")
-    first = _number(environment, "SLURM_ARRAY_TASK_MIN")
-    last = _number(environment, "SLURM_ARRAY_TASK_MAX")
-    step = max(1, _number(environment, "SLURM_ARRAY_TASK_STEP"))
+    first = _number(environment, "SLURM_ARRAY_TASK_MIN", 0)
+    step = max(1, _number(environment, "SLURM_ARRAY_TASK_STEP", 1))
+    last = _number(environment, "SLURM_ARRAY_TASK_MAX", first + step * (count - 1))
     if first + step * (count - 1) != last or (task - first) % step:
         raise ConfigError(
             "an array without gaps for --shard auto",
@@ -54,7 +55,9 @@ def _in_array(task: int, environment: Environment) -> tuple[int, int]:
     return (task - first) // step, count
 
 
-def _number(environment: Environment, name: str) -> int:
+def _number(environment: Environment, name: str, default: int | None = None) -> int:
+    if default is not None and name not in environment:
+        return default
     found = environment.get(name, "")
     if not found.isdecimal():
         got = repr(found) if found else "none"
