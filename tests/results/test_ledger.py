@@ -44,7 +44,7 @@ def test_resume_goes_on_where_it_stopped(tmp_path: Path, manifest: Manifest, row
         ledger.append(row(0))
     with Ledger.open(tmp_path, replace(manifest, created="later")) as ledger:
         assert ledger.done == {0}
-        assert ledger.rows[0].certificate.k == row(0).certificate.k
+        assert len(ledger) == 1
         ledger.append(row(5))
     assert json.loads((tmp_path / "manifest.json").read_text())["created"] == manifest.created
     assert len(load(tmp_path).rows) == 2

@@ -26,11 +26,11 @@ TABLE = "ledger.tsv"
 
 
 class Ledger:
-    """An open ledger; made by `Ledger.open`."""
+    """An open ledger; made by `Ledger.open`. It remembers which images it has, not their rows, so that a long
+    run needs no more memory than a short one."""
 
     def __init__(self, path: Path, file: FileIO, contents: LedgerContents) -> None:
         self._path, self._file, self._manifest = path, file, contents.manifest
-        self._rows = list(contents.rows)
         self._done = {row.index for row in contents.rows}
         self._expected = contents.manifest.expected
         self._chain = contents.chain
@@ -63,9 +63,8 @@ class Ledger:
     def done(self) -> set[int]:
         return set(self._done)
 
-    @property
-    def rows(self) -> tuple[Certified, ...]:
-        return tuple(self._rows)
+    def __len__(self) -> int:
+        return len(self._done)
 
     def append(self, row: Certified) -> None:
         """After this the row is on the disk; if it raises, the file is as it was."""
@@ -74,16 +73,15 @@ class Ledger:
         sealed = line if self._chain is None else self._chain.seal(line)
         append(self._file, f"{sealed}\n".encode(), self._path)
         self._chain = self._chain and self._chain.after(sealed)
-        self._rows.append(row)
         self._done.add(row.index)
 
     def _check(self, row: Certified) -> None:
         if row.index in self._done:
             raise LedgerError("an image not yet in the ledger", f"index {row.index}", "skip the done ones")
         if self._expected is not None:
-            left = self._expected[len(self._rows) :]
-            if not left or left[0] != row.index:
-                wanted = f"index {left[0]}" if left else "no further index"
+            left = len(self) < len(self._expected)
+            if not left or self._expected[len(self)] != row.index:
+                wanted = f"index {self._expected[len(self)]}" if left else "no further index"
                 raise LedgerError(wanted, f"{row.index}", "append in the order of the manifest's indices")
         voting = self._manifest.rules, self._manifest.classes
         for votes in (row.selection, row.votes):

@@ -144,7 +144,7 @@ class Results:
         if self.manifest is None:
             raise LedgerError("results with votes and a manifest", f"a foreign log, {self.name}", "keep it")
         with Ledger.open(Path(folder), self.manifest) as ledger:
-            for row in self.rows[len(ledger.rows) :]:
+            for row in self.rows[len(ledger) :]:
                 ledger.append(row)
         return Path(folder)
 

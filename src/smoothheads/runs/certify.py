@@ -126,7 +126,7 @@ def certify_run(
         others = set(dataset.indices.tolist()) - set(manifest.expected or ())
         with Ledger.open(out, manifest, fresh=fresh, beside=(ENGINES,)) as ledger:
             if on_start:
-                on_start(len(ledger.rows))
+                on_start(len(ledger))
             skip = ledger.done | others
             left = [i for i, index in enumerate(dataset.indices.tolist()) if index not in skip]
             if workers is None and cluster is None:
@@ -155,7 +155,7 @@ def certify_run(
             for certified in rows:
                 ledger.append(certified)
                 if on_row:
-                    on_row(certified, len(ledger.rows), len(dataset) - len(others))
+                    on_row(certified, len(ledger), len(dataset) - len(others))
     work = sum(done, start=work_of(smoothed.engine) - before)
     if work.samples:
         note(str(work))
