@@ -154,3 +154,11 @@ def test_another_set_does_not_pass_as_a_published_one(
     write_set(tmp_path, (1, 32, 32))
     with pytest.raises(DataError, match=r"28x28 in .*, got 32x32"):
         load_test(named("mnist", root=str(tmp_path)))
+
+
+def test_a_column_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "odd.parquet"
+    write_parquet(path, [png(picture) for picture in pictures(2, (3, 32, 32))], {"zzzz": [0, 1]})
+    path.write_bytes(path.read_bytes().replace(b"zzzz", b"\xe9zzz"))
+    with pytest.raises(DataError, match="parquet"):
+        read_parquet([path], Columns(label="label"), (3, 32, 32))

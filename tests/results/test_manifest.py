@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.config.flat import differences
-from smoothheads.errors import LedgerError
+from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.noise import Laplace
 from smoothheads.results.manifest import (
     Manifest,
@@ -90,3 +90,9 @@ def test_shards_share_the_images_out(indices: list[int], count: int) -> None:
 def test_the_noise_decides_the_theorem() -> None:
     assert BARE.law.norm == "l2"
     assert replace(BARE, certify=CertifyConfig.of(0.5, seed=0, noise="laplace")).law == Laplace()
+
+
+@pytest.mark.parametrize("classes", [0, -1, 10**18])
+def test_a_number_of_classes_that_no_memory_holds_is_refused(manifest: Manifest, classes: int) -> None:
+    with pytest.raises(ConfigError, match="1 to 1,000,000 classes"):
+        replace(manifest, classes=classes)

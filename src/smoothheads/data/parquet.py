@@ -173,7 +173,7 @@ def _reading(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of a column's name
         raise damaged(path, "parquet file", error) from error
 
 

@@ -19,6 +19,7 @@ KIND = '"smoothheads-ledger/'
 FORMAT, FORMAT_1 = "smoothheads-ledger/2", "smoothheads-ledger/1"
 """Version 1 has no checksums."""
 _MOST_IMAGES = 10**8
+_MOST_CLASSES = 1_000_000  # every row has votes for all of them
 _INCIDENTAL = ("created", "format", "network")  # two runs that differ in these are one and the same
 
 
@@ -79,6 +80,8 @@ class Manifest:
     def __post_init__(self) -> None:
         if self.certify.rule not in self.rules:
             raise ConfigError(f"a rule of {', '.join(self.rules)}", repr(self.certify.rule), "see `rules`")
+        if not 1 <= self.classes <= _MOST_CLASSES:
+            raise ConfigError(f"1 to {_MOST_CLASSES:,} classes", str(self.classes), "correct the manifest")
 
     @classmethod
     def upgrade(cls, data: Json) -> Json:
