@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from tests.studies.small import TEXT, Inline, study
 
+from smoothheads.errors import LedgerError
 from smoothheads.files import sha256
 from smoothheads.report.table import to_json, to_text
 from smoothheads.studies import stages
@@ -105,6 +107,22 @@ def test_what_was_kept_is_not_made_again_where_the_store_is_gone(
         assert theirs.measured is not None
         assert np.array_equal(ours.measured.radius, theirs.measured.radius)
     assert kept(tmp_path / "nowhere") == kept(None) == {}
+
+
+def test_rows_that_were_changed_are_refused_and_files_of_others_stay(
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path
+) -> None:
+    outcome = collect(*finished)
+    save(outcome, tmp_path)
+    row = next((tmp_path / "rows").iterdir())
+    foreign = row.with_name("mine.tsv.gz")
+    foreign.write_bytes(gzip.compress(gzip.decompress(row.read_bytes()).replace(b"0.", b"1.")))
+    save(replace(outcome, results=()), tmp_path)
+    assert [path.name for path in (tmp_path / "rows").iterdir()] == ["mine.tsv.gz"]
+    save(outcome, tmp_path)
+    row.write_bytes(foreign.read_bytes())
+    with pytest.raises(LedgerError, match="a file that was changed"):
+        load(tmp_path)
 
 
 def test_the_page_says_first_what_was_found_and_needs_nothing_else(

@@ -115,7 +115,7 @@ def save(outcome: Outcome, folder: Path) -> None:
         entry = {name: getattr(result, name) for name in _WHO} | {"facts": dict(result.facts)}
         if result.measured is not None:
             data = gzip.compress(_text(result.measured).encode(), mtime=0)
-            entry["rows"] = hashlib.sha256(data).hexdigest()[:16]
+            entry["rows"] = _digest(data)
             path = folder / ROWS / f"{entry['rows']}.tsv.gz"
             if not path.is_file():
                 write_atomic(path, data)
@@ -125,7 +125,7 @@ def save(outcome: Outcome, folder: Path) -> None:
     arms = [list(pair) for pair in outcome.arms.items()]  # their order counts
     write_json(folder / FACTS, {"format": FORMAT, **rest, "arms": arms, "results": table})
     for path in (folder / ROWS).glob("*.tsv.gz"):
-        if path.name not in known:
+        if path.name not in known and path.name == f"{_digest(path.read_bytes())}.tsv.gz":  # ours
             path.unlink()
 
 
@@ -205,9 +205,16 @@ def _text(measured: Measured) -> str:
     return "\n".join("\t".join(row) for row in [_COLUMNS, *rows]) + "\n"
 
 
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
 def _measured(path: Path) -> Measured:
     try:
-        head, *lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+        data = path.read_bytes()
+        if path.name != f"{_digest(data)}.tsv.gz":
+            raise ValueError("a file that was changed")
+        head, *lines = gzip.decompress(data).decode().splitlines()
         columns = dict(
             zip(head.split("\t"), zip(*(line.split("\t") for line in lines), strict=True), strict=True)
         )
