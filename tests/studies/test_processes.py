@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,27 +23,16 @@ from smoothheads.studies.run import run
 from smoothheads.studies.store import StudyStore
 from smoothheads.studies.tables import all_tables
 
-LONG = TEXT.replace("epochs = 1", "epochs = 40").replace("seeds = [0, 1]", "seeds = [0]")
+LONG = TEXT.replace("epochs = 1", "epochs = 200").replace("seeds = [0, 1]", "seeds = [0]")
 LONG = LONG.split("[arms.pair]")[0] + "[certify]" + LONG.split("[certify]")[1]
 """One arm whose training can be killed."""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kills a group of processes")
 def test_killed_and_started_again_it_gives_the_same(tmp_path: Path) -> None:
-    file = tmp_path / "small.toml"
-    file.write_text(LONG)
-    command = [sys.executable, "-m", "smoothheads", "study", str(file), "--store", str(tmp_path / "killed")]
-    process = subprocess.Popen(
-        [*command, "--workers", "1"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
     plan, _ = prepare(study(LONG))
-    killed, whole = StudyStore(tmp_path / "killed"), StudyStore(tmp_path / "whole")
-    metrics = killed.artefact(_training(plan)) / "metrics.jsonl"
-    _until(lambda: metrics.is_file() and metrics.stat().st_size > 0)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    _until(lambda: _held_by_nobody(metrics.parent))
-    assert killed.facts(_training(plan)) is None
+    killed = _killed_in_training(plan, tmp_path)
+    whole = StudyStore(tmp_path / "whole")
     assert run(plan, killed, LocalProcesses(1), {}) == {}
     run(plan, whole, Inline(), {})
     ours, theirs = (all_tables(collect(plan, store)) for store in (killed, whole))
@@ -63,6 +53,29 @@ def test_a_process_that_dies_is_a_failed_arm(tmp_path: Path) -> None:
     assert "ended with code -9" in finished.error
 
 
+def _killed_in_training(plan: StudyPlan, folder: Path) -> StudyStore:
+    """A study killed with its workers after an epoch; one that ended before the kill is tried again."""
+    file = folder / "small.toml"
+    file.write_text(LONG)
+    for attempt in range(20):
+        store = StudyStore(folder / f"killed-{attempt}")
+        command = [sys.executable, "-m", "smoothheads", "study", str(file), "--store", str(store.root)]
+        process = subprocess.Popen(
+            [*command, "--workers", "1"],
+            stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        metrics = store.artefact(_training(plan)) / "metrics.jsonl"
+        _until(partial(_has_text, metrics))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        _until(partial(_held_by_nobody, metrics.parent))
+        if store.facts(_training(plan)) is None:
+            return store
+    raise AssertionError("the training always ended before it could be killed")
+
+
 def _training(plan: StudyPlan) -> Training:
     return next(item for item in plan.items if isinstance(item, Training))
 
@@ -71,7 +84,11 @@ def _until(done: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.01)
+
+
+def _has_text(file: Path) -> bool:
+    return file.is_file() and file.stat().st_size > 0
 
 
 def _held_by_nobody(folder: Path) -> bool:
