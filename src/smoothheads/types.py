@@ -86,7 +86,7 @@ def format_radius(radius: float, decimals: int = 6) -> str:
     nearest = f"{radius:.{decimals}f}"
     if float(nearest) == radius:
         return nearest
-    return str(Decimal(radius).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_FLOOR))
+    return f"{Decimal(radius).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_FLOOR):f}"
 
 
 @dataclass(frozen=True, slots=True)

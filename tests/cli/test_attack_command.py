@@ -12,11 +12,11 @@ import pytest
 
 from smoothheads.attack import record
 from smoothheads.attack.outcome import AttackOutcome
-from smoothheads.certify.budgets import recompute
 from smoothheads.certify.engines import convert
 from smoothheads.cli import main
 from smoothheads.results.ledger import save
 from smoothheads.results.read import read_log
+from smoothheads.results.recount import recompute
 from smoothheads.results.row import to_line
 from smoothheads.types import Votes
 

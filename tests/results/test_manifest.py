@@ -15,11 +15,11 @@ from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.noise import Laplace
 from smoothheads.results.manifest import (
     Manifest,
+    Shard,
     describe_indices,
     from_json,
     read_manifest,
     require_same,
-    sharded,
 )
 
 V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
@@ -83,7 +83,7 @@ def test_runs_are_the_same_whatever_is_incidental() -> None:
 @given(st.lists(st.integers(0, 10**6), unique=True), st.integers(1, 9))
 def test_shards_share_the_images_out(indices: list[int], count: int) -> None:
     whole = replace(BARE, indices=tuple(indices))
-    shards = [sharded(whole, number, count) for number in range(count)]
+    shards = [replace(whole, shard=Shard(number=number, of=count)) for number in range(count)]
     assert sorted(index for part in shards for index in part.expected or ()) == sorted(indices)
 
 

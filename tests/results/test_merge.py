@@ -9,7 +9,7 @@ import pytest
 
 from smoothheads.errors import LedgerError, StorageError
 from smoothheads.results.ledger import Ledger
-from smoothheads.results.manifest import Manifest, sharded
+from smoothheads.results.manifest import Manifest, Shard
 from smoothheads.results.merge import merge
 from smoothheads.types import Certified
 
@@ -22,7 +22,8 @@ def shards(tmp_path: Path, manifest: Manifest, row: Rows) -> Shards:
     def make(count: int = 3, skip: Sequence[int] = (), **changes: Any) -> list[Path]:
         folders = []
         for number in range(count):
-            told = sharded(replace(manifest, **(changes if number else {})), number, count)
+            shard = Shard(number=number, of=count)
+            told = replace(manifest, shard=shard, **(changes if number else {}))
             folder = tmp_path / f"shard-{number}"
             with Ledger.open(folder, replace(told, created=f"then {number}")) as ledger:
                 for index in told.expected or ():

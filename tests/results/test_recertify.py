@@ -12,7 +12,7 @@ from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.results.audit import audit
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import read_log
-from smoothheads.results.recertify import recertified, recertify, recountable
+from smoothheads.results.recertify import obstacle, recertified, recertify
 from smoothheads.results.results import Results
 from smoothheads.types import Votes
 
@@ -86,8 +86,8 @@ def test_what_the_votes_do_not_allow(run: Run) -> None:
     sequential = replace(log, manifest=told(log, budget="table"))
     with pytest.raises(LedgerError, match="a sequential test stops"):
         recertified(sequential, alpha=0.01)
-    assert recountable(log)
-    assert not recountable(sequential)
+    assert obstacle(log) is None
+    assert obstacle(sequential) is not None
     with pytest.raises(ConfigError, match="alpha"):
         recertified(log, alpha=0.7)
     few = [replace(row, votes=Votes(row.votes.rules, row.selection.counts)) for row in log.rows]  # 20 of each

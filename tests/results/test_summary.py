@@ -9,7 +9,6 @@ import pytest
 
 from smoothheads.certify.radius import max_radius
 from smoothheads.noise import NOISES
-from smoothheads.results.intervals import certified_lower
 from smoothheads.results.read import read_log
 from smoothheads.results.summary import summarize
 
@@ -25,7 +24,6 @@ def test_a_ledger_tells_everything(run: Callable[..., Path]) -> None:
     assert [e.value for e in summary.certified] == [
         np.mean(log.correct & (log.radius >= r)) for r in summary.radii
     ]
-    assert summary.certified_lower == tuple(certified_lower(e.value, 12, 0.001) for e in summary.certified)
     assert summary.accuracy == summary.certified[0].value
     assert summary.noisy_accuracy is not None
     assert summary.noisy_accuracy.value == pytest.approx(shares.mean())
@@ -41,7 +39,7 @@ def test_a_foreign_log_says_what_it_does_not_know(run: Callable[..., Path]) -> N
     bare = replace(read_log(run()), rows=(), n=None, alpha=None)
     summary = summarize(bare, [0, 0.5])
     unknown = (summary.noisy_accuracy, summary.hard_accuracy, summary.ceiling)
-    assert (*unknown, summary.at_ceiling, summary.samples, summary.certified_lower) == (None,) * 6
+    assert (*unknown, summary.at_ceiling, summary.samples) == (None,) * 5
     assert summary.radii == (0, 0.5)
 
 

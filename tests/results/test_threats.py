@@ -95,7 +95,7 @@ def test_the_correction_of_the_noise_is_paid_by_every_bound(run: Run) -> None:
 def test_top_k_is_refused_where_the_votes_do_not_allow_it(run: Run) -> None:
     log = read_log(run())
     foreign = replace(log, rows=(), manifest=None)
-    with pytest.raises(LedgerError, match="votes, alpha and sigma"):
+    with pytest.raises(LedgerError, match="selection and estimation votes"):
         top_k(foreign, 2)
     with pytest.raises(LedgerError, match="a ledger of Gaussian noise, got l1 radii"):
         top_k(read_log(run("uniform", noise="uniform")), 2)

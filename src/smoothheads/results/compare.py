@@ -14,7 +14,7 @@ from smoothheads.errors import LedgerError
 from smoothheads.results import metrics
 from smoothheads.results.intervals import Interval, bootstrap, mean, paired_test
 from smoothheads.results.read import as_results
-from smoothheads.results.recertify import recertified, recountable
+from smoothheads.results.recertify import obstacle, recertified
 from smoothheads.results.results import Floats, Ints, Results
 from smoothheads.results.summary import Summary, summarize
 
@@ -100,7 +100,7 @@ def compare(
         radii=chosen,
         summaries=tuple(summarize(log, chosen, hard) for log in matched),
         differences=tuple(_difference(baseline, log, chosen, hard, draw) for log in others),
-        notes=(*notes, *_unknown(matched), *_steps(matched), *_retraining(matched)),
+        notes=(*notes, *_cautions(matched)),
     )
 
 
@@ -225,7 +225,7 @@ def _align(logs: Sequence[Results]) -> tuple[tuple[Results, ...], tuple[str, ...
         positions = {int(index): i for i, index in enumerate(log.index)}
         chosen = log.take(np.array([positions[int(index)] for index in common]))
         smallest = min((each.alpha for each in logs if each.alpha is not None), default=None)
-        if chosen.alpha is not None and chosen.alpha != smallest and recountable(chosen):
+        if chosen.alpha is not None and chosen.alpha != smallest and obstacle(chosen) is None:
             chosen = recertified(chosen, alpha=smallest)
             notes.append(f"{log.name}: certified again at alpha {smallest:g} from its votes")
         matched.append(chosen)
@@ -240,21 +240,11 @@ def _unequal(logs: Sequence[Results]) -> Iterator[str]:
             yield f"radii are not comparable one to one: {name} differs ({listed})"
 
 
-def _unknown(logs: Sequence[Results]) -> tuple[str, ...]:
-    names = [log.name for log in logs if log.alpha is None or log.n is None]
-    if not names or len(logs) == 1:
-        return ()
-    return (f"alpha and n are not stated by {', '.join(names)}: audit them before comparing",)
-
-
-def _steps(logs: Sequence[Results]) -> tuple[str, ...]:
-    names = [log.name for log in logs if log.budget == "table"]
-    if not names:
-        return ()
-    return (f"{', '.join(names)}: budget table, so that radii are steps and ACR is a sum below the true one",)
-
-
-def _retraining(logs: Sequence[Results]) -> tuple[str, ...]:
-    if len(logs) == 1:
-        return ()
-    return ("Every log is of one trained network: nothing here says how much training again would change.",)
+def _cautions(logs: Sequence[Results]) -> Iterator[str]:
+    unknown = [log.name for log in logs if log.alpha is None or log.n is None]
+    if unknown and len(logs) > 1:
+        yield f"alpha and n are not stated by {', '.join(unknown)}: audit them before comparing"
+    if names := [log.name for log in logs if log.budget == "table"]:
+        yield f"{', '.join(names)}: budget table, so that radii are steps and ACR is a sum below the true one"
+    if len(logs) > 1:
+        yield "Every log is of one trained network: nothing here says how much training again would change."

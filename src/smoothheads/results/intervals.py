@@ -1,7 +1,7 @@
 """How sure a number over images is: standard errors, intervals, exact tests. Pure functions.
 
 Two uncertainties are kept apart: which images happened to be in the test set (standard error, bootstrap,
-binomial interval), and the failure probability alpha of each certificate (the lower bounds at the end).
+binomial interval), and the failure probability alpha of each certificate (the last function).
 """
 
 from __future__ import annotations
@@ -81,19 +81,10 @@ def paired_test(first: Bools, second: Bools) -> float:
 
 def false_certificates(images: int, alpha: float, rho: float = 0.001) -> int:
     """With probability at least 1 - rho no more than this many of the certificates are wrong."""
-    _check(images, alpha, rho)
-    return next(wrong for wrong in range(images + 1) if special.bdtrc(wrong, images, alpha) <= rho)
-
-
-def certified_lower(certified: float, images: int, alpha: float, rho: float = 0.001) -> float:
-    """Certified accuracy that holds on these images with probability >= 1 - rho, all together."""
-    return max(certified - false_certificates(images, alpha, rho) / images, 0.0)
-
-
-def _check(images: int, alpha: float, rho: float) -> None:
     if images < 1 or not (0 < alpha < 1 and 0 < rho < 1):
         raise ConfigError(
             "images >= 1 and alpha, rho strictly between 0 and 1",
             f"images {images}, alpha {alpha}, rho {rho}",
             "pass the settings of the run",
         )
+    return next(wrong for wrong in range(images + 1) if special.bdtrc(wrong, images, alpha) <= rho)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -155,10 +155,6 @@ def read_manifest(folder: Path | str) -> Manifest:
     except ConfigError as error:
         raise LedgerError(f"a manifest at {path}", error.got, "point at the folder of a run") from None
     return from_json(data, str(folder))
-
-
-def sharded(manifest: Manifest, number: int, count: int) -> Manifest:
-    return replace(manifest, shard=Shard(number=number, of=count))
 
 
 def describe_indices(indices: Sequence[int]) -> dict[str, int] | list[int]:

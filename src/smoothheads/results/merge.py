@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from smoothheads import hub
 from smoothheads.errors import LedgerError
@@ -22,14 +21,15 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
         raise LedgerError("at least one shard", "none", "name the folders of the shards")
     out = Path(out)
     claim(out)
-    found = _found(dict.fromkeys(folder for place in folders for folder in _ledgers(hub.local(place))))
-    expected = found.manifest.indices
+    shards = dict.fromkeys(folder for place in folders for folder in _ledgers(hub.local(place)))
+    manifest, lines, sealed = _joined(shards)
+    expected = manifest.indices
     if expected is None:
         raise LedgerError("shards whose manifest states its indices", "none", "certify with this version")
-    _require_complete(found.lines, expected)
+    _require_complete(lines, expected)
     with new_folder(out) as folder:
-        manifest = replace(found.manifest, format=FORMAT if found.sealed else FORMAT_1)
-        save(folder, manifest, [found.lines[index] for index in expected], sealed=found.sealed)
+        manifest = replace(manifest, format=FORMAT if sealed else FORMAT_1)
+        save(folder, manifest, [lines[index] for index in expected], sealed=sealed)
     return out
 
 
@@ -39,22 +39,20 @@ def _ledgers(place: Path) -> list[Path]:
     return sorted(table.parent for table in place.glob(f"ledger-*-of-*/{TABLE}")) or [place]
 
 
-class _Found(NamedTuple):
-    manifest: Manifest
-    """That of the whole run, as the first shard has it."""
-    lines: dict[int, str]
-    sealed: bool
-
-
-def _found(folders: Iterable[Path]) -> _Found:
-    """What the shards hold, read one after the other: hundreds need no more memory than one."""
-    whole: tuple[Path, Manifest] | None = None
+def _joined(folders: Iterable[Path]) -> tuple[Manifest, dict[int, str], bool]:
+    """The manifest of the whole run, as the first shard has it, the lines of all images, and whether all have
+    checksums. Shards are read one after the other: hundreds need no more memory than one."""
+    whole: Manifest | None = None
     lines: dict[int, str] = {}
     holder: dict[int, Path] = {}
     sealed = True
     for folder in folders:
         shard = load(folder)
-        whole = _common(whole, folder, replace(shard.manifest, shard=None))
+        manifest = replace(shard.manifest, shard=None)
+        if whole is None:
+            first, whole = folder, manifest
+        elif replace(manifest, created=whole.created) != whole:  # quicker than to say how they differ
+            require_same(whole, manifest, f"{first}, unlike {folder},")
         sealed &= shard.chain is not None
         for row, line in zip(shard.rows, shard.lines, strict=True):
             if row.index in lines:
@@ -65,16 +63,7 @@ def _found(folders: Iterable[Path]) -> _Found:
                 )
             lines[row.index], holder[row.index] = line, folder
     assert whole is not None, "there is a shard"
-    return _Found(whole[1], lines, sealed)
-
-
-def _common(first: tuple[Path, Manifest] | None, folder: Path, manifest: Manifest) -> tuple[Path, Manifest]:
-    """The first shard's, if this one is of the same run."""
-    if first is None:
-        return folder, manifest
-    if replace(manifest, created=first[1].created) != first[1]:  # quicker than to say how they differ
-        require_same(first[1], manifest, f"{first[0]}, unlike {folder},")
-    return first
+    return whole, lines, sealed
 
 
 def _require_complete(lines: dict[int, str], expected: tuple[int, ...]) -> None:

@@ -10,9 +10,9 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from smoothheads.certify.budgets import recompute
 from smoothheads.errors import LedgerError, one_of
 from smoothheads.results.read import read_log
+from smoothheads.results.recount import recompute
 from smoothheads.results.results import Results
 from smoothheads.results.row import to_line
 
@@ -34,15 +34,14 @@ def recertify(
 
 def recertified(log: Results, *, alpha: float | None = None, rule: str | None = None) -> Results:
     """The same votes under another alpha or rule; raises LedgerError where they do not allow it."""
+    if (error := obstacle(log)) is not None:
+        raise error
     manifest = log.manifest
-    if (obstacle := _obstacle(log)) is not None or manifest is None:
-        raise LedgerError(*(obstacle or ("a ledger", "a foreign log", "certify again")))
+    assert manifest is not None, "votes come with a manifest"
     rule = log.rule if rule is None else rule
     if rule not in manifest.rules:
         raise one_of(f"rule of {log.name}", rule, manifest.rules)
-    config = manifest.certify
-    alpha = config.alpha if alpha is None else alpha
-    config = config.changed(alpha=alpha, rule=rule)
+    config = manifest.certify.changed(rule=rule, **({} if alpha is None else {"alpha": alpha}))
     if hasattr(config.budget, "bound"):
         config = config.changed(bound="clopper-pearson")
     manifest = replace(manifest, certify=config)
@@ -53,16 +52,12 @@ def recertified(log: Results, *, alpha: float | None = None, rule: str | None = 
     return Results.of(log.name, rows, manifest)
 
 
-def recountable(log: Results) -> bool:
-    """Whether the votes can be certified again at another alpha."""
-    return not _obstacle(log)
-
-
-def _obstacle(log: Results) -> tuple[str, str, str] | None:
+def obstacle(log: Results) -> LedgerError | None:
+    """Why its votes cannot be certified again, with another alpha or for another threat; None if they can."""
     if not log.has_votes or any(row.selection.n == 0 for row in log.rows):
         wanted = f"selection and estimation votes in {log.name}"
-        return wanted, "rows without them", "certify again; foreign logs keep no votes"
+        return LedgerError(wanted, "rows without them", "certify again; foreign logs keep no votes")
     if log.budget not in RECOUNTABLE:
-        remedy = "a sequential test stops because of its votes; certify again"
-        return f"a budget of {', '.join(RECOUNTABLE)}", log.budget, remedy
+        remedy = "a sequential test stops because of its votes; certify with the fixed budget"
+        return LedgerError(f"a budget of {', '.join(RECOUNTABLE)}", log.budget, remedy)
     return None

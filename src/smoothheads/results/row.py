@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ def to_line(row: Certified) -> str:
     """Without the newline. Radius and p_lower are rounded down: the text never claims more than the row."""
     sure = row.certificate
     field = (row.index, row.label, row.prediction, format_radius(row.radius), int(row.correct))
-    counts = (sure.n0, sure.n, sure.k, _floor(sure.p_lower))
+    counts = (sure.n0, sure.n, sure.k, format_radius(sure.p_lower, 15))
     texts = (*field, format_time(row.seconds), *counts, _sparse(row.selection), _sparse(row.votes))
     return "\t".join(str(text) for text in texts)
 
@@ -105,14 +104,6 @@ def parse_time(text: str) -> float:
         raise ValueError(f"time {text!r}")
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-def _floor(probability: float) -> str:
-    """15 decimals, rounded down; what was written with as many stays what it is."""
-    nearest = f"{probability:.15f}"
-    if float(nearest) == probability:
-        return nearest
-    return f"{Decimal(probability).quantize(Decimal('1e-15'), rounding=ROUND_FLOOR):f}"
 
 
 def _sparse(votes: Votes) -> str:

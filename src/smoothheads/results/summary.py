@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.certify import radius as radius_of
+from smoothheads.certify.radius import max_radius
 from smoothheads.results import metrics
-from smoothheads.results.intervals import Estimate, certified_lower, mean
+from smoothheads.results.intervals import Estimate, mean
 from smoothheads.results.results import Results
 
 _WRITTEN = 2e-6  # what our six decimals and the correction of the noise take off a radius
@@ -30,8 +30,6 @@ class Summary:
     radii: tuple[float, ...]
     certified: tuple[Estimate, ...]
     """Certified accuracy at each of `radii`."""
-    certified_lower: tuple[float, ...] | None
-    """What of it holds on these images with probability 0.999, all certificates together."""
     accuracy: float
     """Right and not abstained: certified accuracy at radius 0."""
     abstained: Estimate
@@ -59,10 +57,10 @@ def summarize(
     noisy = log.label_probability() if log.has_votes else None
     if noisy is not None and hard is None:
         hard = metrics.hardest_half(noisy)
-    ceiling = ceiling_of(log)
-    lower = None
-    if log.alpha is not None:
-        lower = tuple(certified_lower(e.value, len(log), log.alpha) for e in certified)
+    ceiling, at_ceiling = ceiling_of(log), None
+    if ceiling is not None:
+        room = _WRITTEN if log.rows else None
+        at_ceiling = float(metrics.at_ceiling(log.radius, ceiling, room).mean())
     return Summary(
         name=log.name,
         images=len(log),
@@ -73,13 +71,12 @@ def summarize(
         acr=mean(metrics.certified_radii(log.correct, log.radius)),
         radii=chosen,
         certified=certified,
-        certified_lower=lower,
         accuracy=float(log.correct.mean()),
         abstained=mean(log.abstained),
         noisy_accuracy=None if noisy is None else mean(noisy),
         hard_accuracy=None if noisy is None else mean(noisy[hard]),
         ceiling=ceiling,
-        at_ceiling=None if ceiling is None else _at_ceiling(log, ceiling),
+        at_ceiling=at_ceiling,
         samples=None if log.samples is None else mean(log.samples.astype(np.float64)),
         seconds=mean(log.seconds),
     )
@@ -88,9 +85,4 @@ def summarize(
 def ceiling_of(log: Results) -> float | None:
     if log.n is None or log.alpha is None or log.sigma is None or log.norm != log.law.norm:
         return None
-    return radius_of.max_radius(log.n, log.alpha, log.sigma, log.law.radius)
-
-
-def _at_ceiling(log: Results, ceiling: float) -> float:
-    room = _WRITTEN if log.rows else None
-    return float(metrics.at_ceiling(log.radius, ceiling, room).mean())
+    return max_radius(log.n, log.alpha, log.sigma, log.law.radius)

@@ -14,7 +14,7 @@ from smoothheads.certify.bounds import clopper_pearson_lower, clopper_pearson_up
 from smoothheads.certify.threats import linf_radius, linf_radius_of_l1, linf_radius_uniform, top_k_radius
 from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.noise import Uniform
-from smoothheads.results.recertify import RECOUNTABLE
+from smoothheads.results.recertify import obstacle
 from smoothheads.results.results import Floats, Results
 from smoothheads.types import ABSTAIN, Certified
 
@@ -24,9 +24,15 @@ LINF = "linf"
 def linf(log: Results, dimension: int | None = None) -> Results:
     """The l-infinity balls inside the certified balls; under uniform noise, the larger ones that its bounds
     prove. `dimension` is the number of pixel values, for a log that does not state its shape."""
-    _require_unconverted(log)
-    size = _dimension(log) if dimension is None else dimension
-    return replace(log, radius=_linf_radii(log, size), norm=LINF, rows=(), columns={})
+    if log.norm != log.law.norm:
+        raise LedgerError(f"{log.law.norm} radii in {log.name}", log.norm, "give the original ledger")
+    if dimension is None:
+        shape = None if log.manifest is None else log.manifest.shape
+        if not shape:
+            wanted = f"a log that states the shape of its images in {log.name}"
+            raise ConfigError(wanted, "none", "give the dimension")
+        dimension = math.prod(shape)
+    return replace(log, radius=_linf_radii(log, dimension), norm=LINF, rows=(), columns={})
 
 
 def top_k(log: Results, k: int) -> Results:
@@ -35,8 +41,11 @@ def top_k(log: Results, k: int) -> Results:
 
     Raises LedgerError where votes or settings are missing, or where the votes decided when to stop.
     """
-    if (obstacle := _obstacle(log)) is not None:
-        raise LedgerError(*obstacle)
+    if log.law.norm != "l2" or log.norm != "l2":
+        got = f"{log.norm} radii in {log.name}"
+        raise LedgerError("a ledger of Gaussian noise", got, "top-k is known for l2 only")
+    if (error := obstacle(log)) is not None:
+        raise error
     radius = np.array([_top_k_radius(row, log, k) for row in log.rows])
     prediction = np.where(radius > 0, log.label, ABSTAIN)
     return replace(log, radius=radius, prediction=prediction, rows=(), columns={})
@@ -67,28 +76,3 @@ def _top_k_radius(row: Certified, log: Results, k: int) -> float:
     p_lower = max(0.0, clopper_pearson_lower(int(votes[row.label]), n, level) - taken_off)
     others = [clopper_pearson_upper(count, n, level) + taken_off for count in rivals]
     return top_k_radius(p_lower, others, k, log.sigma)
-
-
-def _dimension(log: Results) -> int:
-    shape = None if log.manifest is None else log.manifest.shape
-    if not shape:
-        raise ConfigError(
-            f"a log that states the shape of its images in {log.name}", "none", "give the dimension"
-        )
-    return math.prod(shape)
-
-
-def _obstacle(log: Results) -> tuple[str, str, str] | None:
-    if log.law.norm != "l2" or log.norm != "l2":
-        return "a ledger of Gaussian noise", f"{log.norm} radii in {log.name}", "top-k is known for l2 only"
-    if not log.has_votes or log.alpha is None or log.sigma is None:
-        return f"votes, alpha and sigma in {log.name}", "not all", "certify again; foreign logs keep no votes"
-    if log.budget not in RECOUNTABLE:
-        remedy = "a sequential test stops because of its votes; certify with the fixed budget"
-        return f"a budget of {', '.join(RECOUNTABLE)}", log.budget, remedy
-    return None
-
-
-def _require_unconverted(log: Results) -> None:
-    if log.norm != log.law.norm:
-        raise LedgerError(f"{log.law.norm} radii in {log.name}", log.norm, "give the original ledger")

@@ -18,7 +18,7 @@ from smoothheads.config.check import at_least
 from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, load_test, select
 from smoothheads.errors import ConfigError, DataError, duration
 from smoothheads.results.ledger import Ledger, claim_folder
-from smoothheads.results.manifest import FILE, Manifest, read_manifest, sharded
+from smoothheads.results.manifest import FILE, Manifest, Shard, read_manifest
 from smoothheads.runs.cluster import Cluster
 from smoothheads.runs.exported import artefact_hashes
 from smoothheads.runs.layout import ENGINES
@@ -122,7 +122,7 @@ def certify_run(
             note(reason)
         manifest = make_manifest(checkpoint, dataset, smoothed)
         if shard is not None:
-            manifest = sharded(manifest, *shard)
+            manifest = replace(manifest, shard=Shard(number=shard[0], of=shard[1]))
         others = set(dataset.indices.tolist()) - set(manifest.expected or ())
         with Ledger.open(out, manifest, fresh=fresh, beside=(ENGINES,)) as ledger:
             if on_start:

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from smoothheads.certify.budgets.base import Budget as Budget
     from smoothheads.certify.budgets.fixed import FixedBudget as FixedBudget
     from smoothheads.certify.budgets.radius import RadiusBudget as RadiusBudget
-    from smoothheads.certify.budgets.replay import contradiction as contradiction
-    from smoothheads.certify.budgets.replay import recompute as recompute
     from smoothheads.certify.budgets.table import TableBudget as TableBudget
 
 __getattr__ = lazy.attributes(
@@ -21,7 +19,6 @@ __getattr__ = lazy.attributes(
         "base": "BUDGETS Budget",
         "fixed": "FixedBudget",
         "radius": "RadiusBudget",
-        "replay": "contradiction recompute",
         "table": "TableBudget",
     },
 )

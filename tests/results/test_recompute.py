@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from smoothheads.certify.algorithm import Terms
-from smoothheads.certify.budgets import contradiction, recompute
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.errors import SoundnessError
 from smoothheads.noise import keyed_uniform
+from smoothheads.results.recount import contradiction, recompute
 from smoothheads.types import ABSTAIN, Certified, Counts, Phase, Votes
 
 RULES = ("ensemble",)
