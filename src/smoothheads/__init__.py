@@ -5,101 +5,65 @@ The table of contents. A name is imported when it is first used, so that `import
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from smoothheads import lazy
+
 if TYPE_CHECKING:
-    from smoothheads.certify.config import CertifyConfig
-    from smoothheads.certify.percentile import percentile_interval
-    from smoothheads.checkpoint import load as load_checkpoint
-    from smoothheads.checkpoint import save as save_checkpoint
-    from smoothheads.cookbook import names as recipes
-    from smoothheads.cookbook import recipe
-    from smoothheads.data import DataConfig, from_arrays
-    from smoothheads.data import as_dataset as dataset
-    from smoothheads.data import load as load_data
-    from smoothheads.errors import SmoothheadsError
-    from smoothheads.models import MultiHead, build, list_architectures
-    from smoothheads.models.cut import augment, multihead
-    from smoothheads.objectives import ObjectiveConfig
-    from smoothheads.report.make import report
-    from smoothheads.results.audit import audit
-    from smoothheads.results.compare import compare
-    from smoothheads.results.read import read_log
-    from smoothheads.results.results import Results
-    from smoothheads.runs.exported import open_export
-    from smoothheads.runs.pretrained import from_pretrained
-    from smoothheads.smoothed import Smoothed
-    from smoothheads.training import RunConfig, TrainConfig, train
-    from smoothheads.types import ABSTAIN, Certificate, Certified
+    from smoothheads import checkpoint, cookbook, data
+    from smoothheads.certify.config import CertifyConfig as CertifyConfig
+    from smoothheads.certify.percentile import percentile_interval as percentile_interval
+    from smoothheads.cookbook import recipe as recipe
+    from smoothheads.data import DataConfig as DataConfig
+    from smoothheads.data import from_arrays as from_arrays
+    from smoothheads.errors import SmoothheadsError as SmoothheadsError
+    from smoothheads.models import MultiHead as MultiHead
+    from smoothheads.models import build as build
+    from smoothheads.models import list_architectures as list_architectures
+    from smoothheads.models.cut import augment as augment
+    from smoothheads.models.cut import multihead as multihead
+    from smoothheads.objectives import ObjectiveConfig as ObjectiveConfig
+    from smoothheads.report.make import report as report
+    from smoothheads.results.audit import audit as audit
+    from smoothheads.results.compare import compare as compare
+    from smoothheads.results.read import read_log as read_log
+    from smoothheads.results.results import Results as Results
+    from smoothheads.runs.exported import open_export as open_export
+    from smoothheads.runs.pretrained import from_pretrained as from_pretrained
+    from smoothheads.smoothed import Smoothed as Smoothed
+    from smoothheads.training import RunConfig as RunConfig
+    from smoothheads.training import TrainConfig as TrainConfig
+    from smoothheads.training import train as train
+    from smoothheads.types import ABSTAIN as ABSTAIN
+    from smoothheads.types import Certificate as Certificate
+    from smoothheads.types import Certified as Certified
+
+    load_checkpoint, save_checkpoint = checkpoint.load, checkpoint.save
+    dataset, load_data, recipes = data.as_dataset, data.load, cookbook.names
 
 _HOMES = {
-    "ABSTAIN": "types:ABSTAIN",
-    "Certificate": "types:Certificate",
-    "Certified": "types:Certified",
-    "CertifyConfig": "certify.config:CertifyConfig",
-    "DataConfig": "data:DataConfig",
-    "MultiHead": "models:MultiHead",
-    "ObjectiveConfig": "objectives:ObjectiveConfig",
-    "RunConfig": "training:RunConfig",
-    "Smoothed": "smoothed:Smoothed",
-    "SmoothheadsError": "errors:SmoothheadsError",
-    "TrainConfig": "training:TrainConfig",
-    "augment": "models.cut:augment",
-    "build": "models:build",
-    "audit": "results.audit:audit",
-    "compare": "results.compare:compare",
-    "dataset": "data:as_dataset",
-    "from_arrays": "data:from_arrays",
-    "from_pretrained": "runs.pretrained:from_pretrained",
-    "list_architectures": "models:list_architectures",
-    "load_checkpoint": "checkpoint:load",
-    "load_data": "data:load",
-    "multihead": "models.cut:multihead",
-    "open_export": "runs.exported:open_export",
-    "percentile_interval": "certify.percentile:percentile_interval",
-    "Results": "results.results:Results",
-    "read_log": "results.read:read_log",
-    "report": "report.make:report",
-    "recipe": "cookbook:recipe",
-    "recipes": "cookbook:names",
-    "save_checkpoint": "checkpoint:save",
-    "train": "training:train",
+    "certify.config": "CertifyConfig",
+    "certify.percentile": "percentile_interval",
+    "checkpoint": "load_checkpoint=load save_checkpoint=save",
+    "cookbook": "recipe recipes=names",
+    "data": "DataConfig dataset=as_dataset from_arrays load_data=load",
+    "errors": "SmoothheadsError",
+    "models": "MultiHead build list_architectures",
+    "models.cut": "augment multihead",
+    "objectives": "ObjectiveConfig",
+    "report.make": "report",
+    "results.audit": "audit",
+    "results.compare": "compare",
+    "results.read": "read_log",
+    "results.results": "Results",
+    "runs.exported": "open_export",
+    "runs.pretrained": "from_pretrained",
+    "smoothed": "Smoothed",
+    "training": "RunConfig TrainConfig train",
+    "types": "ABSTAIN Certificate Certified",
 }
-
-__all__ = [
-    "ABSTAIN",
-    "Certificate",
-    "Certified",
-    "CertifyConfig",
-    "DataConfig",
-    "MultiHead",
-    "ObjectiveConfig",
-    "Results",
-    "RunConfig",
-    "Smoothed",
-    "SmoothheadsError",
-    "TrainConfig",
-    "audit",
-    "augment",
-    "build",
-    "compare",
-    "dataset",
-    "from_arrays",
-    "from_pretrained",
-    "list_architectures",
-    "load_checkpoint",
-    "load_data",
-    "multihead",
-    "open_export",
-    "percentile_interval",
-    "read_log",
-    "recipe",
-    "recipes",
-    "report",
-    "save_checkpoint",
-    "train",
-]
+_get = lazy.attributes(__name__, _HOMES)
+__all__ = [name.partition("=")[0] for names in _HOMES.values() for name in names.split()]
 
 
 def __getattr__(name: str) -> Any:
@@ -107,11 +71,8 @@ def __getattr__(name: str) -> Any:
         from importlib import metadata
 
         return metadata.version("smoothheads")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'smoothheads' has no attribute {name!r}")
-    module, _, attribute = _HOMES[name].partition(":")
-    return getattr(importlib.import_module(f"smoothheads.{module}"), attribute)
+    return _get(name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES, "__version__"])
+    return sorted([*globals(), *__all__, "__version__"])

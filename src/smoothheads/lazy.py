@@ -10,13 +10,19 @@ __all__ = ["LazyModule", "attributes", "optimize", "special", "stats", "torch"]
 
 
 def attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose names (separated by blanks) live in the modules `homes`."""
-    home = {name: module for module, names in homes.items() for name in names.split()}
+    """The `__getattr__` of a package whose names (separated by blanks) live in the modules `homes`, where
+    `name=other` is called `other`."""
+    home = {
+        name.partition("=")[0]: (module, name.rpartition("=")[2])
+        for module, names in homes.items()
+        for name in names.split()
+    }
 
     def get(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{package}.{home[name]}"), name)
+        module, attribute = home[name]
+        return getattr(importlib.import_module(f"{package}.{module}"), attribute)
 
     return get
 
