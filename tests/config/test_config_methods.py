@@ -54,6 +54,9 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: TeachingConfig(pace="budget", weights="hard"), "soft weights with pace budget"),
     (lambda: TeachingConfig(budget=1.0), "0 < budget < 1"),
     (lambda: TeachingConfig(window=1), "window >= 2"),
+    (lambda: TeachingConfig(lambda_first=0.0), "lambda_first > 0"),
+    (lambda: TeachingConfig(weights="sofd"), "did you mean 'soft'"),  # type: ignore[arg-type]
+    (lambda: Consistency(form="klx"), "form of consistency"),  # type: ignore[arg-type]
 ]
 
 

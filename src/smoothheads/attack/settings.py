@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from smoothheads.config.check import at_least, between, positive
+from smoothheads.config.check import Count, Natural, between, check_fields, positive
 from smoothheads.errors import ConfigError
 
 Loss: TypeAlias = Literal["smoothed", "expected-ce"]
@@ -15,11 +15,11 @@ _OUTSIDE = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # in units of sigma
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttackSettings:
-    steps: int = 20
+    steps: Count = 20
     """Gradient steps of one attack."""
-    draws: int = 32
+    draws: Count = 32
     """Draws of noise behind each step."""
-    n: int = 1000
+    n: Count = 1000
     """Fresh noisy samples that judge an attacked image (PREDICT)."""
     alpha: float = 0.001
     """Probability that a judgement is wrong, per attacked image."""
@@ -28,15 +28,12 @@ class AttackSettings:
     cross-entropy, draws renewed at every step. Each is tried in turn."""
     radii: tuple[float, ...] | None = None
     """Radii outside the certified ball to attack at (default: from a quarter of sigma to 6 sigma)."""
-    halvings: int = 4
+    halvings: Natural = 4
     """How often the distance of a successful attack is halved towards the certified radius."""
-    seed: int = 0
+    seed: Natural = 0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "draws", "n"):
-            at_least(name, getattr(self, name), 1)
-        at_least("halvings", self.halvings, 0)
-        at_least("seed", self.seed, 0)
+        check_fields(self)
         between("alpha", self.alpha, 0, 0.5)
         for radius in self.radii or ():
             positive("every radius", radius)

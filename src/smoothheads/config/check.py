@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from functools import cache, partial
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from smoothheads.errors import ConfigError, one_of
 
@@ -27,11 +28,28 @@ def between(name: str, value: float, low: float, high: float) -> None:
         raise ConfigError(f"{low:g} < {name} < {high:g}", f"{value:g}", f"choose {name} inside that range")
 
 
-def check_choices(config: Any) -> None:
-    """Every field that is one of a few words is one of them; Python itself does not look."""
-    for name, hint in get_type_hints(type(config)).items():
-        if get_origin(hint) is Literal and (value := getattr(config, name)) not in get_args(hint):
-            raise one_of(f"{name} of {config.name}", value, get_args(hint))
+Count: TypeAlias = Annotated[int, partial(at_least, least=1)]
+Natural: TypeAlias = Annotated[int, partial(at_least, least=0)]
+NotNegative: TypeAlias = Annotated[float, partial(at_least, least=0)]
+Positive: TypeAlias = Annotated[float, partial(positive)]
+Share: TypeAlias = Annotated[float, partial(between, low=0, high=1)]
+
+
+def check_fields(config: Any) -> None:
+    """Every field is in the range, or one of the words, that its type says; Python itself does not look."""
+    for name, hint in _hints(type(config)).items():  # type: ignore[arg-type]
+        value = getattr(config, name)
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            raise one_of(f"{name} of {getattr(config, 'name', type(config).__name__)}", value, get_args(hint))
+        for part in (hint, *get_args(hint)):  # X itself, or X of X | None
+            for check in getattr(part, "__metadata__", ()):
+                if isinstance(check, partial) and value is not None:
+                    check(name, value)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def check_sigma(sigma: float) -> None:

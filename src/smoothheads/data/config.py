@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from smoothheads.config.check import at_least
+from smoothheads.config.check import Count, Natural, check_fields
 from smoothheads.data.base import DataInfo, Source, Split
 from smoothheads.errors import ConfigError
 from smoothheads.registry import Registry
@@ -35,20 +35,17 @@ DATASETS: Registry[type[DataConfig]] = Registry(
 class SubsetConfig:
     """Which images of a split are used; applied in the order indices, offset, every, first."""
 
-    offset: int = 0
+    offset: Natural = 0
     """Leave out this many images first: --offset 10 --every 20 keeps 10, 30, 50, ..."""
-    every: int = 1
+    every: Count = 1
     """Keep every k-th image from there on (the field certifies every 20th of CIFAR-10)."""
-    first: int | None = None
+    first: Count | None = None
     """Then keep at most this many."""
     indices: tuple[int, ...] | None = None
     """Explicit positions in the split."""
 
     def __post_init__(self) -> None:
-        at_least("offset", self.offset, 0)
-        at_least("every", self.every, 1)
-        if self.first is not None:
-            at_least("first", self.first, 1)
+        check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +61,7 @@ class DataConfig(ABC):
 
     root: str | None = None
     """Folder or archive that holds the data set (digits are built in)."""
-    downscale: int = 1
+    downscale: Count = 1
     """Average square groups of this many pixels a side, e.g. 2 makes CIFAR-10 16x16."""
     augment: Literal["auto", "none", "crop-flip"] = "auto"
     """Random crop (padding an eighth of the side) and flip; auto: for CIFAR and folders, not for digits."""
@@ -74,7 +71,7 @@ class DataConfig(ABC):
     """Which training images are used, before the validation images are cut off."""
 
     def __post_init__(self) -> None:
-        at_least("downscale", self.downscale, 1)
+        check_fields(self)
         if not 0 <= self.validation < 1:
             raise ConfigError("0 <= validation < 1", f"{self.validation:g}", "0.1 holds out a tenth")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +118,7 @@ class Folder(DataConfig):
     name: ClassVar[str] = "folder"
     augmented: ClassVar[bool] = True
 
-    size: int | None = None
+    size: Annotated[int, partial(at_least, least=8)] | None = None
     """Side of the images that the network takes: the shorter side of a picture is resized to 8/7 of it, then
     the central square is cut out (224 for ImageNet). Default: the pictures as they are, all of one size."""
 
@@ -127,11 +127,6 @@ class Folder(DataConfig):
         """Version 1, which wrote every field that it knew, had ImageNet's size only."""
         wrote_all = {"root", "downscale", "augment", "validation", "subset"} <= data.keys()
         return {"size": IMAGENET_SIZE} | data if wrote_all and "size" not in data else data
-
-    def __post_init__(self) -> None:
-        DataConfig.__post_init__(self)
-        if self.size is not None:
-            at_least("size", self.size, 8)
 
     def read(self, split: Split) -> FolderDataset:
         root = existing(self.root, self.name)

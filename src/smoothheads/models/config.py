@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from smoothheads.config.check import at_least
+from smoothheads.config.check import Count, check_fields
 from smoothheads.errors import ConfigError
 
 OWN = "own"  # arch and cut of a network that has no name
@@ -13,7 +13,7 @@ OWN = "own"  # arch and cut of a network that has no name
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
     arch: str = "resnet8"
-    heads: int = 1
+    heads: Count = 1
     """L: 1 is a single network; SOME uses 5."""
     cut: str = "stage2"
     """Where the shared trunk ends; `input` makes the heads separate networks."""
@@ -23,7 +23,7 @@ class ModelConfig:
     """Each head normalises for itself, as networks do that were trained apart; needs the cut `input`."""
 
     def __post_init__(self) -> None:
-        at_least("heads", self.heads, 1)
+        check_fields(self)
         if self.normalize_heads and not (self.normalize and self.cut == "input"):
             raise ConfigError(
                 "normalize and cut 'input' with normalize_heads",

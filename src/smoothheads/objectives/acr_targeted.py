@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from smoothheads.config.check import at_least, positive
+from smoothheads.config.check import Count, Natural, Positive, at_least
 from smoothheads.errors import ConfigError, TrainingError
 from smoothheads.lazy import torch
 from smoothheads.objectives.attack import frozen, lengths, unit
@@ -26,27 +26,23 @@ class AcrTargeted(Method):
 
     name: ClassVar[str] = "acr-targeted"
     draws: int = 4
-    start: int = 60
+    start: Natural = 60
     """Epochs of plain Gaussian training before anything else happens (70 at sigma 0.5)."""
     keep: float = 0.5
     """Then images answered rightly on less than this share of draws are dropped (0.4 at sigma 0.5 and 1)."""
-    keep_draws: int = 100
+    keep_draws: Count = 100
     """Draws by which that is judged."""
-    every: int = 10
+    every: Count = 10
     """Epochs between two re-weightings of the images."""
     weigh_draws: int = 16
     """Draws by which images are weighted, by a radius that three quarters right have from 14 draws on."""
-    step_size: float = 0.25
+    step_size: Positive = 0.25
     """Length of a step of the attack on the noise (0.5 at sigma 1)."""
-    steps: int = 3
+    steps: Count = 3
     """Steps of the attack (6 at sigma 0.5, 4 at sigma 1)."""
 
     def check(self) -> None:
-        for name in ("steps", "every", "keep_draws"):
-            at_least(name, getattr(self, name), 1)
         at_least("weigh_draws", self.weigh_draws, 14)
-        at_least("start", self.start, 0)
-        positive("step_size", self.step_size)
         if not 0 <= self.keep <= 1:
             raise ConfigError("0 <= keep <= 1", f"{self.keep:g}", "0.5 keeps what is mostly right")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from smoothheads.config.check import at_least, positive
+from smoothheads.config.check import Count, NotNegative, Positive
 from smoothheads.errors import ConfigError
 from smoothheads.lazy import torch
 from smoothheads.objectives.attack import frozen, input_gradient, project, unit
@@ -29,25 +29,18 @@ class CatRs(Method):
 
     name: ClassVar[str] = "cat-rs"
     draws: int = 4
-    strength: float = 0.5
+    strength: NotNegative = 0.5
     """Weight of the worst-case term (1 at sigma 0.5, 2 at sigma 1)."""
-    epsilon: float = 1.0
+    epsilon: Positive = 1.0
     """Greatest change of a noise draw by the attack."""
-    steps: int = 4
+    steps: Count = 4
     """Steps of the attack."""
     teacher: str | None = None
     """Folder of the checkpoint whose votes under noise are the soft labels (a Gaussian model)."""
-    teacher_sigma: float = 0.25
+    teacher_sigma: Positive = 0.25
     """Noise under which it votes."""
-    teacher_draws: int = 10_000
+    teacher_draws: Count = 10_000
     """Votes per training image."""
-
-    def check(self) -> None:
-        for name in ("steps", "teacher_draws"):
-            at_least(name, getattr(self, name), 1)
-        at_least("strength", self.strength, 0)
-        positive("epsilon", self.epsilon)
-        positive("teacher_sigma", self.teacher_sigma)
 
     def prepare(self, preparation: Preparation) -> Tensor:
         """Soft labels: class frequencies of the teacher under noise [training images, C]."""

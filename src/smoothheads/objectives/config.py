@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from smoothheads.config.check import at_least, between, positive
+from smoothheads.config.check import NotNegative, Positive, Share, at_least, check_fields
 from smoothheads.errors import ConfigError
 from smoothheads.objectives.gaussian import Gaussian
 from smoothheads.objectives.method import Method
@@ -26,28 +26,24 @@ class TeachingConfig:
     """Weight of a sample whose smoothed loss equals lambda: 1 or 0; none: the preset decides."""
     pace: Literal["log10", "linear", "fixed", "radius", "quantile", "budget"] = "log10"
     """How lambda moves: a schedule (log10, linear, fixed), or without tuning (radius, quantile, budget)."""
-    lambda_first: float | None = None
+    lambda_first: Positive | None = None
     """Lambda of the first epoch; none: ln(classes)."""
-    lambda_last: float = 1.2
+    lambda_last: Positive = 1.2
     """Lambda of the last epoch under log10 and linear, of every epoch under fixed."""
     radius: float = 0.0
     """Pace radius: the radius, in units of sigma, that an easy sample has at the end; 0 is lambda = ln 2."""
-    quantile_first: float = 0.5
+    quantile_first: Share = 0.5
     """Pace quantile: share of samples that are easy in the first epoch."""
-    quantile_last: float = 0.9
+    quantile_last: Share = 0.9
     """Pace quantile: share of samples that are easy in the last epoch."""
-    budget: float = 0.7
+    budget: Share = 0.7
     """Pace budget: the mean weight of the samples, held throughout."""
     window: int = 1024
     """Paces quantile and budget: how many of a head's last losses count; at most an epoch."""
 
     def __post_init__(self) -> None:
-        positive("lambda_last", self.lambda_last)
+        check_fields(self)
         at_least("window", self.window, 2)
-        for name in ("quantile_first", "quantile_last", "budget"):
-            between(name, getattr(self, name), 0, 1)
-        if self.lambda_first is not None:
-            positive("lambda_first", self.lambda_first)
         if self.pace == "budget" and self.weights != "soft":
             raise ConfigError(
                 "soft weights with pace budget", self.weights, "choose pace quantile, or weights soft"
@@ -58,7 +54,7 @@ class TeachingConfig:
 class DiversityConfig:
     """Cosine constraint that keeps the heads apart."""
 
-    weight: float = 1.0
+    weight: NotNegative = 1.0
     """Coefficient of the sum of squared cosines; 0 switches it off."""
     parameters: Literal["all", "weights"] = "all"
     """All head parameters, or only the weight tensors of convolutions and linear layers."""
@@ -67,7 +63,7 @@ class DiversityConfig:
     paper, with one power of each norm and both orders of a pair."""
 
     def __post_init__(self) -> None:
-        at_least("diversity weight", self.weight, 0)
+        check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,4 +78,5 @@ class ObjectiveConfig:
     """The mean of the heads' losses (the paper's eq. 6), or their sum (its appendix)."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         object.__setattr__(self, "method", as_component(self.method, Method))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from smoothheads.config.check import at_least
+from smoothheads.config.check import NotNegative
 from smoothheads.objectives.losses import add_noise, cross_entropy, forward_heads, kl_divergence, safe_log
 from smoothheads.objectives.method import METHODS, Losses, Method, Step
 
@@ -24,16 +24,12 @@ class Consistency(Method):
     draws: int = 2
     form: Literal["default", "kl", "xent", "mse"] = "default"
     """KL to the mean plus entropy (default), no entropy (kl), equal weights (xent), first two draws (mse)."""
-    strength: float = 20.0
+    strength: NotNegative = 20.0
     """Weight of the consistency term (10 at sigma 0.5 and 1); too much of it collapses the classifier."""
-    entropy: float = 0.5
+    entropy: NotNegative = 0.5
     """Weight of the mean answer's entropy, in the default form."""
     mean_gradient: bool | None = None
     """Whether gradient flows through the mean answer, as in the original; none: the preset decides."""
-
-    def check(self) -> None:
-        at_least("strength", self.strength, 0)
-        at_least("entropy", self.entropy, 0)
 
     def __call__(self, step: Step) -> Losses:
         noisy = add_noise(step.images, step.sigma, self.draws, step.generator)

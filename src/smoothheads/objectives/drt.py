@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from smoothheads.config.check import at_least, positive
+from smoothheads.config.check import Count, Natural, NotNegative, Positive
 from smoothheads.lazy import torch
 from smoothheads.objectives.attack import FixedNoise, frozen
 from smoothheads.objectives.losses import add_noise, cross_entropy, draw_noise, forward_heads, repeat_draws
@@ -29,22 +29,16 @@ class Drt(Method):
     name: ClassVar[str] = "drt"
     least_heads: ClassVar[int] = 2
     least_classes: ClassVar[int] = 2
-    gradient_diversity: float = 0.1
+    gradient_diversity: NotNegative = 0.1
     """Weight of the squared length of the sum of two heads' margin gradients."""
-    confidence_margin: float = 0.5
+    confidence_margin: NotNegative = 0.5
     """Weight of the margin between the two largest probabilities."""
-    attack_steps: int = 0
+    attack_steps: Natural = 0
     """Steps of SmoothAdv's attack, by which every head has an adversary of its own; 0: noise alone."""
-    attack_epsilon: float = 2.0
+    attack_epsilon: Positive = 2.0
     """Greatest length of that attack's perturbation."""
-    attack_warmup: int = 10
+    attack_warmup: Count = 10
     """Epochs over which it grows to its value."""
-
-    def check(self) -> None:
-        for name in ("gradient_diversity", "confidence_margin", "attack_steps"):
-            at_least(name, getattr(self, name), 0)
-        positive("attack_epsilon", self.attack_epsilon)
-        at_least("attack_warmup", self.attack_warmup, 1)
 
     def __call__(self, step: Step) -> Losses:
         """The mean over heads and images of the losses is the published objective divided by L."""

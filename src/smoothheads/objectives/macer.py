@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from smoothheads.config.check import at_least, positive
+from smoothheads.config.check import Natural, NotNegative, Positive
 from smoothheads.lazy import torch
 from smoothheads.objectives.losses import add_noise, cross_entropy, forward_heads, nll_of_mean
 from smoothheads.objectives.method import METHODS, Losses, Method, Step
@@ -23,20 +23,14 @@ class Macer(Method):
     heads_apart: ClassVar[bool] = True
     least_classes: ClassVar[int] = 2
     draws: int = 16
-    strength: float = 12.0
+    strength: NotNegative = 12.0
     """Weight of the radius term."""
-    temperature: float = 16.0
+    temperature: Positive = 16.0
     """Inverse temperature of the softmax in the radius (beta)."""
-    margin: float = 8.0
+    margin: Positive = 8.0
     """Radii beyond this, in units of sigma, are left alone (gamma)."""
-    defer: int = 0
+    defer: Natural = 0
     """Epochs without the radius term; at sigma 1 the original waits for the learning rate's first drop."""
-
-    def check(self) -> None:
-        at_least("strength", self.strength, 0)
-        at_least("defer", self.defer, 0)
-        positive("temperature", self.temperature)
-        positive("margin", self.margin)
 
     def __call__(self, step: Step) -> Losses:
         """Easiness is judged by the mean cross-entropy, though the method itself averages probabilities."""

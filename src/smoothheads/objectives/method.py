@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from smoothheads.config.check import at_least
+from smoothheads.config.check import at_least, check_fields
 from smoothheads.errors import ConfigError
 from smoothheads.registry import Registry
 
@@ -120,10 +120,11 @@ class Method(ABC):
 
     def __post_init__(self) -> None:
         at_least("draws", self.draws, self.least_draws)
+        check_fields(self)
         self.check()
 
     def check(self) -> None:  # noqa: B027
-        """Raises ConfigError for settings that cannot be; every method has its own."""
+        """Raises ConfigError for settings that cannot be, beyond the ranges that their types say."""
 
     @abstractmethod
     def __call__(self, step: Step) -> Losses:

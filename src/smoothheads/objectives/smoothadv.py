@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from smoothheads.config.check import at_least, positive
+from smoothheads.config.check import Count, Positive, at_least
 from smoothheads.errors import ConfigError
 from smoothheads.lazy import torch
 from smoothheads.objectives.attack import (
@@ -35,31 +35,25 @@ class SmoothAdv(Method):
     """Noise draws per image in one step; the attack sees all of them."""
     attack: Literal["pgd", "ddn", "gradient-free"] = "pgd"
     """Projected ascent, decoupled direction and norm, or projected ascent without backpropagation."""
-    epsilon: float = 255 / 256
+    epsilon: Positive = 255 / 256
     """Greatest length of the perturbation (2 at sigma 0.5 and 1)."""
-    steps: int = 10
+    steps: Count = 10
     """Steps of the attack."""
-    warmup: int = 10
+    warmup: Count = 10
     """Epochs over which epsilon grows to its value."""
     train_on: Literal["all", "first"] = "all"
     """Train on all noise draws of the adversarial image, or only on the first. A batch counts what is trained
     on: with `first` it has as many images as draws, and the attack sees DRAWS times as many."""
     attack_target: AttackTarget = "heads"
     """What the attack raises: the mean of the heads' losses, or the loss of their mean logits."""
-    norm_start: float | None = None
+    norm_start: Positive | None = None
     """First length of a perturbation under ddn; none: epsilon as far as warmed up, as in the original."""
-    norm_factor: float = 0.05
+    norm_factor: Positive = 0.05
     """Share by which ddn lengthens or shortens a perturbation after each step."""
     levels: int | None = 256
     """Grey levels to which ddn rounds the image it attacks, as in the original; none: no rounding."""
 
     def check(self) -> None:
-        for name in ("steps", "warmup"):
-            at_least(name, getattr(self, name), 1)
-        for name in ("epsilon", "norm_factor"):
-            positive(name, getattr(self, name))
-        if self.norm_start is not None:
-            positive("norm_start", self.norm_start)
         if self.levels is not None:
             at_least("levels", self.levels, 2)
         if self.attack == "gradient-free" and self.draws == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from smoothheads.config.check import at_least, positive
+from smoothheads.config.check import Count, Natural, NotNegative, Positive
 from smoothheads.errors import ConfigError
 from smoothheads.lazy import torch
 from smoothheads.objectives.attack import (
@@ -31,17 +31,17 @@ class SmoothMix(Method):
 
     name: ClassVar[str] = "smoothmix"
     draws: int = 2
-    steps: int = 4
+    steps: Count = 4
     """Steps of the attack."""
-    step_size: float = 0.5
+    step_size: Positive = 0.5
     """Length of a step (1 at sigma 0.5, 2 at sigma 1)."""
-    max_norm: float | None = None
+    max_norm: Positive | None = None
     """Greatest length of the whole perturbation; none: unbounded."""
-    mix_step: int = 0
+    mix_step: Natural = 0
     """The attack's iterate that serves as the clean image (1 at sigma 0.5 and 1)."""
-    strength: float = 5.0
+    strength: NotNegative = 5.0
     """Weight of the mixing term."""
-    warmup: int = 10
+    warmup: Count = 10
     """Epochs over which the mixing term grows to its weight."""
     target_gradient: bool = True
     """Whether gradient flows through the mixed target."""
@@ -53,13 +53,6 @@ class SmoothMix(Method):
     """Whether teaching weights apply to the mixing term; none: the preset decides."""
 
     def check(self) -> None:
-        for name in ("steps", "warmup"):
-            at_least(name, getattr(self, name), 1)
-        positive("step_size", self.step_size)
-        at_least("strength", self.strength, 0)
-        at_least("mix_step", self.mix_step, 0)
-        if self.max_norm is not None:
-            positive("max_norm", self.max_norm)
         if self.mix_step >= self.steps:
             raise ConfigError(
                 "mix_step < steps", f"{self.mix_step} of {self.steps}", "take an iterate before the last"

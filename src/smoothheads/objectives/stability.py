@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from smoothheads.config.check import at_least
+from smoothheads.config.check import NotNegative
 from smoothheads.objectives.losses import add_noise, cross_entropy, forward_heads
 from smoothheads.objectives.method import METHODS, Losses, Method, Step
 
@@ -17,11 +17,8 @@ class Stability(Method):
 
     name: ClassVar[str] = "stability"
     heads_apart: ClassVar[bool] = True
-    strength: float = 2.0
+    strength: NotNegative = 2.0
     """Weight of the cross-entropy between the clean and the noisy answer (1 at sigma 1)."""
-
-    def check(self) -> None:
-        at_least("strength", self.strength, 0)
 
     def __call__(self, step: Step) -> Losses:
         """Gradient flows through both answers; two forwards keep BatchNorm's statistics apart."""

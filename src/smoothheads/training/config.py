@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from smoothheads.config.check import at_least, positive
+from smoothheads.config.check import Count, Natural, NotNegative, Positive, check_fields
 from smoothheads.data.config import DataConfig, named
 from smoothheads.errors import ConfigError
 from smoothheads.models.config import ModelConfig
@@ -15,43 +15,36 @@ from smoothheads.registry import as_component
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
-    sigma: float = 0.25
+    sigma: Positive = 0.25
     """Standard deviation of the noise, in pixel units of [0, 1]."""
-    epochs: int = 150
-    batch: int = 256
+    epochs: Count = 150
+    batch: Count = 256
     """Size of one optimiser step, in `batch_unit`s."""
     batch_unit: Literal["draws", "images"] = "draws"
     """draws: batch / draws images a step, as the reference codes do; images: batch images."""
-    accumulate: int = 1
+    accumulate: Count = 1
     """Split a step into this many backward passes to save memory; an image's draws stay together."""
-    shards: int = field(default=1, metadata={"unless_default": True})
+    shards: Count = field(default=1, metadata={"unless_default": True})
     """Compute a step as this many micro-batches, each with BatchNorm of its own, added up in a fixed order:
     under torchrun any number of ranks that divides it gives the same weights, bit for bit."""
-    lr: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
+    lr: Positive = 0.1
+    momentum: NotNegative = 0.9
+    weight_decay: NotNegative = 1e-4
     nesterov: bool = False
     schedule: Literal["step", "cosine"] = "step"
-    step_epochs: int = 50
+    step_epochs: Count = 50
     step_factor: float = 0.1
-    head_lr_scale: float = 1.0
+    head_lr_scale: Positive = 1.0
     """Learning rate of the heads relative to the trunk; L undoes the mean over heads."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 autocast where the processor computes it natively."""
     channels_last: bool = True
     device: str = "cpu"
-    threads: int = 1
-    seed: int = 0
+    threads: Count = 1
+    seed: Natural = 0
 
     def __post_init__(self) -> None:
-        positive("sigma", self.sigma)
-        positive("lr", self.lr)
-        positive("head_lr_scale", self.head_lr_scale)
-        at_least("momentum", self.momentum, 0)
-        at_least("weight_decay", self.weight_decay, 0)
-        for name in ("epochs", "batch", "accumulate", "shards", "step_epochs", "threads"):
-            at_least(name, getattr(self, name), 1)
-        at_least("seed", self.seed, 0)
+        check_fields(self)
         if self.shards > 1 and self.accumulate > 1:
             raise ConfigError("shards or accumulate", "both", "leave accumulate at 1: shards save memory too")
         if self.nesterov and self.momentum == 0:

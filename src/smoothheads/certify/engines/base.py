@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from smoothheads import device as devices
 from smoothheads.certify import soundness
-from smoothheads.config.check import at_least, check_choices
+from smoothheads.config.check import at_least, check_fields
 from smoothheads.errors import ConfigError
 from smoothheads.lazy import torch
 from smoothheads.models import aggregate
@@ -76,7 +76,7 @@ class EngineConfig(ABC):
     trial finds fastest."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         at_least("threads", self.threads, 1)
         if self.blocks_per_pass != "auto":
             at_least("blocks_per_pass", self.blocks_per_pass, 1)
