@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
-from smoothheads.bench.cluster import WAYS, ClusterSettings, Found, plot, recorded, run, table, to_json
+from smoothheads.bench.cluster import WAYS, ClusterSettings, SimulatedRun, recorded, run, simulate
 
 SETTINGS = ClusterSettings(data=("imagenet",), workers=(64,))
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Found]:
-    return run(SETTINGS)
+def found() -> list[SimulatedRun]:
+    return simulate(SETTINGS)
 
 
-def test_64_workers_are_busy_nine_tenths_of_the_time(found: list[Found]) -> None:
+def test_64_workers_are_busy_nine_tenths_of_the_time(found: list[SimulatedRun]) -> None:
     assert len(found) == 6
     for each in found:
         assert 0 < each.efficiency <= 1
@@ -22,7 +24,7 @@ def test_64_workers_are_busy_nine_tenths_of_the_time(found: list[Found]) -> None
             assert each.efficiency >= 0.9, each
 
 
-def test_splitting_images_is_what_it_takes(found: list[Found]) -> None:
+def test_splitting_images_is_what_it_takes(found: list[SimulatedRun]) -> None:
     of = {(each.data, each.budget, each.way): each for each in found}
     whole, split = (of["imagenet", "table", way] for way in WAYS[:2])
     assert whole.efficiency < 0.9 < split.efficiency
@@ -40,7 +42,9 @@ def test_costs_are_those_of_the_table_budget() -> None:
     assert max(kept["cifar10", "table"]) == 100_100
 
 
-def test_it_is_shown_and_drawn(found: list[Found]) -> None:
-    assert len(table(found, SETTINGS).rows) == 6
-    assert len(to_json(found, SETTINGS)["found"]) == len(found)
-    assert len(plot(found).axes[0].lines) == 4
+def test_it_is_shown_and_drawn(found: list[SimulatedRun]) -> None:
+    rounds: list[None] = []
+    outcome = run(SETTINGS, lambda: rounds.append(None))
+    assert len(rounds) == SETTINGS.steps == len(outcome.table.rows) == 6
+    assert outcome.to_json()["found"] == [asdict(each) for each in found]
+    assert len(outcome.figure.axes[0].lines) == 4

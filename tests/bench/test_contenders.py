@@ -21,7 +21,7 @@ SMALL = Size("resnet8", (1, 8, 8))
 
 def test_plain_loop_and_engine_count_the_same_samples(tmp_path: Path) -> None:
     bench = networks.make(SMALL, 2, images=20)
-    loop = contenders.plain_job(MeanOfHeads(bench.model), bench, CONFIG, 70)
+    loop = contenders.plain_job(MeanOfHeads(bench.model), bench.images, 70, sigma=0.5, threads=1)
     engine = contenders.engine_job(contenders.make(bench, CONFIG, tmp_path).engine, bench, 70)
     assert [loop(0), engine(0), engine(1)] == [70, 70, 70]
 

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 
 from smoothheads.bench import machine
-from smoothheads.bench.outcome import BenchOutcome, write
+from smoothheads.bench.outcome import BenchOutcome, compared
 from smoothheads.report.table import Cell, to_text
 
 
 def outcome() -> BenchOutcome:
     rates = {"loop": np.array([10.0, 20.0, 10.0]), "ours": np.array([30.0, 60.0, 40.0])}
-    return BenchOutcome(
-        name="votes-x",
-        title="A title",
+    return compared(
+        "votes-x",
+        "A title",
         unit="votes/s",
         baselines=("loop",),
         rates=rates,
@@ -26,7 +26,7 @@ def outcome() -> BenchOutcome:
 
 
 def test_ratios_stand_in_the_table() -> None:
-    text = to_text(outcome().table())
+    text = to_text(outcome().table)
     loop, ours = (line.split() for line in text.splitlines() if line.startswith(("loop", "ours")))
     assert loop == ["loop", "10", "1.00", "[1.00,", "1.00]"]
     assert ours == ["ours", "40", "3.00", "[3.00,", "4.00]", "0.51"]
@@ -35,9 +35,7 @@ def test_ratios_stand_in_the_table() -> None:
 
 
 def test_json_has_every_round(tmp_path: Path) -> None:
-    found = outcome()
-    folder = tmp_path / "deep" / "bench"
-    data, text, picture = write(folder, found.name, found.table(), found.to_json(), found.plot())
+    data, text, picture = outcome().write(tmp_path / "deep" / "bench")
     stored = json.loads(data.read_text())
     ours = stored["contenders"]["ours"]
     assert ours["rates"] == [30.0, 60.0, 40.0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
 from itertools import count, pairwise
@@ -17,6 +17,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
+from smoothheads.bench.outcome import BenchOutcome
+from smoothheads.bench.timing import OnRound
 from smoothheads.certify.engines import Request
 from smoothheads.certify.sharing import Sharing, Task
 from smoothheads.certify.spending import look_schedule
@@ -29,7 +31,6 @@ IMAGES: Final = {"imagenet": 500, "cifar10": 10_000}
 WAYS: Final = ("whole images", "split", "split, one node lost")
 Costs = Sequence[int]
 Data = Literal["imagenet", "cifar10"]
-OnRound = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,10 @@ class ClusterSettings:
     notice: float = 10.0
     """Seconds until the loss of a node is noticed."""
     seed: int = 0
+
+    @property
+    def steps(self) -> int:
+        return len(list(_cases(self)))
 
 
 class _Simulated:
@@ -75,7 +80,7 @@ _Sharing = Sharing[_Simulated]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SimulatedRun:
     data: str
     budget: str
     way: str
@@ -86,23 +91,25 @@ class Found:
     tasks: int
 
 
-def run(settings: ClusterSettings, on_round: OnRound | None = None) -> list[Found]:
-    found = []
+def run(settings: ClusterSettings, on_round: OnRound | None = None) -> BenchOutcome:
+    runs = simulate(settings, on_round)
+    values = {"settings": asdict(settings), "found": [asdict(run) for run in runs]}
+    return BenchOutcome("cluster", _table(runs, settings), values, _plot(runs))
+
+
+def simulate(settings: ClusterSettings, on_round: OnRound | None = None) -> list[SimulatedRun]:
+    runs = []
     for (data, budget, costs), workers, way in _cases(settings):
         seconds = settings.seconds[list(IMAGES).index(data)]
-        found.append(_Cluster(settings, workers, seconds, costs).run(data, budget, way))
+        runs.append(_Cluster(settings, workers, seconds, costs).run(data, budget, way))
         if on_round:
             on_round()
-    return found
-
-
-def rounds(settings: ClusterSettings) -> int:
-    return len(list(_cases(settings)))
+    return runs
 
 
 def _cases(settings: ClusterSettings) -> Iterator[tuple[tuple[str, str, Costs], int, str]]:
-    for case in [case for case in recorded(settings.seed) if case[0] in settings.data]:
-        for workers in settings.workers:
+    for case in recorded(settings.seed):
+        for workers in settings.workers if case[0] in settings.data else ():
             for way in WAYS if workers > settings.node else WAYS[:2]:
                 yield case, workers, way
 
@@ -114,13 +121,13 @@ def recorded(seed: int = 0) -> list[tuple[str, str, Costs]]:
         resources.files("smoothheads.bench").joinpath("image_costs.json").read_text("utf-8")
     )
     rng = np.random.default_rng(seed)
-    found: list[tuple[str, str, Costs]] = []
+    cases: list[tuple[str, str, Costs]] = []
     for data, images in IMAGES.items():
         costs = kept[data]
         orders = [costs, *(rng.permutation(costs).tolist() for _ in range(images // len(costs) - 1))]
-        found.append((data, "table", [cost for order in orders for cost in order]))
-        found.append((data, "fixed", [N0 + N] * images))
-    return found
+        cases.append((data, "table", [cost for order in orders for cost in order]))
+        cases.append((data, "fixed", [N0 + N] * images))
+    return cases
 
 
 class _Cluster:
@@ -138,7 +145,7 @@ class _Cluster:
         self.order, self.free_at, self.tasks = count(), 0.0, 0
         self.busy: dict[int, Task[_Simulated]] = {}
 
-    def run(self, data: str, budget: str, way: str) -> Found:
+    def run(self, data: str, budget: str, way: str) -> SimulatedRun:
         flights = (_Simulated(_asks(cost, budget)) for cost in self.costs)
         typical = N0 + N if budget == "fixed" else N // 10
         sharing: _Sharing = Sharing(
@@ -166,7 +173,7 @@ class _Cluster:
             self._give(now, idle, alive, sharing)
         lost = self.settings.node * max(0.0, now - lost_at) if way == WAYS[2] else 0.0
         share = self.ideal * self.workers / (self.workers * now - lost)
-        return Found(data, budget, way, self.workers, now / 3600, share, self.tasks)
+        return SimulatedRun(data, budget, way, self.workers, now / 3600, share, self.tasks)
 
     def _give(self, now: float, idle: set[int], alive: set[int], sharing: _Sharing) -> None:
         for worker in sorted(idle):
@@ -188,14 +195,14 @@ def _asks(cost: int, budget: str) -> list[int]:
     return [N0, *(b - a for a, b in pairwise(looks) if b <= cost - N0)]
 
 
-def table(found: Sequence[Found], settings: ClusterSettings) -> Table:
+def _table(runs: Sequence[SimulatedRun], settings: ClusterSettings) -> Table:
     columns = ("", *(f"{workers} workers" for workers in settings.workers))
     rows = []
-    for data, budget, way in dict.fromkeys((each.data, each.budget, each.way) for each in found):
-        of = {x.workers: x.efficiency for x in found if (x.data, x.budget, x.way) == (data, budget, way)}
-        shares = [Cell(f"{of[k]:.3f}", of[k]) if k in of else Cell("") for k in settings.workers]
-        rows.append((Cell(f"{data} ({IMAGES[data]:,} images), {budget}, {way}"), *shares))
-    speeds = " and ".join(f"{each:g}" for each in settings.seconds)
+    for (data, budget, way), points in _cases_of(runs).items():
+        shares = {run.workers: Cell(f"{run.efficiency:.3f}", run.efficiency) for run in points}
+        name = Cell(f"{data} ({IMAGES[data]:,} images), {budget}, {way}")
+        rows.append((name, *(shares.get(workers, Cell("")) for workers in settings.workers)))
+    speeds = " and ".join(f"{seconds:g}" for seconds in settings.seconds)
     notes = (
         f"Share of the workers' time that was needed; {speeds} s per block of {BLOCK} samples "
         f"(+-{settings.spread:.0%}), {settings.latency:g} s of latency and {settings.driver:g} s of the "
@@ -204,19 +211,14 @@ def table(found: Sequence[Found], settings: ClusterSettings) -> Table:
     return Table("Simulated cluster: efficiency", columns, tuple(rows), notes)
 
 
-def to_json(found: Sequence[Found], settings: ClusterSettings) -> dict[str, Any]:
-    return {"bench": "cluster", "settings": asdict(settings), "found": [asdict(each) for each in found]}
-
-
-def plot(found: Sequence[Found]) -> Figure:
+def _plot(runs: Sequence[SimulatedRun]) -> Figure:
     figure, axes = plots.new_axes("workers", "efficiency")
-    curves = dict.fromkeys((each.data, each.budget, each.way) for each in found if each.way != WAYS[2])
+    curves = _cases_of([run for run in runs if run.way != WAYS[2]])
     colours = {key: plots.COLOURS[k] for k, key in enumerate(dict.fromkeys(key[:2] for key in curves))}
-    for data, budget, way in curves:
-        points = [x for x in found if (x.data, x.budget, x.way) == (data, budget, way)]
+    for (data, budget, way), points in curves.items():
         axes.plot(
-            [x.workers for x in points],
-            [x.efficiency for x in points],
+            [run.workers for run in points],
+            [run.efficiency for run in points],
             "o-" if way == WAYS[1] else "o--",
             color=colours[data, budget],
             label=f"{data}, {budget}, {way}",
@@ -225,3 +227,11 @@ def plot(found: Sequence[Found]) -> Figure:
     axes.set_ylim(0, 1.02)
     axes.legend(fontsize=8)
     return figure
+
+
+def _cases_of(runs: Sequence[SimulatedRun]) -> dict[tuple[str, str, str], list[SimulatedRun]]:
+    """By data set, budget and way, in their order."""
+    cases: dict[tuple[str, str, str], list[SimulatedRun]] = {}
+    for run in runs:
+        cases.setdefault((run.data, run.budget, run.way), []).append(run)
+    return cases

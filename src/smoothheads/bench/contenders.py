@@ -18,6 +18,7 @@ from smoothheads.bench.timing import Job
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import Engine, Store
 from smoothheads.certify.engines.base import BlockEngine
+from smoothheads.data import Dataset
 from smoothheads.errors import ConfigError, one_of
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Phase
@@ -61,9 +62,10 @@ class Field:
         networks: dict[str, nn.Module] = {PLAIN: MeanOfHeads(bench.model)}
         if len(bench.model.heads) > 1:
             networks[f"{len(bench.model.heads)} networks"] = Ensemble(separate(bench.model))
-        self.jobs |= {
-            name: plain_job(network.eval(), bench, config, samples) for name, network in networks.items()
-        }
+        for name, network in networks.items():
+            self.jobs[name] = plain_job(
+                network, bench.images, samples, sigma=config.sigma, threads=config.engine.threads
+            )
         return tuple(networks)
 
     @property
@@ -78,15 +80,14 @@ class Field:
         self.add(name, job)
 
 
-def plain_job(network: nn.Module, bench: Bench, config: CertifyConfig, samples: int) -> Job:
-    x_CHW = torch.from_numpy(bench.image()).float() / bench.info.grid.max_value
+def plain_job(network: nn.Module, images: Dataset, samples: int, *, sigma: float, threads: int) -> Job:
+    x_CHW = torch.from_numpy(images.image(0)).float() / images.info.grid.max_value
+    network.eval()
 
     def votes(_: int) -> int:
-        with devices.threads(config.engine.threads):
-            counts = plain.sample_noise(
-                network, x_CHW, samples, sigma=config.sigma, batch=BATCH, classes=bench.info.classes
-            )
-        return int(counts.sum())
+        with devices.threads(threads):
+            plain.sample_noise(network, x_CHW, samples, sigma=sigma, batch=BATCH, classes=images.info.classes)
+        return samples
 
     return votes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from smoothheads.bench.costs import Costs
 from smoothheads.report.table import Cell, Table
@@ -21,8 +21,8 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 def table(name: str, costs: Costs) -> Table:
     """SOME over every other structure of the table, in time and arithmetic."""
     rows = []
-    own = {row.base for row in published.rows(name) if row.structure == "some"}
     printed = published.rows(name)
+    own = {row.base for row in printed if row.structure == "some"}
     for cost, columns in _COLUMNS.items():
         column = next((known for known in columns if known in printed[0].values), None)
         for base, baseline in _others(printed):
@@ -32,12 +32,11 @@ def table(name: str, costs: Costs) -> Table:
             if theirs is not None or ours is not None:
                 of = base if base == this else f"{this} / {base}"
                 rows.append(_row(f"{cost}: some / {baseline}, {of}", ours, theirs))
-    networks = {
-        key: value for key, value in costs.params.items() if key in {(r.base, r.structure) for r in printed}
-    }
+    shown = {(row.base, row.structure) for row in printed}
     sizes = "; ".join(
-        f"{base} {structure}: {params:,} parameters, {costs.gflops[base, structure]:.4f} GFLOPs"
-        for (base, structure), params in networks.items()
+        f"{' '.join(key)}: {params:,} parameters, {costs.gflops[key]:.4f} GFLOPs"
+        for key, params in costs.params.items()
+        if key in shown
     )
     settings = costs.settings
     return Table(
@@ -54,20 +53,19 @@ def table(name: str, costs: Costs) -> Table:
 
 def _others(rows: tuple[PublishedRow, ...]) -> list[tuple[str, str]]:
     """What SOME is compared with: rows of its own base, in table8 those of other bases."""
-    bases = {row.base for row in rows if row.structure == "some"}
+    own = {row.base for row in rows if row.structure == "some"}
     others = [(row.base, row.structure) for row in rows if row.structure != "some"]
-    mine = [pair for pair in others if pair[0] in bases]
+    mine = [pair for pair in others if pair[0] in own]
     return list(dict.fromkeys(mine or others))
 
 
 def _published(rows: tuple[PublishedRow, ...], column: str | None, base: str, baseline: str) -> float | None:
     if column is None:
         return None
-    read: Callable[[PublishedRow], float] = lambda row: total(row.values[column])  # noqa: E731
     other = next(row for row in rows if (row.base, row.structure) == (base, baseline))
     mine = [row for row in rows if row.structure == "some" and row.sigma == other.sigma]
     this = next((row for row in mine if row.base == base), mine[0] if mine else None)
-    return None if this is None else read(this) / read(other)
+    return None if this is None else total(this.values[column]) / total(other.values[column])
 
 
 def total(text: str) -> float:

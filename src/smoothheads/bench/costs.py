@@ -9,26 +9,24 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
-from smoothheads import device as devices
-from smoothheads.bench import machine, plain
+from smoothheads.bench import machine, networks
+from smoothheads.bench.contenders import plain_job
 from smoothheads.bench.plain import MeanOfHeads
 from smoothheads.bench.timing import Floats, Job, OnRound, interleaved, interval_of_median
-from smoothheads.data import ArrayDataset, from_arrays
-from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.bench.train import training_job
+from smoothheads.data import ArrayDataset
+from smoothheads.models import ModelConfig
 from smoothheads.models.cost import cost
 from smoothheads.results.intervals import MedianInterval
 from smoothheads.studies import experiments
 from smoothheads.studies.configs import run_config
-from smoothheads.studies.spec import Arm, Study
-from smoothheads.training import RunConfig, StepDone, Trainer
+from smoothheads.training import RunConfig, Trainer
 
 Key = tuple[str, str]
 """Base method and structure."""
@@ -61,17 +59,15 @@ class Costs:
     def ratios(self) -> dict[tuple[str, str, str, str], MedianInterval]:
         """Of time or arithmetic, by cost, baseline's base, this and the baseline structure, with the 95 %
         interval of the median. This one has the baseline's base, or its own where there is none of that."""
-        found = {}
+        ratios = {}
         for name in ("train", "certify", "gflops"):
-            costs: Mapping[Key, Any] = getattr(self, name)
-            for (base, baseline), this in itertools.product(costs, dict.fromkeys(key[1] for key in costs)):
-                own = (
-                    base if (base, this) in costs else next(b for b, structure in costs if structure == this)
-                )
+            keys: Collection[Key] = getattr(self, name)
+            for (base, baseline), this in itertools.product(keys, dict.fromkeys(key[1] for key in keys)):
+                own = base if (base, this) in keys else next(key[0] for key in keys if key[1] == this)
                 ratio = self.ratio(name, (own, this), (base, baseline))
                 if this != baseline and ratio is not None:
-                    found[name, base, this, baseline] = ratio
-        return found
+                    ratios[name, base, this, baseline] = ratio
+        return ratios
 
     def ratio(self, name: str, this: Key, baseline: Key) -> MedianInterval | None:
         """Of one cost, this over baseline; none where one of them was not measured."""
@@ -84,34 +80,30 @@ class Costs:
 
 def measure(names: tuple[str, ...], settings: CostSettings, on_round: OnRound | None = None) -> Costs:
     """All rows of the cost tables `names`, each base and structure once."""
-    before = machine.describe(settings.threads)
+    measured_on = machine.describe(settings.threads)
     rows = {key: config for name in names for key, config in _rows(name, settings)}
-    networks = {key: _network(key, config, settings) for key, config in rows.items()}
-    data = _images(settings)
-    voting: dict[Any, Job] = {}
-    for base, structure in rows:
-        if structure not in {
-            known for _, known in voting
-        }:  # certification does not depend on the base method
-            voting["any", structure] = _votes(networks[base, structure], data, settings)
-    trained = {key: config for key, config in rows.items() if not key[1].startswith("dnn")}
-    trained |= {(base, "single"): config for (base, s), config in rows.items() if s.startswith("dnn")}
-    training = {key: _steps(config, data, settings) for key, config in trained.items()}
+    shape = (3, settings.side, settings.side)
+    data = networks.random_images(shape, 4 * settings.images)
+    models = {key: networks.build(_model(key, config), shape).eval() for key, config in rows.items()}
+    voting: dict[str, Job] = {}  # by structure: certification does not depend on the base method
+    for (_, structure), model in models.items():
+        if structure not in voting:
+            voting[structure] = plain_job(
+                MeanOfHeads(model), data, settings.samples, sigma=1.0, threads=settings.threads
+            )
+    trained = {key: config for key, config in rows.items() if not _apart(key)}
+    trained |= {(key[0], "single"): config for key, config in rows.items() if _apart(key)}
+    training = {key: training_job(_trainer(config, data), settings.images) for key, config in trained.items()}
     clock = time.process_time  # of this process alone, so that a busy machine does not count
-    with devices.threads(settings.threads):
-        rates = interleaved({str(key): job for key, job in voting.items()}, settings.rounds, clock, on_round)
-        speeds = interleaved(
-            {str(key): job for key, job in training.items()}, settings.rounds, clock, on_round
-        )
-    certify = {(base, structure): rates[str(("any", structure))] for base, structure in rows}
-    train = {key: speeds[str(key)] for key in training}
-    train |= {key: train[key[0], "single"] / int(key[1][3:]) for key in rows if key[1].startswith("dnn")}
-    counted = {key: cost(network, (3, settings.side, settings.side)) for key, network in networks.items()}
+    rates = interleaved(voting, settings.rounds, clock, on_round)
+    train = interleaved(training, settings.rounds, clock, on_round)
+    train |= {key: train[key[0], "single"] / _apart(key) for key in rows if _apart(key)}
+    counted = {key: cost(model, shape) for key, model in models.items()}
     return Costs(
         settings=asdict(settings),
-        machine=before,
+        machine=measured_on,
         train=train,
-        certify=certify,
+        certify={key: rates[key[1]] for key in rows},
         params={key: each.params for key, each in counted.items()},
         gflops={key: each.macs_paper / 1e9 for key, each in counted.items()},
     )
@@ -139,60 +131,30 @@ def _rows(name: str, settings: CostSettings) -> Iterator[tuple[Key, RunConfig]]:
     study = experiments.study(experiments.get(name), experiments.scale("paper"))
     for arm in study.arms:
         base, structure = arm.name.split(" ")
-        yield (base, structure), _config(study, arm, settings)
+        config = run_config(study, arm, "", arm.sigmas[-1], 0)
+        batch = settings.images * config.objective.method.draws
+        train: dict[str, Any] = {"batch": batch, "batch_unit": "draws", "epochs": 10_000, "lr": 1e-3}
+        yield (
+            (base, structure),
+            replace(
+                config,
+                model=replace(config.model, arch=settings.arch),
+                train=replace(config.train, threads=settings.threads, **train),
+            ),
+        )
 
 
-def _config(study: Study, arm: Arm, settings: CostSettings) -> RunConfig:
-    config = run_config(study, arm, "", arm.sigmas[-1], 0)
-    batch = settings.images * config.objective.method.draws
-    return replace(
-        config,
-        model=replace(config.model, arch=settings.arch),
-        train=replace(config.train, batch=batch, batch_unit="draws", epochs=10_000, lr=1e-3),
-    )
+def _apart(key: Key) -> int:
+    """How many networks are trained apart; 0 for one that is trained as a whole."""
+    return int(key[1][3:]) if key[1].startswith("dnn") else 0
 
 
-def _network(key: Key, config: RunConfig, settings: CostSettings) -> MultiHead:
+def _model(key: Key, config: RunConfig) -> ModelConfig:
     """With eyes only for the size: K networks are K heads from the input on."""
-    model = config.model
-    if key[1].startswith("dnn"):
-        model = ModelConfig(arch=model.arch, heads=int(key[1][3:]), cut="input")
-    return _built(model, settings).eval()
+    count = _apart(key)
+    return ModelConfig(arch=config.model.arch, heads=count, cut="input") if count else config.model
 
 
-def _built(model: ModelConfig, settings: CostSettings) -> MultiHead:
-    half = (0.5,) * 3
-    shape = (3, settings.side, settings.side)
-    return build(model, shape=shape, classes=10, mean=half, std=half, seed=0)
-
-
-def _images(settings: CostSettings) -> ArrayDataset:
-    count = 4 * settings.images
-    pixels = np.random.default_rng(0).integers(
-        0, 256, (count, 3, settings.side, settings.side), dtype=np.uint8
-    )
-    return from_arrays(pixels, np.arange(count) % 10, classes=10, name="random")
-
-
-def _votes(network: MultiHead, data: ArrayDataset, settings: CostSettings) -> Job:
-    x_CHW = torch.from_numpy(data.image(0)).float() / 255
-
-    def job(_: int) -> int:
-        samples = settings.samples
-        plain.sample_noise(MeanOfHeads(network), x_CHW, samples, sigma=1.0, batch=samples, classes=10)
-        return samples
-
-    return job
-
-
-def _steps(config: RunConfig, data: ArrayDataset, settings: CostSettings) -> Job:
-    trainer = Trainer(
-        _built(config.model, settings), data, config=config.train, objective=config.objective, augment=True
-    )
-    steps = (event for event in trainer.run() if isinstance(event, StepDone))
-    return partial(_step, steps, settings.images)
-
-
-def _step(steps: Iterator[StepDone], images: int, _: int) -> int:
-    next(steps)
-    return images
+def _trainer(config: RunConfig, data: ArrayDataset) -> Trainer:
+    model = networks.build(config.model, data.info.shape)
+    return Trainer(model, data, config=config.train, objective=config.objective, augment=True)

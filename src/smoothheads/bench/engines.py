@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -11,10 +10,9 @@ from numpy.typing import NDArray
 
 from smoothheads.bench import contenders, machine
 from smoothheads.bench.contenders import Field
-from smoothheads.bench.networks import Bench
-from smoothheads.bench.outcome import BenchOutcome
-from smoothheads.bench.quality import summary
-from smoothheads.bench.timing import OnRound, interleaved
+from smoothheads.bench.networks import Bench, TrainedNetwork
+from smoothheads.bench.outcome import BenchOutcome, compared, quality
+from smoothheads.bench.timing import OnRound, Turns, interleaved
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import Engine, work_of
 from smoothheads.certify.engines.lazy import Lazy
@@ -26,7 +24,7 @@ REFERENCE: Final = "torch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnginesSettings:
+class EnginesSettings(Turns):
     sigma: float
     images: int = 20
     """Test images, spread evenly, that every engine certifies."""
@@ -35,16 +33,12 @@ class EnginesSettings:
     block: int = 100
     samples: int = 400
     """Noisy samples of each engine in each timed round."""
-    rounds: int = 9
-    threads: int = 1
     engines: tuple[str, ...] = contenders.QUICK
     """Beside torch, which all are compared with; also known: torch compiled, torch bfloat16 compiled."""
 
 
-def run(
-    settings: EnginesSettings, bench: Bench, name: str, folder: Path, on_round: OnRound | None = None
-) -> BenchOutcome:
-    """Converted networks are kept in `folder`; `name` is the network's, for people."""
+def run(settings: EnginesSettings, network: TrainedNetwork, on_round: OnRound) -> BenchOutcome:
+    bench = network.bench(settings.images)
     config = CertifyConfig.of(
         settings.sigma,
         n=settings.n,
@@ -53,20 +47,19 @@ def run(
         threads=settings.threads,
     )
     before = machine.describe(settings.threads)
-    kinds = _kinds(settings, len(bench.model.heads))
     field = Field()
     baselines = field.add_plain(bench, config, settings.samples)
-    for kind, changes in kinds.items():
-        field.add_engine(kind, bench, config.changed(**changes), folder, settings.samples)
+    for kind, changes in _kinds(settings, len(bench.model.heads)).items():
+        field.add_engine(kind, bench, config.changed(**changes), network.engines, settings.samples)
     rates = interleaved(field.jobs, settings.rounds, on_round=on_round)
     top = _scores(field.engines[REFERENCE], bench, settings.block)
     facts = {
         kind: _agreement(smoothed.engine, top, bench, settings.block) | _certified(smoothed, bench)
         for kind, smoothed in field.smoothed.items()
     }
-    return BenchOutcome(
-        name=f"engines-{name}",
-        title=f"{name}: {len(bench.images)} images, n = {settings.n}, alpha = {settings.alpha:g}, "
+    return compared(
+        f"engines-{network.name}",
+        f"{network.name}: {len(bench.images)} images, n = {settings.n}, alpha = {settings.alpha:g}, "
         f"sigma = {settings.sigma:g}",
         unit="votes/s",
         baselines=baselines,
@@ -110,8 +103,8 @@ def _agreement(engine: Engine, top: NDArray[np.int64], bench: Bench, samples: in
 
 def _certified(smoothed: Smoothed, bench: Bench) -> dict[str, Cell]:
     before = work_of(smoothed.engine)  # in the timed rounds, on one image
-    found = [each.certificate for each in smoothed.records(bench.images)]
-    shown = summary(found, bench.images.labels, smoothed.max_radius)
+    certificates = [record.certificate for record in smoothed.records(bench.images)]
+    shown = quality(certificates, bench.images.labels, smoothed.max_radius)
     work = work_of(smoothed.engine) - before
     if work.samples:
         shown["consensus"] = Cell(f"{work.agreement:.1%}", work.agreement)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -31,7 +32,7 @@ def describe(threads: int) -> dict[str, Any]:
     }
 
 
-def line(machine: dict[str, Any]) -> str:
+def line(machine: Mapping[str, Any]) -> str:
     """The same for people."""
     packages = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return (

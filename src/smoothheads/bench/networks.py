@@ -1,4 +1,4 @@
-"""The networks that are timed, with fresh weights: speed does not depend on what they have learnt."""
+"""The networks that are timed: trained ones, and such with fresh weights, on which speed does not depend."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from torch import nn
 
 from smoothheads.bench.plain import MeanOfHeads
 from smoothheads.certify.engines.artefact import Training
-from smoothheads.data import DataInfo, Dataset, SubsetConfig, from_arrays, load, load_test
+from smoothheads.data import ArrayDataset, DataInfo, Dataset, SubsetConfig, from_arrays, load, load_test
 from smoothheads.errors import one_of
-from smoothheads.models import ARCHITECTURES, ModelConfig, MultiHead, build
+from smoothheads.models import ARCHITECTURES, ModelConfig, MultiHead
+from smoothheads.models import build as build_model
 from smoothheads.runs.certify import certification_images
-from smoothheads.runs.layout import open_checkpoint
+from smoothheads.runs.layout import engines_folder, open_checkpoint
 from smoothheads.types import Pixels
 
 CLASSES: Final = 10
+Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
     arch: str
-    shape: tuple[int, int, int]
+    shape: Shape
 
 
 NETWORKS: Final = {
@@ -52,13 +54,29 @@ class Bench:
         return self.images.image(0)
 
 
-def trained(folder: Path, images: int, root: str | None = None) -> Bench:
-    """The network of a checkpoint or run, and so many of its test images, spread evenly."""
-    checkpoint = open_checkpoint(folder)
-    data = replace(checkpoint.config.data, root=root or checkpoint.config.data.root)
-    subset = SubsetConfig(every=max(1, len(load_test(data)) // images), first=images)
-    dataset = certification_images(checkpoint, data, subset)
-    return Bench(checkpoint.model, dataset, lambda: load(data).train)
+@dataclass(frozen=True, slots=True)
+class TrainedNetwork:
+    """A checkpoint or run; `root` is where its data lie, if not where they lay in training."""
+
+    folder: Path
+    root: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def engines(self) -> Path:
+        """Where its converted forms are kept."""
+        return engines_folder(self.folder)
+
+    def bench(self, images: int) -> Bench:
+        """With so many of its test images, spread evenly."""
+        checkpoint = open_checkpoint(self.folder)
+        data = replace(checkpoint.config.data, root=self.root or checkpoint.config.data.root)
+        subset = SubsetConfig(every=max(1, len(load_test(data)) // images), first=images)
+        dataset = certification_images(checkpoint, data, subset)
+        return Bench(checkpoint.model, dataset, lambda: load(data).train)
 
 
 def named(name: str) -> Size:
@@ -67,12 +85,21 @@ def named(name: str) -> Size:
     return NETWORKS[name]
 
 
-def make(size: Size, heads: int, *, images: int = 300, seed: int = 0) -> Bench:
+def make(size: Size, heads: int, *, images: int = 300) -> Bench:
     """In eval mode, and random images to calibrate and to train with."""
-    pixels = np.random.default_rng(seed).integers(0, 256, (images, *size.shape), dtype=np.uint8)
-    data = from_arrays(pixels, np.arange(images) % CLASSES, classes=CLASSES, name="random")
+    data = random_images(size.shape, images)
     config = ModelConfig(arch=size.arch, heads=heads, cut=ARCHITECTURES.get(size.arch).cut)
-    return Bench(_build(config, data.info, seed), data, lambda: data)
+    return Bench(build(config, size.shape).eval(), data, lambda: data)
+
+
+def build(config: ModelConfig, shape: Shape) -> MultiHead:
+    half = (0.5,) * shape[0]
+    return build_model(config, shape=shape, classes=CLASSES, mean=half, std=half, seed=0)
+
+
+def random_images(shape: Shape, count: int) -> ArrayDataset:
+    pixels = np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
+    return from_arrays(pixels, np.arange(count) % CLASSES, classes=CLASSES, name="random")
 
 
 def separate(model: MultiHead) -> list[nn.Module]:
@@ -83,16 +110,9 @@ def separate(model: MultiHead) -> list[nn.Module]:
 
 def ideal(channels: int = 256, side: int = 16, layers: int = 4) -> Bench:
     """Nothing but wide convolutions, which engines compute best: what they reach at most here."""
-    size = Size("ideal", (3, side, side))
-    pixels = np.random.default_rng(0).integers(0, 256, (32, *size.shape), dtype=np.uint8)
-    data = from_arrays(pixels, np.arange(32) % CLASSES, classes=CLASSES, name="random")
+    data = random_images((3, side, side), 32)
     trunk: list[nn.Module] = [nn.Conv2d(3, channels, 3, padding=1), nn.ReLU()]
     for _ in range(layers):
         trunk += [nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU()]
     head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, CLASSES))
     return Bench(MultiHead(nn.Sequential(*trunk), [head]).eval(), data, lambda: data)
-
-
-def _build(config: ModelConfig, info: DataInfo, seed: int) -> MultiHead:
-    half = (0.5,) * info.shape[0]
-    return build(config, shape=info.shape, classes=info.classes, mean=half, std=half, seed=seed).eval()

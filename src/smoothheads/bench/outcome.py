@@ -1,14 +1,16 @@
-"""What a benchmark found: rates in turns, shown as ratios with intervals, kept as JSON."""
+"""What a benchmark found: a table and a plot for people, and JSON with every round."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from smoothheads.bench.machine import line
 from smoothheads.bench.timing import Floats, interval_of_median, ratio
@@ -16,85 +18,37 @@ from smoothheads.files import STAMP, claim, stamped, write_own
 from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table, to_markdown
 from smoothheads.results.intervals import MedianInterval
+from smoothheads.results.metrics import average_certified_radius, certified_accuracy, default_radii
+from smoothheads.types import Certificate
 
 FORMAT = "smoothheads-bench/1"
+RADII = 4  # of a table that shows certified accuracy
+Ints = NDArray[np.int64]
+Facts = Mapping[str, Mapping[str, Cell]]
+"""Further columns of a table, by contender and column."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchOutcome:
     name: str
     """Of the files that it is written to."""
-    title: str
-    unit: str
-    baselines: tuple[str, ...]
-    """Contenders that all are compared with, the main one first."""
-    rates: Mapping[str, Floats]
-    """Per contender, `unit` in every round."""
-    machine: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    facts: Mapping[str, Mapping[str, Cell]] = field(default_factory=dict)
-    """Further columns, by contender and column."""
-    notes: tuple[str, ...] = ()
-
-    def ratio(self, name: str, baseline: str | None = None) -> MedianInterval:
-        return ratio(self.rates[name], self.rates[baseline or self.baselines[0]])
-
-    def table(self) -> Table:
-        further = list(dict.fromkeys(column for columns in self.facts.values() for column in columns))
-        columns = ("", self.unit, *(f"x {name}" for name in self.baselines), *further)
-        rows = [self._row(name, further) for name in self.rates]
-        rounds = len(next(iter(self.rates.values())))
-        how = f"Medians of {rounds} interleaved rounds, with 95 % intervals."
-        return Table(self.title, columns, tuple(rows), (how, *self.notes, line(dict(self.machine))))
-
-    def _row(self, name: str, further: Sequence[str]) -> tuple[Cell, ...]:
-        speed = interval_of_median(self.rates[name])
-        known = self.facts.get(name, {})
-        return (
-            Cell(name),
-            Cell(_three_digits(speed.median), speed.median),
-            *(times_faster(self.ratio(name, baseline)) for baseline in self.baselines),
-            *(known.get(column, Cell("")) for column in further),
-        )
+    table: Table
+    values: Mapping[str, Any]
+    """Everything measured, for JSON."""
+    figure: Figure
 
     def to_json(self) -> dict[str, Any]:
-        contenders = {
-            name: {
-                "rates": rates.tolist(),
-                "rate": interval_of_median(rates)._asdict(),
-                "ratios": {baseline: self.ratio(name, baseline)._asdict() for baseline in self.baselines},
-                "facts": {column: cell.value for column, cell in self.facts.get(name, {}).items()},
-            }
-            for name, rates in self.rates.items()
-        }
-        return {
-            "bench": self.name,
-            "title": self.title,
-            "unit": self.unit,
-            "contenders": contenders,
-            "settings": dict(self.settings),
-            "machine": dict(self.machine),
-            "notes": list(self.notes),
-        }
+        return {"bench": self.name, **self.values}
 
-    def plot(self) -> Figure:
-        figure, axes = plots.new_axes(f"times faster than: {self.baselines[0]}", "")
-        ratios = {name: self.ratio(name) for name in self.rates}
-        plots.draw_bars(axes, ratios)
-        for place, interval in enumerate(reversed(ratios.values())):
-            axes.text(interval.high, place, f"  {interval.median:.2f}", va="center", fontsize=9)
-        axes.set_xlim(0, 1.15 * max(interval.high for interval in ratios.values()))
-        axes.set_title(self.title, fontsize=10)
-        return figure
-
-
-def _three_digits(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def times_faster(interval: MedianInterval) -> Cell:
-    median, low, high = interval
-    return Cell(f"{median:.2f} [{low:.2f}, {high:.2f}]", (median, low, high))
+    def write(self, folder: Path) -> list[Path]:
+        """`name`.json, `name`.md with the table, `name`.svg; each replaced as a whole."""
+        claim_folder(folder)
+        data, text, picture = (folder / f"{self.name}.{kind}" for kind in ("json", "md", "svg"))
+        values = self.to_json() | {"format": FORMAT}
+        write_own(data, json.dumps(values, indent=2, sort_keys=True) + "\n", FORMAT)
+        write_own(text, f"{to_markdown(self.table)}\n\n<!-- {STAMP} -->\n")
+        plots.save(self.figure, picture)
+        return [data, text, picture]
 
 
 def claim_folder(folder: Path) -> None:
@@ -102,11 +56,95 @@ def claim_folder(folder: Path) -> None:
     claim(folder, lambda there: any(stamped(path, FORMAT) for path in there.glob("*.json")))
 
 
-def write(folder: Path, name: str, table: Table, values: dict[str, Any], figure: Figure) -> list[Path]:
-    """`name`.json with every round, `name`.md with the table, `name`.svg; each replaced as a whole."""
-    claim_folder(folder)
-    data, text, picture = (folder / f"{name}.{kind}" for kind in ("json", "md", "svg"))
-    write_own(data, json.dumps(values | {"format": FORMAT}, indent=2, sort_keys=True) + "\n", FORMAT)
-    write_own(text, f"{to_markdown(table)}\n\n<!-- {STAMP} -->\n")
-    plots.save(figure, picture)
-    return [data, text, picture]
+def compared(
+    name: str,
+    title: str,
+    *,
+    unit: str,
+    baselines: tuple[str, ...],
+    rates: Mapping[str, Floats],
+    machine: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    facts: Facts | None = None,
+    notes: tuple[str, ...] = (),
+) -> BenchOutcome:
+    """Contenders that took turns, as ratios to the baselines, the main one first; `rates` are in `unit`, one
+    for every round."""
+    facts = facts or {}
+    speeds = {contender: interval_of_median(each) for contender, each in rates.items()}
+    ratios = {
+        contender: {baseline: ratio(each, rates[baseline]) for baseline in baselines}
+        for contender, each in rates.items()
+    }
+    further = list(dict.fromkeys(column for columns in facts.values() for column in columns))
+    rows = [
+        (
+            Cell(contender),
+            Cell(_three_digits(speed.median), speed.median),
+            *(times_faster(interval) for interval in ratios[contender].values()),
+            *(facts.get(contender, {}).get(column, Cell("")) for column in further),
+        )
+        for contender, speed in speeds.items()
+    ]
+    contenders = {
+        contender: {
+            "rates": rates[contender].tolist(),
+            "rate": speed._asdict(),
+            "ratios": {baseline: interval._asdict() for baseline, interval in ratios[contender].items()},
+            "facts": {column: cell.value for column, cell in facts.get(contender, {}).items()},
+        }
+        for contender, speed in speeds.items()
+    }
+    how = f"Medians of {len(rates[baselines[0]])} interleaved rounds, with 95 % intervals."
+    return BenchOutcome(
+        name,
+        Table(
+            title,
+            ("", unit, *(f"x {baseline}" for baseline in baselines), *further),
+            tuple(rows),
+            (how, *notes, line(machine)),
+        ),
+        {
+            "title": title,
+            "unit": unit,
+            "contenders": contenders,
+            "settings": dict(settings),
+            "machine": dict(machine),
+            "notes": list(notes),
+        },
+        bars(title, baselines[0], {contender: each[baselines[0]] for contender, each in ratios.items()}),
+    )
+
+
+def bars(title: str, baseline: str, ratios: Mapping[str, MedianInterval]) -> Figure:
+    """How many times faster each contender is than the baseline."""
+    figure, axes = plots.new_axes(f"times faster than: {baseline}", "")
+    intervals = list(ratios.values())[::-1]  # the first on top
+    middle = [interval.median for interval in intervals]
+    look: dict[str, Any] = {"color": plots.COLOURS[0], "height": 0.6, "ecolor": "#222222", "capsize": 3}
+    axes.barh(list(ratios)[::-1], middle, xerr=plots.whiskers(intervals), **look)
+    for place, interval in enumerate(intervals):
+        axes.text(interval.high, place, f"  {interval.median:.2f}", va="center", fontsize=9)
+    axes.set_xlim(0, 1.15 * max(interval.high for interval in intervals))
+    axes.set_title(title, fontsize=10)
+    return figure
+
+
+def quality(certificates: Sequence[Certificate], labels: Ints, max_radius: float) -> dict[str, Cell]:
+    """What certificates are worth: the ACR, and certified accuracy at the first of the usual radii."""
+    correct = np.array([each.prediction for each in certificates]) == labels
+    radius = np.array([each.radius for each in certificates])
+    radii = default_radii(max_radius)[:RADII]
+    acr = average_certified_radius(correct, radius)
+    shares = certified_accuracy(correct, radius, radii).tolist()
+    cells = {f"CA {r:g}": Cell(f"{share:.0%}", share) for r, share in zip(radii, shares, strict=True)}
+    return {"ACR": Cell(f"{acr:.4f}", acr)} | cells
+
+
+def times_faster(interval: MedianInterval) -> Cell:
+    median, low, high = interval
+    return Cell(f"{median:.2f} [{low:.2f}, {high:.2f}]", (median, low, high))
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from smoothheads.bench import contenders, machine, networks
 from smoothheads.bench.networks import Bench, Size
-from smoothheads.bench.outcome import times_faster
+from smoothheads.bench.outcome import BenchOutcome, times_faster
 from smoothheads.bench.timing import Floats, Job, OnRound, interleaved, interval_of_median
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.data.subset import take
@@ -46,6 +46,11 @@ class ScalingSettings:
     sigma: float = 0.5
     rounds: int = 7
 
+    @property
+    def steps(self) -> int:
+        """Four axes warm up in a round of their own."""
+        return 5 * self.rounds + 4
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -55,29 +60,47 @@ class Axis:
     unit: str
     rates: Mapping[int, Floats]
 
+    @property
+    def best(self) -> int:
+        """The cheapest value."""
+        return max(self.rates, key=lambda value: float(np.median(self.rates[value])))
+
     def relative(self, value: int) -> MedianInterval:
         """Cost per unit against the cheapest value, round by round."""
-        best = max(self.rates, key=lambda value: float(np.median(self.rates[value])))
-        return interval_of_median(self.rates[best] / self.rates[value])
+        return interval_of_median(self.rates[self.best] / self.rates[value])
 
     @property
     def knee(self) -> int | None:
         """The first value behind the cheapest at which a unit costs KNEE times as much."""
-        values = sorted(self.rates)
-        best = max(values, key=lambda value: float(np.median(self.rates[value])))
-        return next((v for v in values if v > best and self.relative(v).low > KNEE), None)
+        behind = sorted(value for value in self.rates if value > self.best)
+        return next((value for value in behind if self.relative(value).low > KNEE), None)
 
 
-def run(settings: ScalingSettings, on_round: OnRound | None = None) -> list[Axis]:
+def run(settings: ScalingSettings, on_round: OnRound | None = None) -> BenchOutcome:
     with tempfile.TemporaryDirectory() as folder:
         study = _Study(settings, Path(folder), on_round)
-        return [
+        axes = [
             study.against_n(),
             study.against_heads(),
             study.against_side(),
             study.against_blocks(),
             study.against_workers(),
         ]
+    measured_on = machine.describe(1)
+    measured = {
+        axis.name: {
+            "unit": axis.unit,
+            "knee": axis.knee,
+            "rates": {str(value): rates.tolist() for value, rates in axis.rates.items()},
+        }
+        for axis in axes
+    }
+    return BenchOutcome(
+        "scaling",
+        _table(axes, settings, machine.line(measured_on)),
+        {"axes": measured, "settings": asdict(settings), "machine": measured_on},
+        _plot(axes),
+    )
 
 
 class _Study:
@@ -122,7 +145,8 @@ class _Study:
                 images = range(share * count)
                 done = [time.perf_counter() for _ in workers.certify_images(job, images, count)]
                 rates[count].append((len(done) - count) / (done[-1] - done[count - 1]) / count)
-            self._round()
+            if self.on_round:
+                self.on_round()
         return Axis("workers", "images/s each", {count: np.array(speeds) for count, speeds in rates.items()})
 
     def _against_arithmetic(self, name: str, benches: Mapping[int, Bench]) -> Axis:
@@ -146,16 +170,10 @@ class _Study:
         return certify
 
     def _measured(self, name: str, unit: str, jobs: Mapping[int, Job]) -> Axis:
-        named = {str(value): job for value, job in jobs.items()}
-        rates = interleaved(named, self.settings.rounds, on_round=self.on_round)
-        return Axis(name, unit, {int(value): speeds for value, speeds in rates.items()})
-
-    def _round(self) -> None:
-        if self.on_round:
-            self.on_round()
+        return Axis(name, unit, interleaved(jobs, self.settings.rounds, on_round=self.on_round))
 
 
-def table(axes: Sequence[Axis], settings: ScalingSettings) -> Table:
+def _table(axes: Sequence[Axis], settings: ScalingSettings, measured_on: str) -> Table:
     rows = [
         (
             Cell(f"{axis.name} {value:,}"),
@@ -172,28 +190,11 @@ def table(axes: Sequence[Axis], settings: ScalingSettings) -> Table:
         f"Cost of a unit of work, {settings.arch}, engine {settings.engine} (1 everywhere: linear)",
         ("", "rate", "cost per unit, x least"),
         tuple(rows),
-        (f"Knee: a unit costs more than {KNEE} times the least. " + "; ".join(notes) + ".",),
+        (f"Knee: a unit costs more than {KNEE} times the least. " + "; ".join(notes) + ".", measured_on),
     )
 
 
-def to_json(axes: Sequence[Axis], settings: ScalingSettings) -> dict[str, Any]:
-    measured = {
-        axis.name: {
-            "unit": axis.unit,
-            "knee": axis.knee,
-            "rates": {str(value): rates.tolist() for value, rates in axis.rates.items()},
-        }
-        for axis in axes
-    }
-    return {
-        "bench": "scaling",
-        "axes": measured,
-        "settings": asdict(settings),
-        "machine": machine.describe(1),
-    }
-
-
-def plot(axes: Sequence[Axis]) -> Figure:
+def _plot(axes: Sequence[Axis]) -> Figure:
     figure = Figure(figsize=(11.0, 6.0), layout="constrained")
     for place, axis in enumerate(axes):
         _draw(axis, figure.add_subplot(2, -(-len(axes) // 2), place + 1))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,24 +13,37 @@ from scipy import stats
 
 from smoothheads.results.intervals import MedianInterval
 
+K = TypeVar("K")
 Floats = NDArray[np.float64]
 Job = Callable[[int], int]
 """Does one turn's work, the same every turn, and says how much it was."""
-Clock = Callable[[], float]
 OnRound = Callable[[], None]
 """Called after every round."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """What is set of every benchmark whose contenders take turns."""
+
+    rounds: int = 9
+    threads: int = 1
+
+    @property
+    def steps(self) -> int:
+        """How often `on_round` is called."""
+        return self.rounds + 1
+
+
 def interleaved(
-    jobs: Mapping[str, Job],
+    jobs: Mapping[K, Job],
     rounds: int,
-    clock: Clock = time.perf_counter,
+    clock: Callable[[], float] = time.perf_counter,
     on_round: OnRound | None = None,
-) -> dict[str, Floats]:
+) -> dict[K, Floats]:
     """Work per second of every job in every round. The order turns from round to round; an extra first round
     only warms up and is not kept."""
     names = list(jobs)
-    rates: dict[str, list[float]] = {name: [] for name in names}
+    rates: dict[K, list[float]] = {name: [] for name in names}
     for turn in range(rounds + 1):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             started = clock()

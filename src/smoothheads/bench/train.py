@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final
@@ -13,10 +12,10 @@ import numpy as np
 from smoothheads import device as devices
 from smoothheads.bench import machine, networks
 from smoothheads.bench.networks import Bench
-from smoothheads.bench.outcome import BenchOutcome
+from smoothheads.bench.outcome import BenchOutcome, compared
 from smoothheads.bench.plain import SomeStep
 from smoothheads.bench.roofline import best_seconds, operators
-from smoothheads.bench.timing import Job, OnRound, interleaved
+from smoothheads.bench.timing import Job, OnRound, Turns, interleaved
 from smoothheads.data import plain_batches
 from smoothheads.models.cost import cost
 from smoothheads.objectives import Gaussian, ObjectiveConfig, TeachingConfig
@@ -31,7 +30,7 @@ LAMBDA: Final = 1.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainSettings:
+class TrainSettings(Turns):
     network: str = "resnet20"
     """resnet110 and resnet20 (32x32), resnet8 (16x16), lenet (28x28), digits (resnet8 at 8x8)."""
     heads: int = 5
@@ -40,8 +39,6 @@ class TrainSettings:
     images: int = 128
     """Images per step."""
     sigma: float = 0.5
-    rounds: int = 9
-    threads: int = 1
     profile: bool = False
     """Say where the time of our step goes."""
 
@@ -52,18 +49,21 @@ def run(settings: TrainSettings, on_round: OnRound | None = None) -> BenchOutcom
     before = machine.describe(settings.threads)
     jobs: dict[str, Job] = {PLAIN: _plain(settings, bench)}
     trainers = {name: _trainer(settings, bench, channels_last=last) for name, last in LAYOUTS.items()}
-    jobs |= {name: _job(trainer, settings) for name, trainer in trainers.items()}
+    jobs |= {name: training_job(trainer, settings.images) for name, trainer in trainers.items()}
     rates = interleaved(jobs, settings.rounds, on_round=on_round)
     # Forwards, and twice that backwards.
     operations = 3 * settings.draws * cost(bench.model, size.shape).flops
     speeds = {name: float(np.median(each)) for name, each in rates.items()}
-    reached = {name: {"Gop/s": _gigas(speed * operations)} for name, speed in speeds.items()}
+    reached = {
+        name: {"Gop/s": Cell(f"{speed * operations / 1e9:.0f}", speed * operations)}
+        for name, speed in speeds.items()
+    }
     step = settings.images / speeds[OURS]
     precision = trainers[OURS].config.precision
     busiest = [operators(partial(jobs[OURS], 0))] if settings.profile else []
-    return BenchOutcome(
-        name=f"train-{settings.network}-{settings.heads}",
-        title=f"Training SOME, {settings.heads}-head {settings.network}, m = {settings.draws}, "
+    return compared(
+        f"train-{settings.network}-{settings.heads}",
+        f"Training SOME, {settings.heads}-head {settings.network}, m = {settings.draws}, "
         f"{settings.images} images a step, {precision}",
         unit="images/s",
         baselines=(PLAIN,),
@@ -106,20 +106,16 @@ def _trainer(settings: TrainSettings, bench: Bench, *, channels_last: bool) -> T
     return Trainer(model, bench.images, config=config, objective=objective, augment=True)
 
 
-def _job(trainer: Trainer, settings: TrainSettings) -> Job:
-    steps = _steps(trainer)
+def training_job(trainer: Trainer, images: int) -> Job:
+    """A step a turn: loading, augmentation and step together, as in a run."""
+    steps = (event for event in trainer.run() if isinstance(event, StepDone))
 
     def job(_: int) -> int:
-        with devices.threads(settings.threads):
+        with devices.threads(trainer.config.threads):
             next(steps)
-        return settings.images
+        return images
 
     return job
-
-
-def _steps(trainer: Trainer) -> Iterator[StepDone]:
-    """Loading, augmentation and step together, as in a run."""
-    return (event for event in trainer.run() if isinstance(event, StepDone))
 
 
 def _loading(trainer: Trainer, step: float) -> str:
@@ -132,7 +128,3 @@ def _loading(trainer: Trainer, step: float) -> str:
         f"A batch is loaded and augmented in {plain * 1e3:.1f} ms, the first one after a resume in "
         f"{resumed * 1e3:.1f} ms: {plain / step:.1%} and {resumed / step:.1%} of a step."
     )
-
-
-def _gigas(rate: float) -> Cell:
-    return Cell(f"{rate / 1e9:.0f}", rate)

@@ -12,16 +12,16 @@ import numpy as np
 from smoothheads.bench import contenders, machine, networks, roofline
 from smoothheads.bench.contenders import Field
 from smoothheads.bench.networks import Bench
-from smoothheads.bench.outcome import BenchOutcome
+from smoothheads.bench.outcome import BenchOutcome, Facts, compared
 from smoothheads.bench.plain import MeanOfHeads
-from smoothheads.bench.timing import OnRound, interleaved
+from smoothheads.bench.timing import OnRound, Turns, interleaved
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.models.cost import cost
 from smoothheads.report.table import Cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VotesSettings:
+class VotesSettings(Turns):
     network: str = "resnet20"
     """resnet110 and resnet20 (32x32), resnet8 (16x16), lenet (28x28), digits (resnet8 at 8x8)."""
     heads: int = 5
@@ -29,8 +29,6 @@ class VotesSettings:
     block: int = 100
     samples: int = 400
     """Noisy samples of each contender in each round."""
-    rounds: int = 9
-    threads: int = 1
     art: bool = True
     """Time the Adversarial Robustness Toolbox too (extra bench)."""
     engines: tuple[str, ...] = contenders.QUICK
@@ -43,16 +41,22 @@ def run(settings: VotesSettings, on_round: OnRound | None = None) -> BenchOutcom
     size = networks.named(settings.network)
     bench = networks.make(size, settings.heads)
     before = machine.describe(settings.threads)
+    config = CertifyConfig.of(settings.sigma, block=settings.block, threads=settings.threads)
     with tempfile.TemporaryDirectory() as folder:
-        field = Field()
-        baselines = _fill(field, settings, bench, Path(folder))
+        field, samples = Field(), settings.samples
+        baselines = field.add_plain(bench, config, samples)
+        if settings.art:
+            field.add("ART", lambda: contenders.art_job(MeanOfHeads(bench.model), bench, config, samples))
+        for name in settings.engines:
+            changed = config.changed(**contenders.settings_of(name))
+            field.add_engine(name, bench, changed, Path(folder), samples)
         rates = interleaved(field.jobs, settings.rounds, on_round=on_round)
         speeds = {name: float(np.median(rates[name])) for name in field.engines}
         facts, notes = _profile(field, bench, speeds, settings.threads) if settings.profile else ({}, [])
     shape = "x".join(map(str, size.shape))
-    return BenchOutcome(
-        name=f"votes-{settings.network}-{settings.heads}",
-        title=f"{settings.heads}-head {settings.network}, {shape}: noise, network and counting",
+    return compared(
+        f"votes-{settings.network}-{settings.heads}",
+        f"{settings.heads}-head {settings.network}, {shape}: noise, network and counting",
         unit="votes/s",
         baselines=baselines,
         rates=rates,
@@ -63,26 +67,10 @@ def run(settings: VotesSettings, on_round: OnRound | None = None) -> BenchOutcom
     )
 
 
-def _fill(field: Field, settings: VotesSettings, bench: Bench, folder: Path) -> tuple[str, ...]:
-    config = CertifyConfig.of(settings.sigma, block=settings.block, threads=settings.threads)
-    samples = settings.samples
-    baselines = field.add_plain(bench, config, samples)
-    if settings.art:
-        together = MeanOfHeads(bench.model).eval()
-        field.add("ART", lambda: contenders.art_job(together, bench, config, samples))
-    for name in settings.engines:
-        field.add_engine(name, bench, config.changed(**contenders.settings_of(name)), folder, samples)
-    return baselines
-
-
-def _profile(
-    field: Field, bench: Bench, speeds: dict[str, float], threads: int
-) -> tuple[dict[str, dict[str, Cell]], list[str]]:
+def _profile(field: Field, bench: Bench, speeds: dict[str, float], threads: int) -> tuple[Facts, list[str]]:
     """Arithmetic reached, share of the limit, and the parts of a vote; then the limits and the operators."""
-    operations, limits = (
-        cost(bench.model, bench.info.shape).flops,
-        roofline.peaks(threads, tuple(field.engines)),
-    )
+    operations = cost(bench.model, bench.info.shape).flops
+    limits = roofline.peaks(threads, tuple(field.engines))
     facts: dict[str, dict[str, Cell]] = {}
     for name, engine in field.engines.items():
         reached, limit = speeds[name] * operations, limits[name]

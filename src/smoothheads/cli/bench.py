@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
 
@@ -14,13 +13,6 @@ from smoothheads.cli.certify import trained_config
 from smoothheads.cli.common import first_argument, parse, print_json, say
 from smoothheads.cli.progress import Progress
 from smoothheads.errors import SmoothheadsError, suggest
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from smoothheads.bench.networks import Bench
-    from smoothheads.bench.outcome import BenchOutcome
-    from smoothheads.report.table import Table
 
 KINDS = {
     "votes": "votes per second against the plain loop, separate networks and ART",
@@ -53,15 +45,35 @@ def main(arguments: list[str]) -> None:
     kind, *rest = arguments
     if kind not in KINDS:
         raise SmoothheadsError("a benchmark", repr(kind), suggest(kind, KINDS))
-    commands: dict[str, Callable[[list[str]], None]] = {
-        "votes": _votes,
-        "train": _train,
-        "table": _table,
-        "engines": _engines,
-        "scaling": _scaling,
-        "cluster": _cluster,
-    }
-    commands[kind](rest)
+    prog, name, known = kind, None, {}
+    if KINDS[kind].startswith("CHECKPOINT"):
+        name, rest = first_argument(rest, "a checkpoint", "give the folder that `smoothheads train` wrote")
+        prog = f"{kind} {name or 'CHECKPOINT'}"
+        known = {"sigma": trained_config(Path(name)).train.sigma if name else 0.25}
+
+    from smoothheads.bench.networks import TrainedNetwork
+    from smoothheads.bench.outcome import claim_folder
+    from smoothheads.report.table import to_text
+
+    # A benchmark is a module of `bench`: its settings, and `run`, which gives a BenchOutcome.
+    module = import_module(f"smoothheads.bench.{kind}")
+    settings = getattr(module, f"{kind.capitalize()}Settings")
+    parsed: Any = Arguments.__class_getitem__(settings)  # type: ignore[attr-defined]
+    args: Arguments[Any] = parse(
+        Arguments(bench=settings(**known)),
+        rest,
+        prog=f"bench {prog}",
+        description=f"{KINDS[kind][0].upper()}{KINDS[kind][1:]}. {HOW}",
+        kind=parsed,
+    )
+    claim_folder(args.out)
+    given: list[Any] = [] if name is None else [TrainedNetwork(Path(name), args.root)]
+    given += [args.out] if kind == "table" else []  # where it goes on
+    with Progress("images" if kind == "table" else "rounds", args.bench.steps) as progress:
+        outcome = module.run(args.bench, *given, on_round=lambda: progress.add(1))
+    files = outcome.write(args.out)
+    print_json(outcome.to_json()) if args.json else print(to_text(outcome.table))
+    say(f"written: {', '.join(map(str, files))}")
 
 
 def _usage() -> str:
@@ -69,120 +81,3 @@ def _usage() -> str:
     lines = [f"  {kind:<{width}}  {what}" for kind, what in KINDS.items()]
     head = "usage: smoothheads bench KIND ... (smoothheads bench KIND --help tells more)"
     return "\n".join([head, "", HOW, "", *lines])
-
-
-def _votes(arguments: list[str]) -> None:
-    from smoothheads.bench import votes
-
-    args = _parse("votes", votes.VotesSettings(), arguments)
-    with _rounds(args.bench.rounds + 1) as on_round:
-        outcome = votes.run(args.bench, on_round)
-    _finish(outcome, args)
-
-
-def _train(arguments: list[str]) -> None:
-    from smoothheads.bench import train
-
-    args = _parse("train", train.TrainSettings(), arguments)
-    with _rounds(args.bench.rounds + 1) as on_round:
-        outcome = train.run(args.bench, on_round)
-    _finish(outcome, args)
-
-
-def _scaling(arguments: list[str]) -> None:
-    from smoothheads.bench import machine, scaling
-
-    args = _parse("scaling", scaling.ScalingSettings(), arguments)
-    with _rounds(5 * args.bench.rounds + 4) as on_round:
-        axes = scaling.run(args.bench, on_round)
-    table = scaling.table(axes, args.bench)
-    table = replace(table, notes=(*table.notes, machine.line(machine.describe(1))))
-    _write(args, "scaling", table, scaling.to_json(axes, args.bench), scaling.plot(axes))
-
-
-def _cluster(arguments: list[str]) -> None:
-    from smoothheads.bench import cluster
-
-    args = _parse("cluster", cluster.ClusterSettings(), arguments)
-    with _rounds(cluster.rounds(args.bench)) as on_round:
-        found = cluster.run(args.bench, on_round)
-    table, values = cluster.table(found, args.bench), cluster.to_json(found, args.bench)
-    _write(args, "cluster", table, values, cluster.plot(found))
-
-
-def _table(arguments: list[str]) -> None:
-    from smoothheads.bench import table
-    from smoothheads.runs.layout import engines_folder
-
-    name, rest = _checkpoint(arguments)
-    default = table.TableSettings(sigma=_sigma(name))
-    args = _parse(f"table {name or 'CHECKPOINT'}", default, rest)
-    folder = Path(name or "")
-    with Progress("images", args.bench.images) as progress:
-        measured = table.run(
-            args.bench, folder, engines_folder(folder), args.out, root=args.root, on_images=progress.update
-        )
-    _write(args, f"table-{folder.name}", measured.table(), measured.to_json(), measured.plot())
-
-
-def _engines(arguments: list[str]) -> None:
-    from smoothheads.bench import engines
-
-    name, rest = _checkpoint(arguments)
-    default = engines.EnginesSettings(sigma=_sigma(name))
-    args = _parse(f"engines {name or 'CHECKPOINT'}", default, rest)
-    with _rounds(args.bench.rounds + 1) as on_round:
-        outcome = engines.run(args.bench, *_trained(name, args.bench.images, args.root), on_round)
-    _finish(outcome, args)
-
-
-def _parse(prog: str, default: T, arguments: list[str]) -> Arguments[T]:
-    from smoothheads.bench.outcome import claim_folder
-
-    what = KINDS[prog.partition(" ")[0]]
-    kind: Any = Arguments.__class_getitem__(type(default))  # type: ignore[attr-defined]
-    args: Arguments[T] = parse(
-        Arguments(bench=default),
-        arguments,
-        prog=f"bench {prog}",
-        description=f"{what[0].upper()}{what[1:]}. {HOW}",
-        kind=kind,
-    )
-    claim_folder(args.out)
-    return args
-
-
-def _checkpoint(arguments: list[str]) -> tuple[str | None, list[str]]:
-    return first_argument(arguments, "a checkpoint", "give the folder that `smoothheads train` wrote")
-
-
-def _sigma(name: str | None) -> float:
-    return trained_config(Path(name)).train.sigma if name else 0.25
-
-
-def _trained(name: str | None, images: int, root: str | None) -> tuple[Bench, str, Path]:
-    """The network, its name, and where its converted forms are kept."""
-    from smoothheads.bench.networks import trained
-    from smoothheads.runs.layout import engines_folder
-
-    folder = Path(name or "")
-    return trained(folder, images, root), folder.name, engines_folder(folder)
-
-
-@contextmanager
-def _rounds(total: int) -> Iterator[Callable[[], None]]:
-    with Progress("rounds", total) as progress:
-        yield lambda: progress.add(1)
-
-
-def _finish(outcome: BenchOutcome, args: Arguments[Any]) -> None:
-    _write(args, outcome.name, outcome.table(), outcome.to_json(), outcome.plot())
-
-
-def _write(args: Arguments[Any], name: str, table: Table, values: dict[str, Any], figure: Figure) -> None:
-    from smoothheads.bench.outcome import write
-    from smoothheads.report.table import to_text
-
-    files = write(args.out, name, table, values, figure)
-    print_json(values) if args.json else print(to_text(table))
-    say(f"written: {', '.join(map(str, files))}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -179,14 +179,6 @@ def new_axes(x: str, y: str) -> tuple[Figure, Axes]:
     for side in ("left", "bottom"):
         axes.spines[side].set_color("#bbbbbb")
     return figure, axes
-
-
-def draw_bars(axes: Axes, bars: Mapping[str, MedianInterval]) -> None:
-    """Medians side by side with their intervals, the first on top."""
-    intervals = list(bars.values())[::-1]
-    middle = [interval.median for interval in intervals]
-    look: dict[str, Any] = {"color": COLOURS[0], "height": 0.6, "ecolor": _INK, "capsize": 3}
-    axes.barh(list(bars)[::-1], middle, xerr=whiskers(intervals), **look)
 
 
 def whiskers(intervals: Sequence[MedianInterval]) -> list[list[float]]:
