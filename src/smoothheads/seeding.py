@@ -7,6 +7,8 @@ generator state: the step number says it all.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,3 +25,13 @@ def generator(seed: int, *path: str | int, device: str | torch.device = "cpu") -
     import torch
 
     return torch.Generator(device=device).manual_seed(derive(seed, *path))
+
+
+@contextmanager
+def drawing(seed: int, *path: str | int) -> Iterator[None]:
+    """Inside, torch's CPU generator follows the stream `path` of `seed`; outside, nobody notices."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(derive(seed, *path))
+        yield

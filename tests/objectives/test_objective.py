@@ -48,13 +48,14 @@ def test_one_head_is_plain_training_bit_for_bit(tiny_heads: Models, make_step: S
 
 def test_uniform_heads_minimise_the_mean_over_heads(tiny_heads: Models, make_step: Steps) -> None:
     terms = objective(teaching=TeachingConfig(weights="uniform"))(make_step(tiny_heads(3)))
-    torch.testing.assert_close(terms.loss.detach(), terms.head_losses_L.mean())
-    assert terms.mean_weight_L.tolist() == [1.0, 1.0, 1.0]
+    torch.testing.assert_close(terms.loss.detach(), terms.watched["head_loss"].mean())
+    assert terms.watched["mean_weight"].tolist() == [1.0, 1.0, 1.0]
 
 
 def test_what_is_reported_is_per_head_and_detached(tiny_heads: Models, make_step: Steps) -> None:
     terms = objective()(make_step(tiny_heads(3)))
-    for value in (terms.head_losses_L, terms.lam_L, terms.easy_fraction_L, terms.mean_weight_L):
+    assert len(terms.watched) == 5
+    for value in terms.watched.values():
         assert value.shape == (3,)
         assert not value.requires_grad
 
@@ -73,7 +74,7 @@ def test_diversity_is_absent_for_one_head_and_when_switched_off(tiny_heads: Mode
 def test_under_autocast_the_losses_are_float32(tiny_heads: Models, make_step: Steps) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         terms = objective()(make_step(tiny_heads(3)))
-    assert terms.loss.dtype == terms.lam_L.dtype == torch.float32
+    assert terms.loss.dtype == terms.watched["lambda"].dtype == torch.float32
 
 
 @pytest.mark.parametrize("pace", ["quantile", "budget"])
@@ -100,7 +101,7 @@ def test_the_published_code_leaves_the_mixing_term_unweighted(tiny_heads: Models
         train = objective(preset=preset, method=SmoothMix(mask=False), teaching=TeachingConfig(pace="fixed"))
         terms = train(make_step(tiny_heads(3), epoch=10))
         losses = train.method(make_step(tiny_heads(3), epoch=10))
-        weights_LN = teaching_weights(losses.smoothed_LN, terms.lam_L, train.config.teaching)
+        weights_LN = teaching_weights(losses.smoothed_LN, terms.watched["lambda"], train.config.teaching)
         rest = losses.unweighted_LN
         unweighted = 0.0 if rest is None else rest.mean().item()
         return terms.loss.item(), (weights_LN * losses.per_sample_LN).mean().item(), unweighted
@@ -135,7 +136,7 @@ def test_the_effective_share_of_images(
     terms = objective(method=Gaussian(draws=2), teaching=teaching)(step)
     pairs = [(1 / 4, 1 / 3), (1, 1 / 2), (3 / 8, 1)]
     expected = [(a + b) ** 2 / (a * a + b * b) / 2 for a, b in pairs]
-    assert terms.effective_share_L.tolist() == pytest.approx(expected)
+    assert terms.watched["effective_share"].tolist() == pytest.approx(expected)
     assert terms.loss.item() == pytest.approx(0.8957393080401633, abs=1e-12)
 
 
@@ -143,7 +144,7 @@ def test_hard_weights_that_are_all_zero_still_give_numbers(tiny_heads: Models, m
     teaching = TeachingConfig(weights="hard", pace="fixed", lambda_last=1e-6)
     terms = objective(teaching=teaching)(make_step(tiny_heads(2)))
     assert terms.loss.item() == 0
-    assert terms.effective_share_L.tolist() == [0, 0]
+    assert terms.watched["effective_share"].tolist() == [0, 0]
 
 
 def test_the_sum_over_heads_is_their_number_times_the_mean(tiny_heads: Models, make_step: Steps) -> None:

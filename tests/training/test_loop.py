@@ -17,7 +17,6 @@ from smoothheads.models import MultiHead
 from smoothheads.objectives import DiversityConfig, Gaussian, ObjectiveConfig, TeachingConfig
 from smoothheads.objectives.diversity import cosine_penalty
 from smoothheads.training import EpochDone, StepDone, TrainConfig, Trainer, train
-from smoothheads.training.schedule import learning_rate
 
 Network = Callable[..., MultiHead]
 SETTINGS: dict[str, Any] = {"sigma": 0.3, "epochs": 2, "batch": 32, "precision": "float32"}
@@ -193,13 +192,13 @@ def test_a_misspelt_setting_names_the_nearest(tiny_network: Network, small_digit
 
 def test_step_schedule_drops_on_time() -> None:
     config = TrainConfig(lr=0.1, schedule="step", step_epochs=50)
-    rates = [learning_rate(config, epoch * 10, 10) for epoch in (0, 49, 50, 99, 100, 149)]
+    rates = [config.learning_rate(epoch * 10, 10) for epoch in (0, 49, 50, 99, 100, 149)]
     assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
 
 
 def test_cosine_schedule_falls_from_lr_to_zero() -> None:
     config = TrainConfig(lr=0.1, schedule="cosine", epochs=10)
-    rates = [learning_rate(config, step, 4) for step in range(41)]
+    rates = [config.learning_rate(step, 4) for step in range(41)]
     assert rates[0] == 0.1
     assert rates[20] == pytest.approx(0.05)
     assert rates[40] == pytest.approx(0.0, abs=1e-12)

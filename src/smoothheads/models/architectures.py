@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from smoothheads.errors import ConfigError
 from smoothheads.registry import Registry
+from smoothheads.seeding import drawing
 
 if TYPE_CHECKING:
     from torch import nn
@@ -70,7 +71,6 @@ def build(
     from smoothheads.models.cut import split
     from smoothheads.models.multihead import MultiHead
     from smoothheads.models.normalize import Normalize
-    from smoothheads.models.randomness import drawing
 
     network = ARCHITECTURES.get(config.arch).network
     if len(mean) != shape[0]:

@@ -18,7 +18,7 @@ from smoothheads.errors import ConfigError, one_of
 from smoothheads.models.fx_split import ADVICE, fx_split
 from smoothheads.models.mode import borrowed_mode
 from smoothheads.models.multihead import MultiHead
-from smoothheads.models.randomness import drawing
+from smoothheads.seeding import drawing
 
 T = TypeVar("T")
 Parts = tuple[nn.Module, nn.Module]

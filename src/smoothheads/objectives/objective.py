@@ -18,15 +18,11 @@ from smoothheads.objectives.teaching import teaching_weights
 
 @dataclass(frozen=True, slots=True)
 class StepTerms:
-    """The data term of a step, to be differentiated, and what is worth watching about it (detached)."""
+    """The data term of a step, to be differentiated, and what is worth watching about it."""
 
     loss: Tensor
-    head_losses_L: Tensor
-    lam_L: Tensor
-    easy_fraction_L: Tensor
-    mean_weight_L: Tensor
-    effective_share_L: Tensor
-    """Effective sample size under the weights, as a share of the images."""
+    watched: dict[str, Tensor]
+    """By the names that the metrics have, a number per head [L], detached."""
 
 
 class Objective:
@@ -53,14 +49,14 @@ class Objective:
         if self.config.over_heads == "sum":
             loss = loss * len(weights_LN)
         squares_L = weights_LN.square().mean(1).clamp_min(1e-30)
-        return StepTerms(
-            loss=loss,
-            head_losses_L=smoothed_LN.mean(1),
-            lam_L=lam_L,
-            easy_fraction_L=(smoothed_LN <= lam_L.unsqueeze(1)).float().mean(1),
-            mean_weight_L=weights_LN.mean(1),
-            effective_share_L=weights_LN.mean(1).square() / squares_L,
-        )
+        watched = {
+            "head_loss": smoothed_LN.mean(1),
+            "lambda": lam_L,
+            "easy_fraction": (smoothed_LN <= lam_L.unsqueeze(1)).float().mean(1),
+            "mean_weight": weights_LN.mean(1),
+            "effective_share": weights_LN.mean(1).square() / squares_L,  # of the images, under the weights
+        }
+        return StepTerms(loss, watched)
 
     def diversity(self, model: MultiHead) -> Tensor | None:
         """The cosine term; none for a single head or when it is switched off."""

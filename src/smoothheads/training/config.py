@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -49,6 +50,14 @@ class TrainConfig:
             raise ConfigError("shards or accumulate", "both", "leave accumulate at 1: shards save memory too")
         if self.nesterov and self.momentum == 0:
             raise ConfigError("momentum > 0 with nesterov", "momentum 0", "set momentum or drop nesterov")
+
+    def learning_rate(self, step: int, steps_per_epoch: int) -> float:
+        """For `step` counted from 0: times `step_factor` every `step_epochs` epochs, or a half cosine. It is
+        a function of the step, so that resuming needs no scheduler state."""
+        if self.schedule == "cosine":
+            return self.lr * 0.5 * (1 + math.cos(math.pi * step / (self.epochs * steps_per_epoch)))
+        epoch = step // steps_per_epoch
+        return float(self.lr * self.step_factor ** (epoch // self.step_epochs))
 
     @classmethod
     def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from smoothheads.data import Batch, Dataset, Loader
 from smoothheads.device import autocast, computes_bfloat16, parse
 from smoothheads.errors import ConfigError, TrainingError
 from smoothheads.models.multihead import MultiHead
-from smoothheads.models.randomness import drawing
 from smoothheads.objectives.config import ObjectiveConfig
 from smoothheads.objectives.method import Losses, Step
 from smoothheads.objectives.objective import Objective, StepTerms
@@ -24,7 +23,6 @@ from smoothheads.objectives.presets import warn_if_unlike
 from smoothheads.objectives.soft_labels import class_frequencies, right_shares
 from smoothheads.training.config import TrainConfig
 from smoothheads.training.meter import Meter
-from smoothheads.training.schedule import learning_rate
 from smoothheads.training.shards import StepRows, own_shards, require_images
 from smoothheads.training.validate import head_cosines, noisy_accuracy
 
@@ -66,16 +64,6 @@ def resolve(config: TrainConfig) -> TrainConfig:
     return replace(config, precision="bfloat16" if native else "float32")
 
 
-def _one_row_per_image(prepared: Tensor | None, images: int, method: str) -> Tensor | None:
-    if prepared is not None and len(prepared) != images:
-        raise ConfigError(
-            f"what {method} prepared for {images} training images",
-            f"{len(prepared)} rows",
-            "prepare it on these images",
-        )
-    return prepared
-
-
 class Trainer:
     """Trains `model` in place: iterate over `run()`; between two events `state()` can be taken.
 
@@ -97,15 +85,17 @@ class Trainer:
         """`prepared` is what the method's `prepare` gave for the training images."""
         self.config = resolve(config)
         self.device = parse(ranks.own_device(config.device))
-        layout = torch.channels_last if config.channels_last else torch.contiguous_format
-        self.layout = layout
-        self.model = model.to(device=self.device, memory_format=layout)  # type: ignore[call-overload]
+        self.layout = torch.channels_last if config.channels_last else torch.contiguous_format
+        self.model = model.to(device=self.device, memory_format=self.layout)  # type: ignore[call-overload]
         self.validation = validation
         self.objective = Objective(objective, classes=train.info.classes, epochs=config.epochs)
         method = self.objective.method
         method.require(heads=len(model.heads))
         warn_if_unlike(objective.preset, len(model.heads))
-        self.prepared = _one_row_per_image(prepared, len(train), method.name)
+        if prepared is not None and len(prepared) != len(train):
+            expected = f"what {method.name} prepared for {len(train)} training images"
+            raise ConfigError(expected, f"{len(prepared)} rows", "prepare it on these images")
+        self.prepared = prepared
         images = (
             config.batch if config.batch_unit == "images" else max(1, config.batch // method.trained_draws)
         )
@@ -173,14 +163,16 @@ class Trainer:
         return right_shares(frequencies, dataset)
 
     def _train_step(self, batch: Batch) -> float:
-        lr = learning_rate(self.config, self.step, self.loader.steps_per_epoch)
+        lr = self.config.learning_rate(self.step, self.loader.steps_per_epoch)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["scale"]
         self.optimizer.zero_grad(set_to_none=True)
-        whole = self._accumulated if self.config.shards == 1 else self._sharded
-        total = whole(batch)
+        images = self.loader.step_sizes()[self.step_in_epoch]
+        loss = self._accumulated(batch) if self.config.shards == 1 else self._sharded(batch, images)
         self.optimizer.step()
-        return total
+        self.meter.add({"loss": [loss]}, images)
+        self.meter.images += images
+        return loss
 
     def _accumulated(self, batch: Batch) -> float:
         generator = seeding.generator(self.config.seed, "noise", self.step, device=self.device)
@@ -190,29 +182,27 @@ class Trainer:
             piece = Batch(*(tensor.tensor_split(parts)[part] for tensor in batch))
             share = len(piece.images) / len(batch.images)
             with autocast(self.device, self.config.precision):
-                terms = self.objective(self._as_step(piece, generator))
+                terms = self.objective(self.as_step(piece, generator))
             loss = self._loss(terms, share, with_diversity=part == 0)
             self._require_finite(loss)
             loss.backward()  # type: ignore[no-untyped-call]
-            self.meter.add(terms, len(piece.images))
+            self._watch(terms, len(piece.images))
             total += float(loss.detach())
-        self.meter.add_loss(total, len(batch.images))
         return total
 
-    def _sharded(self, batch: Batch) -> float:
+    def _sharded(self, batch: Batch, images: int) -> float:
         """The own micro-batches one by one; where the pace wants to see them, all forwards come first."""
-        images = self.loader.step_sizes()[self.step_in_epoch]
         shards = self.loader.shards
         sizes = [end - begin for begin, end in pairwise(shards.bounds(images))]
         parts = [torch.split(tensor, sizes) for tensor in batch]
-        pieces = [Batch(*each) for each in zip(*parts, strict=True)]
+        pieces = [Batch(*tensors) for tensors in zip(*parts, strict=True)]
         rows = StepRows(self.model)
         together = len(pieces) if self.objective.pace.whole_batch else 1
         for first in range(0, len(pieces), together):
             group = pieces[first : first + together]
             numbers = shards.own[first : first + together]
             shares = [len(piece.images) / images for piece in group]
-            seen = [self._forward(*each, rows) for each in zip(group, numbers, shares, strict=True)]
+            seen = [self._forward(*part, rows) for part in zip(group, numbers, shares, strict=True)]
             lam_L = self._threshold([losses for losses, _ in seen])
             for number, share, (losses, moved) in zip(numbers, shares, seen, strict=True):
                 teachers = seeding.generator(self.config.seed, "teachers", self.step, device=self.device)
@@ -223,9 +213,11 @@ class Trainer:
                 rows.add(moved, terms, loss, share)
         whole = rows.finish()
         self._require_finite(whole.loss)
-        self.meter.add(whole, images)
-        self.meter.add_loss(float(whole.loss), images)
+        self._watch(whole, images)
         return float(whole.loss)
+
+    def _watch(self, terms: StepTerms, images: int) -> None:
+        self.meter.add({name: values_L.tolist() for name, values_L in terms.watched.items()}, images)
 
     def _forward(
         self, batch: Batch, number: int, share: float, rows: StepRows
@@ -233,26 +225,26 @@ class Trainer:
         """A micro-batch's losses and its share of the change of the buffers; its number keys its noise."""
         generator = seeding.generator(self.config.seed, "noise", self.step, number, device=self.device)
         with (
-            drawing(self.config.seed, "network", self.step, number),
+            seeding.drawing(self.config.seed, "network", self.step, number),
             rows.forward(share) as moved,
             autocast(self.device, self.config.precision),
         ):
-            losses = self.objective.method(self._as_step(batch, generator))
+            losses = self.objective.method(self.as_step(batch, generator))
         return losses, moved
 
     def _threshold(self, losses: list[Losses]) -> Tensor:
-        smoothed_LN = torch.cat([each.smoothed_LN.detach() for each in losses], dim=1)
+        smoothed_LN = torch.cat([part.smoothed_LN.detach() for part in losses], dim=1)
         pace = self.objective.pace
-        return pace.threshold(
-            self.epoch, ranks.side_by_side(smoothed_LN) if pace.whole_batch else smoothed_LN
-        )
+        if pace.whole_batch:
+            smoothed_LN = ranks.side_by_side(smoothed_LN)
+        return pace.threshold(self.epoch, smoothed_LN)
 
-    def _as_step(self, batch: Batch, generator: torch.Generator) -> Step:
+    def as_step(self, batch: Batch, generator: torch.Generator) -> Step:
         return Step(
             model=self.model,
             images=batch.images.to(self.device, memory_format=self.layout),
             labels=batch.labels.to(self.device),
-            prepared=self.prepared_rows(batch.positions),
+            prepared=None if self.prepared is None else self.prepared[batch.positions].to(self.device),
             sigma=self.config.sigma,
             generator=generator,
             epoch=self.epoch,
@@ -271,14 +263,10 @@ class Trainer:
                 "lower the learning rate, or train in float32; the last saved state is still good",
             )
 
-    def prepared_rows(self, positions: Tensor) -> Tensor | None:
-        return None if self.prepared is None else self.prepared[positions].to(self.device)
-
     def _epoch_metrics(self) -> dict[str, Any]:
-        lr = learning_rate(self.config, self.step - 1, self.loader.steps_per_epoch)
-        metrics: dict[str, Any] = (
-            {"epoch": self.epoch, "lr": lr} | self.meter.means() | head_cosines(self.model)
-        )
+        lr = self.config.learning_rate(self.step - 1, self.loader.steps_per_epoch)
+        metrics: dict[str, Any] = {"epoch": self.epoch, "lr": lr}
+        metrics |= self.meter.means() | head_cosines(self.model)
         if self.validation is not None and len(self.validation):
             metrics["validation"] = noisy_accuracy(
                 self.model,

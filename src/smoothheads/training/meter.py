@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import torch
-from torch import Tensor
-
-from smoothheads.objectives.objective import StepTerms
 
 
 @dataclass(slots=True)
@@ -17,17 +13,11 @@ class Meter:
     images: int = 0
     sums: dict[str, list[float]] = field(default_factory=dict)
 
-    def add(self, terms: StepTerms, images: int) -> None:
-        self.images += images
-        self._add("head_loss", terms.head_losses_L, images)
-        self._add("lambda", terms.lam_L, images)
-        self._add("easy_fraction", terms.easy_fraction_L, images)
-        self._add("mean_weight", terms.mean_weight_L, images)
-        self._add("effective_share", terms.effective_share_L, images)
-
-    def add_loss(self, total: float, images: int) -> None:
-        """The whole step's loss, cosine constraint included."""
-        self._add("loss", torch.tensor([total], dtype=torch.float64), images)
+    def add(self, values: Mapping[str, list[float]], images: int) -> None:
+        """What was seen on so many images; they count as done once `images` is raised."""
+        for name, new in values.items():
+            old = self.sums.get(name, [0.0] * len(new))
+            self.sums[name] = [a + images * b for a, b in zip(old, new, strict=True)]
 
     def means(self) -> dict[str, float | list[float]]:
         """Means so far: the loss as one number, the rest as one per head."""
@@ -36,8 +26,3 @@ class Meter:
             means = [value / self.images for value in values]
             out[name] = means[0] if name == "loss" else means
         return out
-
-    def _add(self, name: str, values: Tensor, images: int) -> None:
-        new = [images * value for value in values.tolist()]
-        old = self.sums.get(name, [0.0] * len(new))
-        self.sums[name] = [a + b for a, b in zip(old, new, strict=True)]

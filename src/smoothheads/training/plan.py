@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from smoothheads import seeding
+from smoothheads.data import Batch
 from smoothheads.device import autocast
 from smoothheads.models.cost import Cost, cost
-from smoothheads.objectives.method import Step
 from smoothheads.training.loop import Trainer
 
 
@@ -56,16 +56,10 @@ def _seconds_per_step(trainer: Trainer, images: int, repeats: int = 3) -> float:
     info = trainer.loader.dataset.info
     model, objective = copy.deepcopy(trainer.model).train(), copy.deepcopy(trainer.objective)
     generator = seeding.generator(0, "trial", device=trainer.device)
-    pixels = torch.rand(max(2, images), *info.shape, generator=generator, device=trainer.device)
-    step = Step(
-        model=model,
-        images=pixels.contiguous(memory_format=trainer.layout),
-        labels=torch.arange(len(pixels), device=trainer.device) % info.classes,
-        prepared=trainer.prepared_rows(torch.zeros(len(pixels), dtype=torch.long)),
-        sigma=trainer.config.sigma,
-        generator=generator,
-        epoch=trainer.config.epochs,
-    )
+    count = max(2, images)
+    pixels = torch.rand(count, *info.shape, generator=generator, device=trainer.device)
+    batch = Batch(pixels, torch.arange(count) % info.classes, torch.zeros(count, dtype=torch.long))
+    step = replace(trainer.as_step(batch, generator), model=model, epoch=trainer.config.epochs)
     times = []
     for _ in range(repeats):
         started = time.perf_counter()

@@ -19,8 +19,6 @@ from smoothheads.data import Loader, Shards
 from smoothheads.errors import ConfigError
 from smoothheads.objectives.objective import StepTerms
 
-_WATCHED = ("head_losses_L", "lam_L", "easy_fraction_L", "mean_weight_L", "effective_share_L")
-
 
 def own_shards(count: int, rank: int, number: int) -> Shards:
     """The micro-batches of `rank` among `number` ranks, which must divide them."""
@@ -57,7 +55,7 @@ class StepRows:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self._buffers = [(b, b.detach().clone()) for b in model.buffers()]
         self._rows: list[Tensor] = []
-        self._heads = 0
+        self._watched: dict[str, int] = {}  # names and lengths
 
     @contextmanager
     def forward(self, share: float) -> Iterator[list[Tensor]]:
@@ -71,8 +69,8 @@ class StepRows:
     def add(self, moved: Sequence[Tensor], terms: StepTerms, loss: Tensor, share: float) -> None:
         """The row of a micro-batch: of its gradients, which are cleared, and the rest that was seen."""
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
-        watched = [getattr(terms, name) * share for name in _WATCHED]
-        self._heads = len(terms.lam_L)
+        watched = [values_L * share for values_L in terms.watched.values()]
+        self._watched = {name: len(values_L) for name, values_L in terms.watched.items()}
         row = torch.cat([t.detach().flatten() for t in (*gradients, *moved, *watched, loss)])
         for parameter in self.parameters:
             parameter.grad = None
@@ -87,8 +85,8 @@ class StepRows:
         total = ranks.ordered_sum(torch.stack(self._rows))
         floating = self._floating()
         sizes = [p.numel() for p in self.parameters] + [b.numel() for b, _ in floating]
-        parts = torch.split(total, [*sizes, *(self._heads for _ in _WATCHED), 1])
-        loss, watched = parts[-1][0], parts[-1 - len(_WATCHED) : -1]
+        parts = torch.split(total, [*sizes, *self._watched.values(), 1])
+        loss, watched = parts[-1][0], parts[len(sizes) : -1]
         if torch.isfinite(loss):
             for parameter, part in zip(self.parameters, parts, strict=False):
                 parameter.grad = torch.empty_like(parameter).copy_(part.view_as(parameter))
@@ -96,7 +94,7 @@ class StepRows:
                 buffer.data.copy_(old + part.view_as(old))
         else:
             self._reset()
-        return StepTerms(loss, **dict(zip(_WATCHED, watched, strict=True)))
+        return StepTerms(loss, dict(zip(self._watched, watched, strict=True)))
 
     def _floating(self) -> list[tuple[Tensor, Tensor]]:
         return [(b, old) for b, old in self._buffers if b.is_floating_point()]

@@ -7,6 +7,7 @@ import torch
 from smoothheads import ranks, seeding
 from smoothheads.data import Dataset, plain_batches
 from smoothheads.models.aggregate import ensemble
+from smoothheads.models.mode import borrowed_mode
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.diversity import cosines
 from smoothheads.objectives.losses import add_noise
@@ -16,24 +17,19 @@ from smoothheads.objectives.losses import add_noise
 def noisy_accuracy(
     model: MultiHead, dataset: Dataset, *, sigma: float, seed: int, device: torch.device, batch: int = 256
 ) -> dict[str, float | list[float]]:
-    """Accuracy of the ensemble and of each head under one noise draw per image, the same draws every time.
-
-    The model is left in the mode it came in.
-    """
-    training = model.training
-    model.eval()
+    """Accuracy of the ensemble and of each head under one noise draw per image, the same draws every time."""
     right_L = torch.zeros(len(model.heads), dtype=torch.long)
     right = 0
     generator = seeding.generator(seed, "validation", device=device)
-    for number, (images, labels, _) in enumerate(plain_batches(dataset, batch)):
-        noisy = add_noise(images.to(device), sigma, 1, generator)
-        if number % ranks.count() != ranks.rank():  # another rank's
-            continue
-        logits_LNC = model(noisy).float()
-        target = labels.to(device)
-        right_L += (logits_LNC.argmax(2) == target).sum(1).cpu()
-        right += int((ensemble(logits_LNC).argmax(1) == target).sum())
-    model.train(training)
+    with borrowed_mode(model, training=False):
+        for number, (images, labels, _) in enumerate(plain_batches(dataset, batch)):
+            noisy = add_noise(images.to(device), sigma, 1, generator)
+            if number % ranks.count() != ranks.rank():  # another rank's
+                continue
+            logits_LNC = model(noisy).float()
+            target = labels.to(device)
+            right_L += (logits_LNC.argmax(2) == target).sum(1).cpu()
+            right += int((ensemble(logits_LNC).argmax(1) == target).sum())
     right_L, right = ranks.total(right_L), int(ranks.total(torch.tensor(right)))
     return {"accuracy": right / len(dataset), "head_accuracy": (right_L / len(dataset)).tolist()}
 
