@@ -104,7 +104,7 @@ def test_a_ledger_that_grows_is_read_again(tmp_path: Path) -> None:
     ],
 )
 def test_a_name_is_no_formula_and_a_number_stays_one(text: str, written: str) -> None:
-    from smoothheads.studies.tables import no_formula
+    from smoothheads.report.table import no_formula
 
     assert no_formula(text) == written
 

@@ -14,7 +14,6 @@ from smoothheads.errors import ConfigError
 from smoothheads.report.table import Table, to_text
 from smoothheads.results.intervals import MedianInterval
 from smoothheads.studies import claims, experiments, gaps, paper
-from smoothheads.studies.configs import run_config
 from smoothheads.studies.outcome import Outcome, Result, collect
 from smoothheads.studies.plan import make_plan, together
 from smoothheads.studies.prepare import prepare
@@ -33,7 +32,7 @@ def test_every_published_row_is_an_arm_that_can_be_configured(
     study = experiments.study(experiment, experiments.scale(scale), root="/data")
     for arm in study.arms:
         for sigma in arm.sigmas:
-            run_config(study, arm, "", sigma, 0)
+            study.run_config(arm, "", sigma, 0)
     assert {row.arm for row in experiment.rows} <= {arm.name for arm in study.arms}
 
 

@@ -8,20 +8,19 @@ import pytest
 from tests.studies.small import TEXT, study
 
 from smoothheads.errors import ConfigError
-from smoothheads.studies.configs import run_config
 from smoothheads.studies.parse import line_of, read_study
 
 
 def test_changes_of_all_arms_of_the_arm_and_of_the_setting_are_laid_over_the_recipe() -> None:
     found = study(TEXT + "[settings.long]\ntrain.epochs = 3\n")
-    config = run_config(found, found.arm("some"), "long", 0.5, 7)
+    config = found.run_config(found.arm("some"), "long", 0.5, 7)
     assert (config.train.epochs, config.train.sigma, config.train.seed) == (3, 0.5, 7)
     assert (config.model.heads, config.data.subset.first) == (2, 40)
 
 
 def test_another_method_replaces_the_recipes_method_with_its_fields() -> None:
     found = study(TEXT + '[settings.c]\nobjective.method = {name = "consistency", strength = 5.0}\n')
-    method = run_config(found, found.arm("single"), "c", 0.25, 0).objective.method
+    method = found.run_config(found.arm("single"), "c", 0.25, 0).objective.method
     assert method.name == "consistency"
 
 

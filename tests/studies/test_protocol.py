@@ -8,7 +8,6 @@ import pytest
 
 from smoothheads.cli import main
 from smoothheads.studies import experiments
-from smoothheads.studies.configs import run_config
 from smoothheads.studies.parse import read_study
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "paper"
@@ -28,8 +27,8 @@ def test_the_scale_trains_the_networks_of_the_main_study() -> None:
     table = experiments.study(experiments.get("table7"), scale)
     for structure in ("single", "heads", "some"):
         for base in ("gaussian", "consistency"):
-            ours = run_config(main, main.arm(f"{base}-{structure}"), "", 0.25, 10)
-            assert ours == run_config(table, table.arm(f"{base} {structure}"), "", 0.25, 10)
+            ours = main.run_config(main.arm(f"{base}-{structure}"), "", 0.25, 10)
+            assert ours == table.run_config(table.arm(f"{base} {structure}"), "", 0.25, 10)
 
 
 def test_the_page_follows_from_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 from tests.studies.small import TEXT, Inline, study
 
+from smoothheads.cli import main
 from smoothheads.errors import LedgerError
 from smoothheads.files import sha256
-from smoothheads.report.table import to_json, to_text
+from smoothheads.report.table import to_csv, to_json, to_text
 from smoothheads.studies import stages
 from smoothheads.studies.figures import write_figures
 from smoothheads.studies.html import page, write_page
-from smoothheads.studies.jobs import network_folder
+from smoothheads.studies.jobs import StudyJob, network_folder
 from smoothheads.studies.outcome import collect, kept, load, save
 from smoothheads.studies.plan import StudyPlan, Training
 from smoothheads.studies.prepare import prepare
-from smoothheads.studies.run import run, status
+from smoothheads.studies.run import noted_estimate, run, status
 from smoothheads.studies.store import StudyStore
-from smoothheads.studies.tables import all_tables, gains, to_csv
+from smoothheads.studies.tables import all_tables, gains
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +69,30 @@ def test_the_time_left_follows_what_was_measured(tmp_path: Path) -> None:
     assert status(plan, store, costs).seconds_left == 10.0 * len(plan.items)
     store.finish(plan.items[0], {"seconds": 30.0})
     assert status(plan, store, costs).seconds_left == 30.0 * (len(plan.items) - 1)
+
+
+def test_the_status_of_a_running_study_rests_on_its_own_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked from elsewhere while the study keeps the machine busy, when trials would take far too long."""
+    file = tmp_path / "small.toml"
+    file.write_text(TEXT)
+    plan, store = prepare(study())[0], StudyStore(tmp_path / "store")
+    other = prepare(study(TEXT.replace("epochs = 1", "epochs = 2")))[0]
+    for trial in ("training_seconds", "seconds_per_sample"):
+        monkeypatch.setattr(f"smoothheads.studies.prepare.{trial}", lambda _: pytest.fail("a trial"))
+
+    class Asked(Inline):
+        def submit(self, job: StudyJob) -> None:
+            assert main(["study", str(file), "--store", str(store.root), "--status"]) == 0
+            assert noted_estimate(other, store) is None
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, store, Asked(), dict.fromkeys((item.key for item in plan.items), 3600.0))
+    hours = len(plan.items) // Asked.slots
+    assert f"{len(plan.items)} waiting, 0 failed; about {hours} h" in capsys.readouterr().err
+    assert noted_estimate(plan, store) is None  # the study takes its note away, however it ends
 
 
 def test_rows_pair_over_images_and_show_the_same_when_kept(

@@ -25,7 +25,6 @@ from smoothheads.models import ModelConfig
 from smoothheads.models.cost import cost
 from smoothheads.results.intervals import MedianInterval
 from smoothheads.studies import experiments
-from smoothheads.studies.configs import run_config
 from smoothheads.training import RunConfig, Trainer
 
 Key = tuple[str, str]
@@ -131,7 +130,7 @@ def _rows(name: str, settings: CostSettings) -> Iterator[tuple[Key, RunConfig]]:
     study = experiments.study(experiments.get(name), experiments.scale("paper"))
     for arm in study.arms:
         base, structure = arm.name.split(" ")
-        config = run_config(study, arm, "", arm.sigmas[-1], 0)
+        config = study.run_config(arm, "", arm.sigmas[-1], 0)
         batch = settings.images * config.objective.method.draws
         train: dict[str, Any] = {"batch": batch, "batch_unit": "draws", "epochs": 10_000, "lr": 1e-3}
         yield (

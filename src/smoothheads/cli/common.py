@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tyro
 
 from smoothheads.certify.config import CertifyConfig, misplaced
 from smoothheads.errors import ConfigError
 from smoothheads.hub import is_address, local
+
+if TYPE_CHECKING:
+    from smoothheads.report.table import Table
 
 T = TypeVar("T")
 
@@ -102,6 +105,16 @@ def say(text: str) -> None:
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
+
+
+def print_tables(tables: Sequence[Table], form: str, *, as_json: bool, words: Sequence[str] = ()) -> None:
+    """In one of the forms of `report.table`; `words` stand before the tables, but not in JSON."""
+    from smoothheads.report import table
+
+    if as_json:
+        print_json([table.to_json(each) for each in tables])
+    else:
+        print("\n\n".join([*words, *map(table.FORMS[form], tables)]))
 
 
 def image_size(image: tuple[int, int, int]) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import io
-import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout, suppress
+from collections.abc import Mapping
+from contextlib import redirect_stdout, suppress
 
+from smoothheads.device import environment
 from smoothheads.errors import one_of
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w.-]*")
@@ -66,23 +66,9 @@ def _fish(commands: Mapping[str, str], options: Mapping[str, list[str]]) -> str:
 def _options(module: str) -> list[str]:
     out = io.StringIO()
     command = importlib.import_module(f"smoothheads.cli.{module}")
-    with _wide(), redirect_stdout(out), suppress(SystemExit):
+    with environment({"COLUMNS": "400"}), redirect_stdout(out), suppress(SystemExit):  # no broken lines
         command.main(["--help-all" if hasattr(command, "COMMON") else "--help"])
     return sorted(set(_OPTION.findall(out.getvalue())))
-
-
-@contextmanager
-def _wide() -> Iterator[None]:
-    """Help without broken lines."""
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "400"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["COLUMNS"]
-        else:
-            os.environ["COLUMNS"] = before
 
 
 def _recipes() -> list[str]:

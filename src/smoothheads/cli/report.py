@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from smoothheads.cli.common import parse, print_json, say
+from smoothheads.cli.common import parse, print_tables, say
 from smoothheads.errors import ConfigError, printable
 
 if TYPE_CHECKING:
@@ -79,21 +79,16 @@ def show(
     *,
     names: Mapping[str, str] | None = None,
     align: bool = False,
-    form: Literal["text", "markdown", "latex"] = "text",
+    form: str = "text",
     as_json: bool = False,
 ) -> Comparison:
     """Prints the verdict and the tables of the logs, and gives back what they were made from."""
-    from smoothheads.report import table, tables, verdict
+    from smoothheads.report import tables, verdict
     from smoothheads.results.compare import compare
     from smoothheads.results.read import read_logs
 
     comparison = compare(read_logs(paths, names), radii, align=align)
-    found = tables.all_tables(comparison)
-    if as_json:
-        print_json([table.to_json(each) for each in found])
-    else:
-        render = {"text": table.to_text, "markdown": table.to_markdown, "latex": table.to_latex}[form]
-        words = [printable(sentence) for sentence in verdict.sentences(comparison)]
-        said = ["\n".join(textwrap.fill(sentence, 100) for sentence in words)] if form == "text" else []
-        print("\n\n".join([*said, *(render(each) for each in found)]))
+    said = [textwrap.fill(printable(sentence), 100) for sentence in verdict.sentences(comparison)]
+    words = ["\n".join(said)] if form == "text" else []
+    print_tables(tables.all_tables(comparison), form, as_json=as_json, words=words)
     return comparison

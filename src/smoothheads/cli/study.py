@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from smoothheads.cli.certify import parse_cluster, silent
-from smoothheads.cli.common import first_argument, parse, print_json, say
+from smoothheads.cli.common import first_argument, parse, print_tables, say
 from smoothheads.errors import duration
 
 if TYPE_CHECKING:
-    from smoothheads.report.table import Table
-    from smoothheads.runs.cluster import Cluster
     from smoothheads.studies.outcome import Outcome
     from smoothheads.studies.plan import StudyPlan
     from smoothheads.studies.run import Status
@@ -30,15 +27,13 @@ images and show (docs/studies.md). Networks and ledgers lie in the store under a
 they were told, so that nothing is trained or certified twice, in any study. Stop it at any moment; the same
 command goes on."""
 
-Format = Literal["text", "markdown", "latex", "csv"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    store: Path = Path("runs")
-    """Where networks and ledgers are kept, for all studies."""
     root: str | None = None
     """Where the data set lies, if not where the file says."""
+    store: Path = Path("runs")
+    """Where networks and ledgers are kept, for all studies."""
     workers: int | None = None
     """Processes, with one thread each (default: one per core). On Ray: jobs at once."""
     on: Literal["ray"] | None = None
@@ -49,13 +44,13 @@ class StudyOptions:
     plan: bool = False
     """Say what is needed, what is there and how long the rest will take, and stop."""
     status: bool = False
-    """Say how far the study is, which may be running elsewhere, and stop."""
+    """Say how far it is, while it may be running elsewhere, show what is there, and stop."""
     source: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """Show what was kept in this folder by --out, instead of running anything."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """Folder for the results: all that is needed to show them again, with figures. Rows that it holds
-    already are not made again, even where the store is gone."""
-    format: Format = "text"
+    """Folder for the results (paper: with a folder per experiment): all that is needed to show them again,
+    with figures. Rows that it holds already are not made again, even where the store is gone."""
+    format: Literal["text", "markdown", "latex", "csv"] = "text"
     json: bool = False
     """Print the tables as JSON."""
 
@@ -64,55 +59,47 @@ def main(arguments: list[str]) -> int:
     name, rest = first_argument(arguments, "a study file", "give a TOML file, see docs/studies.md")
     args = parse(StudyOptions(), rest, prog=f"study {name or 'FILE'}", description=DESCRIPTION)
 
-    from smoothheads.studies.outcome import claim_folder
+    from smoothheads.studies.outcome import claim_folder, collect, kept, load
     from smoothheads.studies.parse import read_study
+    from smoothheads.studies.prepare import prepare
+    from smoothheads.studies.store import StudyStore
 
     if args.out is not None:
         claim_folder(args.out)
-    cluster = parse_cluster(args.on, args.ray_address, args.workers)
     study = read_study(Path(name or "")).at(args.root)
     if args.source is not None:
-        from smoothheads.studies.outcome import load
-
         return show(load(args.source), args)
-
-    from smoothheads.device import cores
-    from smoothheads.studies import costs
-    from smoothheads.studies.outcome import collect, kept
-    from smoothheads.studies.prepare import prepare
-    from smoothheads.studies.run import status
-    from smoothheads.studies.store import StudyStore
-
-    store = StudyStore(args.store)
     plan, images = prepare(study)
     before = kept(args.out)
-    missing = plan.without(before)
-    seconds = costs.estimate(missing, store, images)
-    jobs = args.workers or cores()
-    if args.status:
-        say(line(status(missing, store, seconds), jobs))
-        return show(collect(plan, store, kept=before), args)
-    say(describe(plan, missing, store, images=images, seconds=sum(seconds.values()), jobs=jobs))
-    if args.plan:
-        return 0
-    return show(collect(plan, store, execute(missing, store, seconds, jobs, cluster), before), args)
+    failed = make(plan, plan.without(before), images, args)
+    return 0 if failed is None else show(collect(plan, StudyStore(args.store), failed, before), args)
 
 
-def execute(
-    plan: StudyPlan, store: StudyStore, seconds: dict[str, float], jobs: int, cluster: Cluster | None = None
-) -> dict[str, str]:
-    """Runs what is missing and tells from time to time how far it is."""
+def make(plan: StudyPlan, missing: StudyPlan, images: int, args: StudyOptions) -> dict[str, str] | None:
+    """Makes what is missing of a plan, or only tells how far it is, and returns what failed; none where only
+    the plan was asked for."""
+    from smoothheads.device import cores
+    from smoothheads.studies import prepare, run
     from smoothheads.studies.executor import Executor, LocalProcesses
     from smoothheads.studies.on_ray import RayTasks
-    from smoothheads.studies.run import run
+    from smoothheads.studies.store import StudyStore
 
+    cluster = parse_cluster(args.on, args.ray_address, args.workers)
+    store, jobs = StudyStore(args.store), args.workers or cores()
+    if args.status:
+        noted = run.noted_estimate(missing, store)
+        costs, jobs = noted or (prepare.estimate(missing, store, images), jobs)
+        say(line(run.status(missing, store, costs), jobs))
+        return {}
+    costs = prepare.estimate(missing, store, images)
+    say(describe(plan, missing, store, images=images, seconds=sum(costs.values()), jobs=jobs))
+    if args.plan:
+        return None
     executor: Executor = LocalProcesses(jobs) if cluster is None else RayTasks(cluster)
-
-    def on_status(status: Status) -> None:
-        say(line(status, executor.slots))
-
     with silent(cluster):
-        return run(plan, store, executor, seconds, on_status)
+        return run.run(
+            missing, store, executor, costs, on_status=lambda status: say(line(status, executor.slots))
+        )
 
 
 def describe(
@@ -149,19 +136,6 @@ def show(outcome: Outcome, args: StudyOptions) -> int:
         for path in (*write_figures(outcome, args.out), write_page(outcome, args.out)):
             say(f"wrote {path}")
     return 1 if outcome.failed else 0
-
-
-def print_tables(tables: Sequence[Table], form: Format, *, as_json: bool = False) -> None:
-    from smoothheads.report import table
-    from smoothheads.studies.tables import to_csv
-
-    if as_json:
-        print_json([table.to_json(each) for each in tables])
-        return
-    render = {"text": table.to_text, "markdown": table.to_markdown, "latex": table.to_latex, "csv": to_csv}[
-        form
-    ]
-    print("\n\n".join(render(each) for each in tables))
 
 
 def line(status: Status, jobs: int) -> str:

@@ -1,11 +1,13 @@
-"""A table once, and its four forms: text for a terminal, Markdown, LaTeX and JSON."""
+"""A table once, and its forms: text for a terminal, Markdown, LaTeX, CSV and JSON."""
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,6 +75,35 @@ def to_latex(table: Table) -> str:
     # A row that begins with a bracket or a star would be an option of the line break before it.
     lines += ["    {}" + " & ".join(shown(cell) for cell in row) + r" \\" for row in table.rows]
     return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}"])
+
+
+def to_csv(table: Table) -> str:
+    """Unrounded values; of an interval both ends."""
+
+    def plain(cell: Cell) -> str:
+        if isinstance(cell.value, tuple):
+            return " ".join(repr(each) for each in cell.value)
+        return cell.text if cell.value is None else str(cell.value)
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows([no_formula(plain(cell)) for cell in row] for row in table.rows)
+    return out.getvalue()
+
+
+def no_formula(text: str) -> str:
+    """A name that a spreadsheet would compute is marked as text; a number stays one."""
+    computed = text.startswith(("=", "+", "-", "@")) and not set(text) <= set("0123456789.+-e ")
+    return f"'{text}" if computed else text
+
+
+FORMS: Mapping[str, Callable[[Table], str]] = {
+    "text": to_text,
+    "markdown": to_markdown,
+    "latex": to_latex,
+    "csv": to_csv,
+}
 
 
 def to_json(table: Table) -> dict[str, Any]:

@@ -106,17 +106,11 @@ def own_folder() -> Iterator[Path]:
         "RAY_worker_niceness": "0",  # as our own processes have it; Ray's are nice to all others
         "TMPDIR": str(folder),
     }
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    _read_token_anew()
     try:
-        yield folder
+        with devices.environment(changes):
+            _read_token_anew()
+            yield folder
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
         _read_token_anew()
         shutil.rmtree(folder, ignore_errors=True)
 

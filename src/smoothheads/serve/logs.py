@@ -15,7 +15,8 @@ import numpy as np
 
 from smoothheads.errors import LedgerError, SmoothheadsError
 from smoothheads.report import plots, tables
-from smoothheads.report.table import Cell, Table, to_latex
+from smoothheads.report.table import Cell, Table, no_formula, to_latex
+from smoothheads.report.table import to_csv as table_csv
 from smoothheads.results import metrics
 from smoothheads.results.compare import Comparison, compare
 from smoothheads.results.intervals import binomial_band
@@ -172,7 +173,7 @@ def to_csv(names: Sequence[str], logs: Sequence[Results]) -> str:
     for name, log in zip(names, logs, strict=True):
         curve = _curve(name, log)
         columns = (curve["radii"], curve["accuracy"], curve["low"], curve["high"])
-        writer.writerows([study_tables.no_formula(name), *values] for values in zip(*columns, strict=True))
+        writer.writerows([no_formula(name), *values] for values in zip(*columns, strict=True))
     return out.getvalue()
 
 
@@ -193,7 +194,7 @@ def study_latex(folder: Path) -> str:
 
 
 def study_csv(folder: Path) -> str:
-    return "\n".join(study_tables.to_csv(table) for table in study_tables.all_tables(_study(folder)))
+    return "\n".join(table_csv(table) for table in study_tables.all_tables(_study(folder)))
 
 
 def study_png(folder: Path) -> bytes:

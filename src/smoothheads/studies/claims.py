@@ -13,7 +13,7 @@ from smoothheads.report.table import Cell, Table
 from smoothheads.results.intervals import Interval, MedianInterval
 from smoothheads.studies.outcome import Outcome
 from smoothheads.studies.statistics import Verdict
-from smoothheads.studies.tables import paired_gain, stacked
+from smoothheads.studies.tables import interval, paired_gain, stacked
 
 CLOSE = 0.05
 """Nearly equal: the interval of the difference lies within this share of the baseline's ACR."""
@@ -115,9 +115,8 @@ def summary(outcomes: Mapping[str, Outcome], ratios: Ratios) -> Table:
     for claim in all_claims().values():
         outcome = outcomes.get(claim.where, _NOTHING)
         evidence = list(answers(claim, outcome, ratios))
-        count = (
-            f"{sum(item.verdict == 'confirmed' for item in evidence)} of {len(evidence)}" if evidence else "–"
-        )
+        confirmed = sum(item.verdict == "confirmed" for item in evidence)
+        count = f"{confirmed} of {len(evidence)}" if evidence else "–"
         whole = verdict(evidence)
         rows.append(
             (
@@ -173,15 +172,10 @@ def _base_of(outcome: Outcome, where: tuple[str, float], base: str, structure: s
 
 
 def _row(answer: ClaimEvidence) -> tuple[Cell, ...]:
-    def shown(interval: Interval | None) -> Cell:
-        if interval is None:
-            return Cell("–")
-        return Cell(f"[{interval.low:+.4f}, {interval.high:+.4f}]", tuple(interval))
-
     return (
         Cell(f"  {answer.what}", answer.what),
         Cell(f"{answer.value:+.4f}", answer.value),
-        shown(answer.images),
-        shown(answer.seeds),
+        interval(answer.images),
+        interval(answer.seeds),
         Cell(answer.verdict, answer.verdict),
     )

@@ -6,16 +6,18 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple, Protocol
 
+from smoothheads.device import environment
 from smoothheads.studies.jobs import StudyJob, perform
 from smoothheads.studies.store import LOG
 
 STOP_SECONDS = 60.0
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+"""Libraries read these when the process starts."""
 
 
 class Finished(NamedTuple):
@@ -91,7 +93,7 @@ class _Worker:
         context = get_context("spawn")  # a fork would inherit the locks of OpenMP's threads
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, os.getpid()))
-        with _one_thread():
+        with environment(ONE_THREAD):
             self.process.start()
         theirs.close()  # so that the death of the worker is the end of the pipe
 
@@ -118,19 +120,3 @@ def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Libraries read these when the process starts."""
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name)
-            else:
-                os.environ[name] = value

@@ -15,8 +15,7 @@ from smoothheads.studies.tables import gains, stacked
 
 def write_figures(outcome: Outcome, folder: Path) -> list[Path]:
     written = write(acr(outcome), folder, "acr")
-    settings = {setting for setting, _ in outcome.groups()}
-    return written + (write(gains_against_fit(outcome), folder, "gains") if len(settings) > 1 else [])
+    return written + (write(gains_against_fit(outcome), folder, "gains") if outcome.several else [])
 
 
 def gains_against_fit(outcome: Outcome) -> Figure:

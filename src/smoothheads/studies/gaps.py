@@ -7,6 +7,7 @@ and is what the claim is answered by.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,34 +15,49 @@ from matplotlib.figure import Figure
 
 from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table
-from smoothheads.studies import stages
+from smoothheads.runs import diversity
+from smoothheads.runs.layout import open_checkpoint
+from smoothheads.runs.sampling import Sampling
 from smoothheads.studies.jobs import network_folder
 from smoothheads.studies.plan import StudyPlan
+from smoothheads.studies.spec import Images
+from smoothheads.studies.stages import certified_images
 from smoothheads.studies.store import StudyStore
 
-DRAWS = 10_000
 IMAGE_SEED = 0
 """Chooses the image among the certified ones."""
+BINS = 40
 Gaps = Mapping[str, Mapping[str, Any]]
 """By arm: edges and counts of the ensemble's gaps, share below 0, mean and deviation."""
 
 
-def measure(plan: StudyPlan, store: StudyStore, draws: int = DRAWS) -> dict[str, Any]:
+def measure(plan: StudyPlan, store: StudyStore, draws: int) -> dict[str, Any]:
     """Of the first seed's networks, all on the same image and the same noise."""
-    study = plan.study
-    found: dict[str, Any] = {}
-    for row in plan.rows:
-        if (
-            row.seed == study.seeds[0]
-            and row.sigma == study.sigmas[0]
-            and store.facts(row.network) is not None
-        ):
-            folder = network_folder(row.network, store)
-            images = stages.images_of(folder, study.images)
-            position = int(np.random.default_rng(IMAGE_SEED).integers(len(images)))
-            gaps = stages.gaps(folder, images, position, row.sigma, draws)
-            found[row.arm] = gaps | {"image": int(images.indices[position]), "sigma": row.sigma}
-    return found
+    first = plan.study.seeds[0], plan.study.sigmas[0]
+    return {
+        row.arm: _of_network(network_folder(row.network, store), plan.study.images, row.sigma, draws)
+        for row in plan.rows
+        if (row.seed, row.sigma) == first and store.facts(row.network) is not None
+    }
+
+
+def _of_network(folder: Path, chosen: Images, sigma: float, draws: int) -> dict[str, Any]:
+    checkpoint = open_checkpoint(folder)
+    images = certified_images(checkpoint.config.data, chosen)
+    position = int(np.random.default_rng(IMAGE_SEED).integers(len(images)))
+    gaps = diversity.gaps(checkpoint, images, position, Sampling(sigma=sigma, index_samples=draws))
+    edges, counts = gaps.rebinned(BINS)
+    whole = gaps.to_dict()["curves"]["ensemble"]
+    return {
+        "draws": draws,
+        "edges": [float(edge) for edge in edges],
+        "counts": counts[0].tolist(),
+        "below": 1 - whole["right"],
+        "mean": whole["mean"],
+        "deviation": whole["deviation"],
+        "image": int(images.indices[position]),
+        "sigma": sigma,
+    }
 
 
 def table(gaps: Gaps) -> Table:

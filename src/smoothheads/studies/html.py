@@ -9,7 +9,7 @@ from smoothheads.files import write_own
 from smoothheads.report.html import document, header, list_html, plot_html, section, table_html
 from smoothheads.report.table import Cell, Table
 from smoothheads.studies import figures, tables
-from smoothheads.studies.outcome import Outcome
+from smoothheads.studies.outcome import Outcome, measured
 from smoothheads.studies.statistics import Gain
 
 
@@ -21,9 +21,7 @@ def write_page(outcome: Outcome, folder: Path) -> Path:
 
 def page(outcome: Outcome) -> str:
     """HTML that needs nothing else; all text that came from files is escaped."""
-    several = len({setting for setting, _ in outcome.groups()}) > 1
-    gains = figures.gains_against_fit(outcome) if several else None
-    measured = any(each.measured is not None for each in outcome.results)
+    gains = figures.gains_against_fit(outcome) if outcome.several else None
     return document(
         outcome.title,
         [
@@ -32,7 +30,9 @@ def page(outcome: Outcome) -> str:
             section(
                 "Average certified radius",
                 table_html(tables.headline(outcome)),
-                plot_html(figures.acr(outcome), "acr", "A point for every seed.") if measured else "",
+                plot_html(figures.acr(outcome), "acr", "A point for every seed.")
+                if measured(outcome.results)
+                else "",
             ),
             section(
                 "Gains",
@@ -46,9 +46,9 @@ def page(outcome: Outcome) -> str:
 
 
 def _lead(outcome: Outcome) -> str:
-    done = [each for each in outcome.results if each.measured is not None]
+    done = measured(outcome.results)
     seeds = ", ".join(str(seed) for seed in sorted({each.seed for each in outcome.results}))
-    images = {len(each.measured.index) for each in done if each.measured is not None}
+    images = {len(each.index) for each in done}
     counted = " / ".join(f"{count:,}" for count in sorted(images)) or "no"
     return f"{len(done)} of {len(outcome.results)} networks · seeds {seeds} · {counted} images each"
 

@@ -48,6 +48,7 @@ def perform(job: StudyJob) -> str | None:
 
 
 def _make(item: Item, store: StudyStore) -> dict[str, Any]:
+    from smoothheads.runs.ensemble import ensemble_run
     from smoothheads.studies import stages
 
     out = store.artefact(item)
@@ -57,7 +58,7 @@ def _make(item: Item, store: StudyStore) -> dict[str, Any]:
             checkpoint = stages.train(item.config, start, out)
             return stages.fit(out) | {"weights": stages.weights_hash(checkpoint)}
         case Joining():
-            checkpoint = stages.join([network_folder(member, store) for member in item.members], out)
+            checkpoint = ensemble_run([network_folder(member, store) for member in item.members], out)
             return {"weights": stages.weights_hash(checkpoint)}
         case Certification():
             stages.certify(network_folder(item.network, store), item.images, item.config, out)

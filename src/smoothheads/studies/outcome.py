@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -77,8 +77,23 @@ class Outcome:
         }
 
     @property
+    def several(self) -> bool:
+        """Whether there is more than one setting, so that they have to be named."""
+        return len({each.setting for each in self.results}) > 1
+
+    def has_failed(self, setting: str, sigma: float, arm: str) -> bool:
+        wanted = (setting, sigma, arm)
+        return any(
+            "failed" in each.facts for each in self.results if (each.setting, each.sigma, each.arm) == wanted
+        )
+
+    @property
     def failed(self) -> dict[str, str]:
         return {each.name: each.facts["failed"] for each in self.results if "failed" in each.facts}
+
+
+def measured(results: Iterable[Result]) -> list[Measured]:
+    return [each.measured for each in results if each.measured is not None]
 
 
 Kept: TypeAlias = Mapping[tuple[str, str], Result]
@@ -175,10 +190,10 @@ def _result(row: Row, store: StudyStore, failed: Mapping[str, str], kept: Kept) 
     if done is None:
         return Result(*who, None, {})
     try:
-        measured = stages.read(store.artefact(row.certification), row.rule)
+        votes = stages.read(store.artefact(row.certification), row.rule)
     except SmoothheadsError as error:
         return Result(*who, None, {"failed": str(error)})
-    return Result(*who, measured, _facts(row, store, done))
+    return Result(*who, votes, _facts(row, store, done))
 
 
 def _facts(row: Row, store: StudyStore, certified: Mapping[str, Any]) -> dict[str, Any]:

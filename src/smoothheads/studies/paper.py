@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from smoothheads.errors import ConfigError
 from smoothheads.report.table import Cell, Table
-from smoothheads.results.intervals import mean
 from smoothheads.studies import figures, gaps, schedule, stages
 from smoothheads.studies.experiments import EXPERIMENTS, Experiment
 from smoothheads.studies.outcome import Outcome, Result
 from smoothheads.studies.published import PublishedRow
-from smoothheads.studies.tables import stacked
+from smoothheads.studies.tables import acr, certified_accuracy
 
 _BASES = ("gaussian", "consistency", "smoothmix", "smoothadv", "macer")
 _SIGMAS = (0.25, 0.5, 1.0)
@@ -53,26 +51,19 @@ def listing() -> Table:
 
 def comparison(experiment: Experiment, outcome: Outcome) -> Table:
     """Every published row with what was measured here; the published number stands below in brackets."""
-    radii = [f"ca_{r:.2f}" for r in experiment.radii]
-    printed = [name for name in radii if any(name in row.values for row in experiment.rows)]
+    columns = {name for row in experiment.rows for name in row.values}
+    radii = [f"{r:.2f}" for r in experiment.radii if f"ca_{r:.2f}" in columns]
     extra = [
         name
         for name in experiment.rows[0].values
         if name in ("share", "L", "draws", "params", "gflops")
         and any(row.values[name] for row in experiment.rows)
     ]
-    rows = [_row(row, outcome, extra, printed) for row in experiment.rows]
+    rows = [_row(row, outcome, extra, radii) for row in experiment.rows]
     failed = [f"failed: {name}: {message}" for name, message in outcome.failed.items()]
     return Table(
         title=outcome.title,
-        columns=(
-            "base structure",
-            "sigma",
-            *extra,
-            "seeds",
-            "ACR",
-            *(n.removeprefix("ca_") for n in printed),
-        ),
+        columns=("base structure", "sigma", *extra, "seeds", "ACR", *radii),
         rows=tuple(rows),
         notes=(
             "In brackets: published. ± is the standard error over seeds where there are several, else over "
@@ -82,40 +73,28 @@ def comparison(experiment: Experiment, outcome: Outcome) -> Table:
     )
 
 
-def _row(
-    row: PublishedRow, outcome: Outcome, extra: Sequence[str], printed: Sequence[str]
-) -> tuple[Cell, ...]:
+def _row(row: PublishedRow, outcome: Outcome, extra: Sequence[str], radii: Sequence[str]) -> tuple[Cell, ...]:
     results = list(outcome.of("", row.sigma, row.arm).values())
     cells = [Cell(row.arm, row.arm), Cell(f"{row.sigma:.2f}", row.sigma)]
     cells += [Cell(row.values[name], row.values[name]) for name in extra]
-    cells.append(Cell(str(len(results)) if results else _state(row, outcome), len(results)))
-    published = row.number("acr")
-    below = "" if published is None else f"({published:.3f})"
+    state = "failed" if outcome.has_failed("", row.sigma, row.arm) else "–"
+    cells.append(Cell(str(len(results)) if results else state, len(results)))
+    below = _printed(row, "acr", 3)
     if not results:
-        accuracies = [row.number(name) for name in printed]
         cells.append(Cell("–", None, below))
-        return (*cells, *(Cell("–", None, "" if a is None else f"({a:.1f})") for a in accuracies))
-    values = stacked(results)
-    acr, error = mean(values.mean(1)) if len(values) > 1 else mean(values[0])
-    cells.append(Cell(f"{acr:.3f}±{error:.3f}", acr, below, error))
-    for name in printed:
-        share, theirs = 100 * _reached(results, float(name.removeprefix("ca_"))), row.number(name)
-        cells.append(Cell(f"{share:.1f}", share, "" if theirs is None else f"({theirs:.1f})"))
+        return (*cells, *(Cell("–", None, _printed(row, f"ca_{r}")) for r in radii))
+    radius, error = acr(results)
+    cells.append(Cell(f"{radius:.3f}±{error:.3f}", radius, below, error))
+    for r in radii:
+        share = certified_accuracy(results, float(r))
+        cells.append(Cell(f"{share:.1f}", share, _printed(row, f"ca_{r}")))
     return tuple(cells)
 
 
-def _state(row: PublishedRow, outcome: Outcome) -> str:
-    mine = [each for each in outcome.results if (each.sigma, each.arm) == (row.sigma, row.arm)]
-    return "failed" if any("failed" in each.facts for each in mine) else "–"
-
-
-def _reached(results: Sequence[Result], radius: float) -> float:
-    shares = [
-        np.mean((each.measured.prediction == each.measured.label) & (each.measured.radius >= radius))
-        for each in results
-        if each.measured is not None
-    ]
-    return float(np.mean(shares))
+def _printed(row: PublishedRow, column: str, digits: int = 1) -> str:
+    """In brackets, if the paper has it."""
+    value = row.number(column)
+    return "" if value is None else f"({value:.{digits}f})"
 
 
 def figure(experiment: Experiment, outcome: Outcome) -> Figure | None:
@@ -170,7 +149,8 @@ def _named(text: str) -> tuple[tuple[str, str, float], Path]:
     structure = [
         word for word in words if re.fullmatch(r"single\d?|dnn\d+|heads(-mid)?|some(-\w+)?|drt3", word)
     ]
-    sigma = [float(word) for word in words if _is_number(word) and float(word) in _SIGMAS]
+    numbers = [float(word) for word in words if re.fullmatch(r"\d+(\.\d+)?", word)]
+    sigma = [number for number in numbers if number in _SIGMAS]
     if not (base and structure and sigma):
         raise ConfigError(
             "a log whose path says base, structure and sigma, as some/gaussian-0.25.tsv",
@@ -178,7 +158,3 @@ def _named(text: str) -> tuple[tuple[str, str, float], Path]:
             "write BASE/STRUCTURE/SIGMA=PATH, for example gaussian/single/0.25=log.tsv",
         )
     return (base[-1], structure[-1], sigma[-1]), Path(path)
-
-
-def _is_number(word: str) -> bool:
-    return bool(re.fullmatch(r"\d+(\.\d+)?", word))

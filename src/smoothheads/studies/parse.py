@@ -14,7 +14,6 @@ from typing import Any
 from smoothheads.config import from_dict
 from smoothheads.cookbook.changes import merge
 from smoothheads.errors import ConfigError, suggest
-from smoothheads.studies.configs import certify_config, run_config
 from smoothheads.studies.spec import Arm, Images, Show, Study
 from smoothheads.training import RunConfig
 
@@ -156,10 +155,10 @@ def _check(study: Study, text: str, where: str) -> None:
         for setting in study.settings:
             places = [("arms", arm.name), ("settings", setting), ("all",)]
             with _placed(text, where, places):
-                run_config(study, arm, setting, study.sigmas[0], study.seeds[0])
+                study.run_config(arm, setting, study.sigmas[0], study.seeds[0])
     with _placed(text, where, [("certify",)]):
         for sigma in study.sigmas:
-            certify_config(study, sigma)
+            study.certify_config(sigma)
 
 
 @contextmanager

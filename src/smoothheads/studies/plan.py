@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.config import to_dict
 from smoothheads.data import DataConfig
-from smoothheads.studies.configs import certify_config, run_config
 from smoothheads.studies.spec import MEMBER_SEEDS, Arm, Images, Study
 from smoothheads.training import RunConfig
 from smoothheads.types import ENSEMBLE
@@ -159,7 +158,7 @@ class _Maker:
 
     def row(self, setting: str, sigma: float, arm: Arm, seed: int) -> Row:
         network = self.network(setting, sigma, arm, seed)
-        config = certify_config(self.study, sigma, arm.rule)
+        config = self.study.certify_config(sigma, arm.rule)
         told = to_dict(config)
         key = _digest("certification", network.key, told, self.images)
         certification = Certification(key, network, config, self.study.images)
@@ -168,7 +167,7 @@ class _Maker:
     def network(self, setting: str, sigma: float, arm: Arm, seed: int) -> Network:
         seeds = [seed + MEMBER_SEEDS * k for k in range(arm.members)]
         start = None if arm.start is None else self.network(setting, sigma, self.study.arm(arm.start), seed)
-        members = tuple(self.training(run_config(self.study, arm, setting, sigma, s), start) for s in seeds)
+        members = tuple(self.training(self.study.run_config(arm, setting, sigma, s), start) for s in seeds)
         if len(members) == 1:
             return members[0]
         return Joining(_digest("joining", [member.key for member in members]), members)

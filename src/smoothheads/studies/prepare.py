@@ -1,13 +1,28 @@
-"""Everything that can be refused is refused before anything starts."""
+"""Before anything starts: all that can be refused is refused, and the time is estimated by a few trials."""
 
 from __future__ import annotations
 
-from smoothheads.data import DataConfig
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from smoothheads.config import digest, to_dict
+from smoothheads.data import DataConfig, describe
 from smoothheads.errors import DataError
+from smoothheads.runs.train import train_run
 from smoothheads.studies import stages
-from smoothheads.studies.configs import run_config
-from smoothheads.studies.plan import StudyPlan, make_plan
+from smoothheads.studies.plan import Joining, StudyPlan, Training, make_plan
 from smoothheads.studies.spec import Study
+from smoothheads.studies.store import StudyStore
+from smoothheads.training import RunConfig
+
+START_SECONDS = 1.0
+"""Reading data and weights."""
+BLOCK = 100
+"""Noisy images in the trial of a forward pass."""
 
 
 def prepare(study: Study) -> tuple[StudyPlan, int]:
@@ -31,9 +46,75 @@ def prepare(study: Study) -> tuple[StudyPlan, int]:
 def _data(study: Study) -> dict[DataConfig, str]:
     """Every data set of the study, and which arm has it."""
     return {
-        run_config(study, arm, setting, study.sigmas[0], study.seeds[0]).data: (
+        study.run_config(arm, setting, study.sigmas[0], study.seeds[0]).data: (
             f"arm {arm.name}" + (f" in {setting}" if setting else "")
         )
         for arm in study.arms
         for setting in study.settings
     }
+
+
+def estimate(plan: StudyPlan, store: StudyStore, images: int) -> dict[str, float]:
+    """Seconds of one thread for every item that is not there yet, by key; each kind of network is tried
+    once."""
+    epochs: dict[str, float] = {}
+    samples: dict[str, float] = {}
+    seconds = {}
+    for item in plan.items:
+        if store.facts(item) is not None:
+            seconds[item.key] = 0.0
+        elif isinstance(item, Training):
+            config = item.config
+            parts = config.data, config.model, config.objective.method
+            kind = digest([*map(to_dict, parts), config.train.batch])
+            if kind not in epochs:
+                epochs[kind] = training_seconds(config) / config.train.epochs
+            seconds[item.key] = START_SECONDS + config.train.epochs * epochs[kind]
+        elif isinstance(item, Joining):
+            seconds[item.key] = START_SECONDS
+        else:
+            network = item.network
+            config = network.members[0].config if isinstance(network, Joining) else network.config
+            kind = digest(to_dict(config.model))
+            if kind not in samples:
+                samples[kind] = seconds_per_sample(config)
+            count = images * item.config.budget.typical_samples * len(network.parts)
+            seconds[item.key] = START_SECONDS + count * samples[kind]
+    return seconds
+
+
+class _EnoughError(Exception):
+    """Ends a training that was only a trial."""
+
+
+def training_seconds(config: RunConfig) -> float:
+    """How long a training takes here, by a few steps of it."""
+    found: list[float] = []
+
+    def stop(plan: Any) -> None:
+        found.append(plan.seconds)
+        raise _EnoughError
+
+    with TemporaryDirectory() as folder, suppress(_EnoughError):
+        train_run(replace(config, init=None), Path(folder) / "trial", on_plan=stop)
+    return found[0]
+
+
+def seconds_per_sample(config: RunConfig) -> float:
+    """How long a forward pass takes per noisy image, by a few blocks with fresh weights."""
+    import torch
+
+    from smoothheads.models import build
+
+    info = describe(config.data)
+    model = build(
+        config.model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0
+    ).eval()
+    x = torch.rand(BLOCK, *info.shape).contiguous(memory_format=torch.channels_last)
+    times = []
+    with torch.inference_mode():
+        for _ in range(4):
+            started = time.perf_counter()
+            model(x)
+            times.append(time.perf_counter() - started)
+    return min(times[1:]) / BLOCK

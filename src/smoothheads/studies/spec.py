@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from smoothheads.config.check import at_least
+from smoothheads import cookbook
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.config import from_dict, to_dict
+from smoothheads.config.check import Count, Natural, check_fields
+from smoothheads.cookbook.changes import merge
 from smoothheads.errors import ConfigError, one_of
+from smoothheads.training import RunConfig
 
 Changes = Mapping[str, Any]
 """Nested tables of configuration fields, as in `{"train": {"epochs": 50}}`."""
@@ -22,7 +27,7 @@ class Arm:
     name: str
     recipe: str
     """May hold `{sigma}`, which becomes 0.25, 0.50, ..."""
-    members: int = 1
+    members: Count = 1
     """Trainings with as many seeds whose networks are joined into one ensemble."""
     rule: str = "ensemble"
     """Which base classifier is certified, e.g. head-1 or prefix-3."""
@@ -35,7 +40,7 @@ class Arm:
     """How tables and figures name it; none: by its name."""
 
     def __post_init__(self) -> None:
-        at_least("members", self.members, 1)
+        check_fields(self)
 
     @property
     def title(self) -> str:
@@ -48,18 +53,15 @@ class Images:
 
     split: Literal["test", "train"] = "test"
     """train: images that no arm trains on, to choose settings without looking at the test images."""
-    offset: int = 0
+    offset: Natural = 0
     """Begin at this image."""
-    every: int = 1
+    every: Count = 1
     """Then keep every k-th."""
-    first: int | None = None
+    first: Count | None = None
     """Then keep at most this many."""
 
     def __post_init__(self) -> None:
-        at_least("offset", self.offset, 0)
-        at_least("every", self.every, 1)
-        if self.first is not None:
-            at_least("first", self.first, 1)
+        check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,14 +105,21 @@ class Study:
         """The same study with its data at `root`, if one is given."""
         if root is None:
             return self
-        arms = [
-            replace(a, changes={**a.changes, "data": {**a.changes.get("data", {}), "root": root}})
-            for a in self.arms
-        ]
+        arms = [replace(arm, changes=merge(arm.changes, {"data": {"root": root}})) for arm in self.arms]
         return replace(self, arms=tuple(arms))
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)
+
+    def run_config(self, arm: Arm, setting: str, sigma: float, seed: int) -> RunConfig:
+        """What one training of an arm is told: recipe, changes of arm and setting, sigma and seed."""
+        recipe = cookbook.get(arm.recipe.replace("{sigma}", f"{sigma:.2f}")).config
+        changes = merge(arm.changes, self.settings[setting])
+        fixed = {"train": {"sigma": sigma, "seed": seed, "threads": 1}}
+        return from_dict(RunConfig, merge(merge(to_dict(recipe), changes), fixed))
+
+    def certify_config(self, sigma: float, rule: str = "ensemble") -> CertifyConfig:
+        return from_dict(CertifyConfig, {"seed": 0, **self.certify, "sigma": sigma, "rule": rule})
 
     @property
     def differences(self) -> tuple[tuple[str, str], ...]:

@@ -1,14 +1,11 @@
-"""The only door from studies to training and certification: few calls, all of them public elsewhere."""
+"""What a study does with one network: trains and certifies it, and reads how far that is, and the result."""
 
 from __future__ import annotations
 
 import json
-import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,17 +14,14 @@ from numpy.typing import NDArray
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint.folder import MANIFEST, WEIGHTS
 from smoothheads.config import load_json
-from smoothheads.data import DataConfig, Dataset, SubsetConfig, describe, load, load_test, select
+from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, load_test, select
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.files import write_json
 from smoothheads.results import read_log
 from smoothheads.results.manifest import FILE, read_manifest
 from smoothheads.results.recertify import recertified
-from smoothheads.runs import diversity
 from smoothheads.runs.certify import certify_run
-from smoothheads.runs.ensemble import ensemble_run
 from smoothheads.runs.layout import CONFIG, METRICS, open_checkpoint
-from smoothheads.runs.sampling import Sampling
 from smoothheads.runs.train import train_run
 from smoothheads.studies.spec import Images
 from smoothheads.training import RunConfig
@@ -63,10 +57,6 @@ def train(config: RunConfig, start: Path | None, out: Path) -> Path:
     if start is not None and path.is_file() and (told := load_json(path)).get("init") != str(start):
         write_json(path, told | {"init": str(start)})
     return train_run(replace(config, init=None if start is None else str(start)), out, resume=True)
-
-
-def join(members: list[Path], out: Path) -> Path:
-    return ensemble_run(members, out)
 
 
 def certify(network: Path, images: Images, config: CertifyConfig, out: Path) -> Path:
@@ -130,28 +120,6 @@ def read(ledger: Path, rule: str = ENSEMBLE) -> Measured:
     )
 
 
-def images_of(network: Path, images: Images) -> Dataset:
-    """The certified images of the data set that a network was trained on."""
-    return certified_images(open_checkpoint(network).config.data, images)
-
-
-def gaps(network: Path, images: Dataset, position: int, sigma: float, draws: int) -> dict[str, Any]:
-    """The ensemble's log-probability gaps on noisy versions of one image: a histogram and its moments."""
-    found = diversity.gaps(
-        open_checkpoint(network), images, position, Sampling(sigma=sigma, index_samples=draws)
-    )
-    edges, counts = found.rebinned(40)
-    whole = found.to_dict()["curves"]["ensemble"]
-    return {
-        "draws": draws,
-        "edges": [float(edge) for edge in edges],
-        "counts": counts[0].tolist(),
-        "below": 1 - whole["right"],
-        "mean": whole["mean"],
-        "deviation": whole["deviation"],
-    }
-
-
 def fit(run: Path) -> dict[str, Any]:
     """How well the training set was fitted: the last epoch's metrics, and the seconds of an epoch."""
     path = run / METRICS
@@ -185,40 +153,3 @@ def rows_expected(ledger: Path) -> int:
 def epochs_written(run: Path) -> int:
     path = run / METRICS
     return path.read_bytes().count(b"\n") if path.is_file() else 0
-
-
-class _EnoughError(Exception):
-    """Ends a training that was only a trial."""
-
-
-def training_seconds(config: RunConfig) -> float:
-    """How long a training takes here, by a few steps of it."""
-    found: list[float] = []
-
-    def stop(plan: Any) -> None:
-        found.append(plan.seconds)
-        raise _EnoughError
-
-    with TemporaryDirectory() as folder, suppress(_EnoughError):
-        train_run(replace(config, init=None), Path(folder) / "trial", on_plan=stop)
-    return found[0]
-
-
-def seconds_per_sample(config: RunConfig, block: int = 100) -> float:
-    """How long a forward pass takes per noisy image, by a few blocks with fresh weights."""
-    import torch
-
-    from smoothheads.models import build
-
-    info = describe(config.data)
-    model = build(
-        config.model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0
-    ).eval()
-    x = torch.rand(block, *info.shape).contiguous(memory_format=torch.channels_last)
-    times = []
-    with torch.inference_mode():
-        for _ in range(4):
-            started = time.perf_counter()
-            model(x)
-            times.append(time.perf_counter() - started)
-    return min(times[1:]) / block

@@ -45,5 +45,9 @@ class StudyStore:
         (self.folder(item) / FAILED).unlink(missing_ok=True)
         write_json(self.folder(item) / DONE, facts)
 
+    def estimate(self, study: str) -> Path:
+        """Where a running study notes how long it takes; it alone writes and removes that."""
+        return self.root / "estimates" / f"{study}.json"
+
     def fail(self, item: Item, message: str) -> None:
         write_json(self.folder(item) / FAILED, {"message": message})

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.report.table import Cell, Table
-from smoothheads.results.intervals import Interval, mean
-from smoothheads.studies.outcome import Outcome, Result
+from smoothheads.results.intervals import Estimate, Interval, mean
+from smoothheads.studies.outcome import Outcome, Result, measured
 from smoothheads.studies.statistics import Gain, gain
 
 Floats = NDArray[np.float64]
@@ -24,11 +22,8 @@ def all_tables(outcome: Outcome) -> list[Table]:
 
 def headline(outcome: Outcome) -> Table:
     """ACR and certified accuracy of every arm in every setting."""
-    several = len({setting for setting, _ in outcome.groups()}) > 1
     rows = [
-        _arm_row(outcome, setting, sigma, arm, several)
-        for setting, sigma in outcome.groups()
-        for arm in outcome.arms
+        _arm_row(outcome, setting, sigma, arm) for setting, sigma in outcome.groups() for arm in outcome.arms
     ]
     failed = [f"failed: {name}: {message}" for name, message in outcome.failed.items()]
     return Table(
@@ -45,22 +40,23 @@ def headline(outcome: Outcome) -> Table:
 
 def differences(outcome: Outcome) -> Table:
     """What each arm gains in ACR on its baseline, paired over images, noise and seeds."""
-    rows = []
-    several = len({setting for setting, _ in outcome.groups()}) > 1
-    for setting, sigma, this, baseline, found in gains(outcome):
-        name = f"{outcome.arms[this]} − {outcome.arms[baseline]}"
-        name = f"{setting}: {name}" if several else name
-        rows.append(
-            (
-                Cell(name, f"{setting}: {this} - {baseline}" if several else f"{this} - {baseline}"),
-                Cell(f"{sigma:g}", sigma),
-                Cell(f"{found.value:+.4f}", found.value),
-                _interval(found.images),
-                _NONE if found.seeds is None else _interval(found.seeds),
-                Cell(" ".join(f"{each:+.3f}" for each in found.per_seed), found.per_seed),
-                Cell(found.verdict, found.verdict),
-            )
+    rows = [
+        (
+            _name(
+                outcome,
+                setting,
+                f"{outcome.arms[this]} − {outcome.arms[baseline]}",
+                f"{this} - {baseline}",
+            ),
+            Cell(f"{sigma:g}", sigma),
+            Cell(f"{found.value:+.4f}", found.value),
+            interval(found.images),
+            interval(found.seeds),
+            Cell(" ".join(f"{each:+.3f}" for each in found.per_seed), found.per_seed),
+            Cell(found.verdict, found.verdict),
         )
+        for setting, sigma, this, baseline, found in gains(outcome)
+    ]
     return Table(
         title="Gains in ACR, paired over images, noise and seeds",
         columns=("gain", "sigma", "ACR", "95 % images", "95 % seeds and images", "per seed", "above 0?"),
@@ -76,15 +72,15 @@ def costs(outcome: Outcome) -> Table:
         for arm, title in outcome.arms.items():
             results = list(outcome.of(setting, sigma, arm).values())
             if results:
-                measured = [each.measured for each in results if each.measured is not None]
+                votes = measured(results)
                 rows.append(
                     (
                         Cell(" ".join(filter(None, (setting, title))), f"{setting} {arm}".strip()),
                         Cell(f"{sigma:g}", sigma),
                         _mean([each.facts.get("epoch_seconds") for each in results], ".2f"),
                         _mean([each.facts.get("peak_mib") for each in results], ".0f"),
-                        _mean([float(each.samples.mean()) for each in measured], ",.0f"),
-                        _mean([float(each.seconds.mean()) for each in measured], ".3f"),
+                        _mean([float(each.samples.mean()) for each in votes], ",.0f"),
+                        _mean([float(each.seconds.mean()) for each in votes], ".3f"),
                         _mean([each.facts.get("certify_peak_mib") for each in results], ".0f"),
                     )
                 )
@@ -120,75 +116,55 @@ def paired_gain(
 
 def stacked(results: list[Result], of: str = "certified_radius") -> Floats:
     """A column of the measurements, by default the certified radii, [seeds, images]."""
-    return np.stack([getattr(each.measured, of) for each in results if each.measured is not None])
+    return np.stack([getattr(each, of) for each in measured(results)])
+
+
+def acr(results: list[Result]) -> Estimate:
+    """With its standard error, over seeds where there are several, else over images."""
+    radii = stacked(results)
+    return mean(radii.mean(1)) if len(radii) > 1 else mean(radii[0])
+
+
+def certified_accuracy(results: list[Result], radius: float) -> float:
+    """In per cent, over all images and seeds."""
+    right = stacked(results, "prediction") == stacked(results, "label")
+    return 100 * float((right & (stacked(results, "radius") >= radius)).mean())
+
+
+def interval(shown: Interval | None) -> Cell:
+    return _NONE if shown is None else Cell(f"[{shown.low:+.4f}, {shown.high:+.4f}]", tuple(shown))
 
 
 def _same_images(one: Result, other: Result) -> bool:
-    a, b = one.measured, other.measured
-    same = a is not None and b is not None and np.array_equal(a.index, b.index)
-    return same and a is not None and b is not None and np.array_equal(a.label, b.label)
+    a, b = measured([one, other])
+    return np.array_equal(a.index, b.index) and np.array_equal(a.label, b.label)
 
 
-def to_csv(table: Table) -> str:
-    """Unrounded values; of an interval both ends."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(table.columns)
-    for row in table.rows:
-        writer.writerow([no_formula(_plain(cell)) for cell in row])
-    return out.getvalue()
+def _name(outcome: Outcome, setting: str, title: str, name: str) -> Cell:
+    """With its setting in front, if there are several."""
+    front = f"{setting}: " if outcome.several else ""
+    return Cell(front + title, front + name)
 
 
-def no_formula(text: str) -> str:
-    """A name that a spreadsheet would compute is marked as text; a number stays one."""
-    computed = text.startswith(("=", "+", "-", "@")) and not set(text) <= set("0123456789.+-e ")
-    return f"'{text}" if computed else text
-
-
-def _arm_row(outcome: Outcome, setting: str, sigma: float, arm: str, several: bool) -> tuple[Cell, ...]:
+def _arm_row(outcome: Outcome, setting: str, sigma: float, arm: str) -> tuple[Cell, ...]:
     results = list(outcome.of(setting, sigma, arm).values())
-    title = outcome.arms[arm]
-    name = Cell(f"{setting}: {title}" if several else title, f"{setting}: {arm}" if several else arm)
-    columns = 5 + len(outcome.radii)
+    head = (_name(outcome, setting, outcome.arms[arm], arm), Cell(f"{sigma:g}", sigma))
     if not results:
-        failed = any(
-            "failed" in each.facts
-            for each in outcome.results
-            if (each.setting, each.sigma, each.arm) == (setting, sigma, arm)
-        )
-        state = Cell("failed", "failed") if failed else Cell("not yet", "not yet")
-        return (name, Cell(f"{sigma:g}", sigma), state, *[_NONE] * (columns - 2))
-    radii = stacked(results)
-    acr, error = mean(radii.mean(1)) if len(radii) > 1 else mean(radii[0])
-    shares = [100 * float((radii >= r).mean()) if r > 0 else 100 * _right(results) for r in outcome.radii]
-    noisy = float(np.mean([np.mean(each.measured.noisy) for each in results if each.measured is not None]))
-    losses = [each.facts["loss"] for each in results if "loss" in each.facts]
+        state = "failed" if outcome.has_failed(setting, sigma, arm) else "not yet"
+        return (*head, Cell(state, state), *[_NONE] * (3 + len(outcome.radii)))
+    radius, error = acr(results)
+    shares = [certified_accuracy(results, r) for r in outcome.radii]
+    noisy = float(np.mean([np.mean(each.noisy) for each in measured(results)]))
     return (
-        name,
-        Cell(f"{sigma:g}", sigma),
+        *head,
         Cell(str(len(results)), len(results)),
-        Cell(f"{acr:.4f}", acr, f"±{error:.4f}", error),
+        Cell(f"{radius:.4f}", radius, f"±{error:.4f}", error),
         *(Cell(f"{share:.1f}", share) for share in shares),
         _NONE if np.isnan(noisy) else Cell(f"{100 * noisy:.1f}", 100 * noisy),
-        Cell(f"{np.mean(losses):.3f}", float(np.mean(losses))) if losses else _NONE,
+        _mean([each.facts.get("loss") for each in results], ".3f"),
     )
 
 
 def _mean(values: list[float | None], form: str) -> Cell:
     known = [value for value in values if value is not None]
     return Cell(format(float(np.mean(known)), form), float(np.mean(known))) if known else _NONE
-
-
-def _right(results: list[Result]) -> float:
-    found = [np.mean(r.measured.prediction == r.measured.label) for r in results if r.measured is not None]
-    return float(np.mean(found))
-
-
-def _interval(interval: Interval) -> Cell:
-    return Cell(f"[{interval.low:+.4f}, {interval.high:+.4f}]", tuple(interval))
-
-
-def _plain(cell: Cell) -> str:
-    if isinstance(cell.value, tuple):
-        return " ".join(repr(each) for each in cell.value)
-    return cell.text if cell.value is None else str(cell.value)
