@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smoothheads.certify.algorithm import Sampler, Terms
-from smoothheads.certify.bounds import clopper_pearson_lower
+from smoothheads.certify.bounds import clopper_pearson_lower, log_evidence, p_lower_anytime
 from smoothheads.certify.budgets import AnytimeBudget
-from smoothheads.certify.evidence import log_evidence, p_lower_anytime
 from smoothheads.errors import ConfigError
 from smoothheads.types import Certificate, Counts, Phase
 

@@ -9,9 +9,14 @@ import pytest
 
 from smoothheads.certify.algorithm import Terms
 from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.budgets import RadiusBudget
-from smoothheads.certify.planning import expected_radius, samples_for_price, samples_for_tolerance
+from smoothheads.certify.budgets.radius import (
+    RadiusBudget,
+    expected_radius,
+    samples_for_price,
+    samples_for_tolerance,
+)
 from smoothheads.errors import ConfigError
+from smoothheads.noise import GridGaussian
 from smoothheads.noise.l2 import l2_radius
 from smoothheads.types import ABSTAIN, Counts, Phase
 
@@ -42,20 +47,24 @@ class Biased:
 
 @pytest.mark.parametrize(("tolerance", "floor", "expected"), NEEDED)
 def test_planned_sizes(tolerance: float, floor: float, expected: list[int]) -> None:
-    assert samples_for_tolerance(P, 100_000, 0.001, tolerance, floor).tolist() == expected
+    got = samples_for_tolerance(P, 100_000, 0.001, GridGaussian(), tolerance=tolerance, floor=floor)
+    assert got.tolist() == expected
 
 
 def test_expected_radius_of_n() -> None:
     known = [0.1134, 0.2409, 0.8277, 1.2648, 2.2900, 3.0002, 3.4902, 3.8115]
-    np.testing.assert_allclose(expected_radius(P, 100_000, 0.001), known, atol=5e-5)
+    np.testing.assert_allclose(expected_radius(P, 100_000, 0.001, GridGaussian()), known, atol=5e-5)
 
 
 def test_price_is_paid_where_it_buys_most() -> None:
-    sizes = [samples_for_price(np.array([p]), 100_000, 0.001, 4e5) for p in (0.5, 0.8, 0.99, 0.9999)]
+    def planned(p: float, price: float) -> int:
+        return samples_for_price(np.array([p]), 100_000, 0.001, GridGaussian(), price=price)
+
+    sizes = [planned(p, 4e5) for p in (0.5, 0.8, 0.99, 0.9999)]
     assert sizes == sorted(sizes)
     assert sizes[0] == 10
     assert sizes[1] == pytest.approx(9200, rel=0.1)
-    assert samples_for_price(np.array([0.8]), 100_000, 0.001, 1e6) > sizes[1]
+    assert planned(0.8, 1e6) > sizes[1]
 
 
 def test_bound_is_of_fresh_samples_only() -> None:

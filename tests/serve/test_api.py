@@ -28,7 +28,7 @@ def certified(client: Client, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_certificate_is_what_the_votes_show(client: Client) -> None:
-    from smoothheads.certify.evidence import p_lower_anytime
+    from smoothheads.certify.bounds import p_lower_anytime
     from smoothheads.noise.l2 import l2_radius
 
     answer = client.form("/v1/certify", IMAGE, n=500)

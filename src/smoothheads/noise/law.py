@@ -66,7 +66,7 @@ class FloatLaw(NoiseLaw):
         """Independent noise of mean 0 and standard deviation sigma, in pixel units."""
 
     def keyed(self, sigma: float, grid: Grid, seed: int, block_size: int) -> Noise:
-        from smoothheads.noise.floats import FloatNoise
+        from smoothheads.noise.base import FloatNoise
 
         return FloatNoise(self, sigma, grid, seed, block_size)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from smoothheads.certify.algorithm import DAMAGED, Run, Samples, Terms, require_samples, top_class
+from smoothheads.certify.bounds import p_lower_anytime
 from smoothheads.certify.budgets.base import Budget
-from smoothheads.certify.evidence import p_lower_anytime
 from smoothheads.certify.radius import minimum_n
 from smoothheads.config.check import at_least, positive
 from smoothheads.errors import ConfigError, SoundnessError

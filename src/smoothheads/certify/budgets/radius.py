@@ -5,16 +5,25 @@ Pilot samples choose the class and the sample size and never enter the bound, so
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from smoothheads.certify import bounds, planning, radius
+import numpy as np
+from numpy.typing import NDArray
+
 from smoothheads.certify.algorithm import DAMAGED, Run, Samples, Terms, require_samples
+from smoothheads.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
 from smoothheads.certify.budgets.base import Budget
+from smoothheads.certify.radius import minimum_n
 from smoothheads.config.check import at_least, positive
 from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.lazy import special
+from smoothheads.noise import NoiseLaw
 from smoothheads.types import Certificate, Counts, Phase
+
+Floats = NDArray[np.float64]
 
 _PILOTS = (100, 500, 2500)
 _LONG = 20_000  # planned samples above which the largest pilot pays for itself
@@ -88,7 +97,7 @@ class RadiusBudget(Budget):
     def _concluded(self, terms: Terms, pilot: Counts, votes: Counts, n0: int) -> Certificate:
         target, n = terms.chosen(pilot), int(votes.sum())
         k = int(votes[target])
-        p_lower = bounds.clopper_pearson_lower(k, n, terms.alpha) if n else 0.0
+        p_lower = clopper_pearson_lower(k, n, terms.alpha) if n else 0.0
         return terms.certificate(target, k, n, n0, p_lower=p_lower)
 
     def _pilot(self, terms: Terms) -> Generator[Samples, Counts, tuple[Counts, int]]:
@@ -100,7 +109,7 @@ class RadiusBudget(Budget):
             if size > seen:
                 votes = votes + (yield Samples(Phase.PILOT, size - seen))
             k = int(votes[terms.chosen(votes)])
-            if bounds.clopper_pearson_upper(k, size, 0.01) < 0.5:
+            if clopper_pearson_upper(k, size, 0.01) < 0.5:
                 return votes, 0
             if size == _PILOTS[0]:
                 continue
@@ -110,11 +119,41 @@ class RadiusBudget(Budget):
         return votes, n
 
     def _plan(self, k: int, size: int, terms: Terms) -> int:
-        if self.price is None:
-            n = planning.plan_for_tolerance(
-                k, size, self.n, terms, tolerance=self.tolerance, floor=self.floor
-            )
-        else:
-            n = planning.plan_for_price(k, size, self.n, terms, price=self.price)
-        n = max(n, radius.minimum_n(terms.alpha))
+        if self.price is None:  # enough for the worst p of an 80 % interval
+            low, high = clopper_pearson_lower(k, size, 0.1), clopper_pearson_upper(k, size, 0.1)
+            likely = np.sin(np.linspace(math.asin(low**0.5), math.asin(high**0.5), 9)) ** 2
+            allowed = {"tolerance": self.tolerance, "floor": self.floor}
+            n = int(samples_for_tolerance(likely, self.n, terms.alpha, terms.law, **allowed).max())
+        else:  # the cheapest on average over the likely p
+            likely = special.betaincinv(k + 0.5, size - k + 0.5, np.linspace(0.05, 0.95, 10))
+            n = samples_for_price(likely, self.n, terms.alpha, terms.law, price=self.price)
+        n = max(n, minimum_n(terms.alpha))
         return min(terms.block * -(-n // terms.block), self.n)
+
+
+def expected_radius(p: Floats, n: NDArray[np.int64] | int, alpha: float, law: NoiseLaw) -> Floats:
+    """Radius / sigma that n samples certify when exactly a share p of them are hits."""
+    k = p * n
+    lower = np.asarray(special.betaincinv(np.maximum(k, 1e-9), n - k + 1, alpha), dtype=np.float64)
+    return np.maximum(law.unit_radius(lower), 0.0)
+
+
+def samples_for_tolerance(
+    p: Floats, n: int, alpha: float, law: NoiseLaw, *, tolerance: float, floor: float
+) -> NDArray[np.int64]:
+    """The fewest samples whose expected radius is within max(tolerance * R, floor) of that of n."""
+    best = expected_radius(p, n, alpha, law)
+    goal = best - np.maximum(tolerance * best, floor)
+    low, high = np.zeros(p.shape, np.int64), np.full(p.shape, n, np.int64)
+    while np.any(high - low > 1):
+        middle = (low + high) // 2
+        enough = expected_radius(p, np.maximum(middle, 1), alpha, law) >= goal
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return high
+
+
+def samples_for_price(p: Floats, n: int, alpha: float, law: NoiseLaw, *, price: float) -> int:
+    """The samples that minimise samples + price * (expected radius lost), on average over p."""
+    sizes = np.unique(np.geomspace(min(10, n), n, 80).round().astype(np.int64))
+    gain = expected_radius(p[:, None], sizes[None, :], alpha, law).mean(axis=0)
+    return int(sizes[np.argmin(sizes - price * gain)])
