@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from smoothheads.certify.engines.onnx import OnnxEngine, OnnxNetwork, convert, decide
+from smoothheads.certify.engines.artefact import ONNX, Artefact
+from smoothheads.certify.engines.onnx import OnnxEngine, convert, decide
 from smoothheads.errors import CheckpointError, ConfigError, SoundnessError
 from smoothheads.models import MultiHead, aggregate
 from smoothheads.noise import make_noise
@@ -31,7 +32,8 @@ def made(tmp_path: Path, tiny_network: Callable[..., MultiHead]) -> tuple[MultiH
 
 def engine(path: Path, heads: int = 3, classes: int = 10, **options: int) -> OnnxEngine:
     noise = make_noise("grid", 0.5, Grid(16), 3, 20)
-    return OnnxEngine(OnnxNetwork(path, heads, classes), noise, **options)
+    facts = {"format": ONNX, "heads": heads, "classes": classes, "head_weights": None}
+    return OnnxEngine(Artefact(path.parent, "0" * 64, facts), noise, **options)
 
 
 def test_it_votes_as_pytorch_does(made: tuple[MultiHead, Path]) -> None:
@@ -72,7 +74,8 @@ def test_the_rules_are_those_of_pytorch(heads: int, weighted: bool) -> None:
 
 def test_what_is_no_network_is_refused(made: tuple[MultiHead, Path], tmp_path: Path) -> None:
     _, path = made
-    torn = tmp_path / "torn.onnx"
+    torn = tmp_path / "torn" / "model.onnx"
+    torn.parent.mkdir()
     torn.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(CheckpointError, match="ONNX network"):
         engine(torn)
@@ -92,7 +95,7 @@ def test_a_network_that_looks_at_its_neighbours_is_refused(
             logits: torch.Tensor = self.inner(x)
             return logits + x[:1].mean((1, 2, 3)).view(1, -1, 1) * torch.arange(10)
 
-    path = tmp_path / "mixing.onnx"
+    path = tmp_path / "model.onnx"
     convert(Mixing(tiny_network(heads=3)).eval(), SHAPE, path)  # type: ignore[arg-type]
     with pytest.raises(SoundnessError, match="own sample"):
         engine(path).votes(IMAGE, 0, Phase.PILOT, 0, 20)
@@ -118,11 +121,13 @@ class Without:
 sys.meta_path.insert(0, Without())
 from pathlib import Path
 import numpy as np
-from smoothheads.certify.engines.onnx import OnnxEngine, OnnxNetwork
+from smoothheads.certify.engines.artefact import ONNX, Artefact
+from smoothheads.certify.engines.onnx import OnnxEngine
 from smoothheads.noise import make_noise
 from smoothheads.types import Grid, Phase
 noise = make_noise("grid", 0.5, Grid(16), 3, 20)
-engine = OnnxEngine(OnnxNetwork(Path({str(made[1])!r}), 3, 10), noise)
+facts = {{"format": ONNX, "heads": 3, "classes": 10, "head_weights": None}}
+engine = OnnxEngine(Artefact(Path({str(made[1].parent)!r}), "0" * 64, facts), noise)
 print(engine.votes(np.zeros((1, 8, 8), np.uint8), 0, Phase.PILOT, 0, 20).n)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

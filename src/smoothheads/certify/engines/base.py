@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -126,43 +126,35 @@ class Request:
 class Engine(Protocol):
     """The certificate belongs to exactly the function that the engine computes, so it describes itself."""
 
-    @property
-    def rules(self) -> tuple[str, ...]: ...
+    rules: tuple[str, ...]
+    classes: int
+    noise: Noise
+    blocks_per_pass: int
+    """How many blocks the network computes at once."""
 
-    @property
-    def classes(self) -> int: ...
-
-    @property
-    def noise(self) -> Noise: ...
-
-    @property
-    def blocks_per_pass(self) -> int:
-        """How many blocks the network computes at once."""
-        ...
-
+    @abstractmethod
     def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
         """Votes for every request. Blocks are computed whole and every pass holds the same number of them,
         whose logits do not depend on each other by one bit, so that votes depend on the key alone. Raises
         SoundnessError when that does not hold, or when a logit is not finite."""
-        ...
 
     def votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Votes:
         """`votes_of` one request."""
-        ...
+        return self.votes_of([Request(image, index, phase, block, count)])[0]
 
+    @abstractmethod
     def scores(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> NDArray[np.float64]:
         """Probabilities [count, C] that the ensemble gives the classes: the softmax of its mean logits.
         Otherwise as `votes`."""
-        ...
 
+    @abstractmethod
     def fingerprint(self) -> str:
         """Hash of everything the function is made of; equal before and after means that it kept still."""
-        ...
 
+    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What the manifest records: engine, precision, device, threads and whatever else tells this function
         from another one."""
-        ...
 
 
 Key = tuple[Pixels, int, Phase, int]
@@ -178,15 +170,7 @@ class Block(NamedTuple):
     wanted: int
 
 
-@dataclass(slots=True)
-class _Piece:
-    """Logits that are decided together, and how many of them belong to which request."""
-
-    parts: list[Tensor] = field(default_factory=list)
-    samples: dict[int, int] = field(default_factory=dict)
-
-
-class BlockEngine(ABC):
+class BlockEngine(Engine):
     """What all our engines share: noise ahead of the network, passes of one size, checks, and votes of every
     rule. Subclasses say what computes the logits of a pass, always of as many whole blocks."""
 
@@ -216,15 +200,6 @@ class BlockEngine(ABC):
     def _logits(self, samples_NCHW: Tensor) -> Tensor:
         """Float32 logits [L, N, C] in memory of their own."""
 
-    @abstractmethod
-    def describe(self) -> dict[str, Any]: ...
-
-    @abstractmethod
-    def fingerprint(self) -> str: ...
-
-    def votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Votes:
-        return self.votes_of([Request(image, index, phase, block, count)])[0]
-
     def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
         votes = [Votes.zeros(self.rules, self.classes) for _ in requests]
         with self.computing():
@@ -251,25 +226,26 @@ class BlockEngine(ABC):
         """Finite logits [L, M, C] of all heads on the samples that are wanted, in pieces of at most TOGETHER
         numbers unless a block has more, and how many of them belong to which request, in order. To be read
         inside `computing`."""
-        piece = _Piece()
+        parts: list[Tensor] = []
+        samples: dict[int, int] = {}
         for samples_NCHW, blocks in self._passes(requests):
             self._probe(samples_NCHW)
             logits_LNC = self._logits(samples_NCHW)
             for place, block in enumerate(blocks):
                 first = place * self.noise.block_size
-                part = logits_LNC[:, first : first + block.wanted]
-                piece.parts.append(part)
-                piece.samples[block.request] = piece.samples.get(block.request, 0) + block.wanted
-                if sum(waiting.numel() for waiting in piece.parts) + part.numel() > TOGETHER:
-                    yield self._checked(piece, requests), piece.samples
-                    piece = _Piece()
-        if piece.parts:
-            yield self._checked(piece, requests), piece.samples
+                parts.append(logits_LNC[:, first : first + block.wanted])
+                samples[block.request] = samples.get(block.request, 0) + block.wanted
+                if sum(part.numel() for part in parts) + parts[-1].numel() > TOGETHER:
+                    yield self._joined(parts, samples, requests), samples
+                    parts, samples = [], {}
+        if parts:
+            yield self._joined(parts, samples, requests), samples
 
-    def _checked(self, piece: _Piece, requests: Sequence[Request]) -> Tensor:
-        logits_LNC = torch.cat(piece.parts, 1)
-        parts = logits_LNC.split_with_sizes(list(piece.samples.values()), 1)
-        for request, part_LNC in zip(piece.samples, parts, strict=True):
+    def _joined(self, parts: list[Tensor], samples: dict[int, int], requests: Sequence[Request]) -> Tensor:
+        """The parts as one, if all are finite."""
+        logits_LNC = torch.cat(parts, 1)
+        of_requests = logits_LNC.split_with_sizes(list(samples.values()), 1)
+        for request, part_LNC in zip(samples, of_requests, strict=True):
             self._require_votes(part_LNC, requests[request].index)
         return logits_LNC
 

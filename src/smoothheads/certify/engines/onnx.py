@@ -5,7 +5,6 @@ Making the file needs PyTorch; running it needs NumPy and ONNX Runtime alone (ex
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import math
 import warnings
@@ -19,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.certify.engines.artefact import FILES, ONNX, Artefact, identity, obtain
-from smoothheads.certify.engines.base import Engine, EngineConfig, Network
+from smoothheads.certify.engines.base import Engine, EngineConfig, Network, Request
 from smoothheads.errors import CheckpointError, ConfigError, MissingExtraError, SoundnessError, reason
+from smoothheads.lazy import special
 from smoothheads.models.aggregate import rules
 from smoothheads.types import Phase, Pixels, Votes
 
 if TYPE_CHECKING:
-    from smoothheads.certify.engines.base import Request
     from smoothheads.models.multihead import MultiHead
     from smoothheads.noise import Noise
 
@@ -48,19 +47,13 @@ class OnnxRuntime(EngineConfig):
 
     def build(self, network: Network) -> Engine:
         with network.store.opened() as folder:
-            found = network.store.given[0] if network.store.given else _made(network, folder)
-            return self.open(found, network.noise)
+            artefact = network.store.given[0] if network.store.given else _made(network, folder)
+            return self.open(artefact, network.noise)
 
-    def open(self, found: Artefact, noise: Noise) -> OnnxEngine:
+    def open(self, artefact: Artefact, noise: Noise) -> OnnxEngine:
         """The engine of a network that was converted before; needs no PyTorch."""
         assert self.blocks_per_pass != "auto"
-        return OnnxEngine(described(found), noise, self.threads, self.blocks_per_pass)
-
-
-def described(found: Artefact) -> OnnxNetwork:
-    facts = found.facts
-    weights = None if facts["head_weights"] is None else tuple(facts["head_weights"])
-    return OnnxNetwork(found.model, facts["heads"], facts["classes"], weights, found.sha256)
+        return OnnxEngine(artefact, noise, self.threads, self.blocks_per_pass)
 
 
 def _made(network: Network, root: Path) -> Artefact:
@@ -79,20 +72,7 @@ def _made(network: Network, root: Path) -> Artefact:
     return obtain(root, "onnxruntime-float32", wanted, build)
 
 
-@dataclass(frozen=True, slots=True)
-class OnnxNetwork:
-    """A network file and what it does not say itself."""
-
-    path: Path
-    heads: int
-    classes: int
-    weights: tuple[float, ...] | None = None
-    """Of the rule `weighted`, if it was learned."""
-    sha256: str | None = None
-    """Of its artefact; none: of the file."""
-
-
-class OnnxEngine:
+class OnnxEngine(Engine):
     """An engine in NumPy: noise, passes of one size, checks, and votes of every rule.
 
     The certificate is for exactly the bytes of the file, under this version of ONNX Runtime.
@@ -100,14 +80,13 @@ class OnnxEngine:
 
     tolerance: float = 1e-3
 
-    def __init__(
-        self, network: OnnxNetwork, noise: Noise, threads: int = 1, blocks_per_pass: int = 1
-    ) -> None:
-        self.network, self.noise, self.classes = network, noise, network.classes
+    def __init__(self, artefact: Artefact, noise: Noise, threads: int = 1, blocks_per_pass: int = 1) -> None:
+        self.artefact, self.noise = artefact, noise
         self.threads, self.blocks_per_pass = threads, blocks_per_pass
-        self.rules = rules(network.heads, weighted=network.weights is not None)
-        self._data = network.path.read_bytes()
-        self._session = _session(self._data, threads, network.path)
+        self.heads, self.classes = artefact.facts["heads"], artefact.facts["classes"]
+        self.weights: Sequence[float] | None = artefact.facts["head_weights"]
+        self.rules = rules(self.heads, weighted=self.weights is not None)
+        self._session = _session(artefact.model, threads)
         self._probed = False
 
     def describe(self) -> dict[str, Any]:
@@ -121,33 +100,30 @@ class OnnxEngine:
         }
 
     def fingerprint(self) -> str:
-        return self.network.sha256 or hashlib.sha256(self._data).hexdigest()
-
-    def votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Votes:
-        return Votes(self.rules, self._votes(image, index, phase, block, count))
+        return self.artefact.sha256
 
     def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
-        return [self.votes(ask.image, ask.index, ask.phase, ask.block, ask.count) for ask in requests]
+        votes = [Votes.zeros(self.rules, self.classes) for _ in requests]
+        for request, counted in zip(requests, votes, strict=True):
+            for logits_LNC in self._logits_of(request):
+                for row, classes_N in enumerate(decide(logits_LNC, self.weights)):
+                    counted.counts[row] += np.bincount(classes_N, minlength=self.classes)
+        return votes
 
     def scores(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> NDArray[np.float64]:
-        parts = [_softmax(_means(part)[-1]) for part in self._logits_of(image, index, phase, block, count)]
-        return np.concatenate(parts)
+        parts = self._logits_of(Request(image, index, phase, block, count))
+        return np.concatenate([special.softmax(_means(logits_LNC)[-1], -1) for logits_LNC in parts])
 
-    def _votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> NDArray[np.int64]:
-        table = np.zeros((len(self.rules), self.classes), dtype=np.int64)
-        for logits_LNC in self._logits_of(image, index, phase, block, count):
-            for row, classes_N in enumerate(decide(logits_LNC, self.network.weights)):
-                table[row] += np.bincount(classes_N, minlength=self.classes)
-        return table
-
-    def _logits_of(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Iterator[Logits]:
+    def _logits_of(self, request: Request) -> Iterator[Logits]:
         """Finite logits [L, M, C] of the samples that are wanted, pass by pass; every pass is whole."""
         size, most = self.noise.block_size, self.blocks_per_pass
-        for first in range(0, -(-count // size), most):
-            drawn = [self.noise.noisy(image, index, phase, block + first + i) for i in range(most)]
+        image, index, phase = request.image, request.index, request.phase
+        for first in range(0, -(-request.count // size), most):
+            blocks = range(request.block + first, request.block + first + most)
+            drawn = [self.noise.noisy(image, index, phase, block) for block in blocks]
             samples_NCHW = drawn[0] if most == 1 else np.concatenate(drawn)
             self._probe(samples_NCHW)
-            logits_LNC = self._logits(samples_NCHW)[:, : count - first * size]
+            logits_LNC = self._logits(samples_NCHW)[:, : request.count - first * size]
             if not np.isfinite(logits_LNC).all():
                 got = f"NaN or infinite logits on samples of image {index}"
                 raise SoundnessError("finite logits", got, "repair the network")
@@ -155,7 +131,7 @@ class OnnxEngine:
 
     def _logits(self, samples_NCHW: NDArray[np.float32]) -> Logits:
         logits_LNC: Logits = self._session.run([OUTPUT], {INPUT: samples_NCHW})[0]
-        wanted = (self.network.heads, len(samples_NCHW), self.classes)
+        wanted = (self.heads, len(samples_NCHW), self.classes)
         if logits_LNC.shape != wanted:
             got = f"shape {logits_LNC.shape}"
             raise SoundnessError(f"logits of shape {wanted}", got, "export the network again")
@@ -179,7 +155,7 @@ class OnnxEngine:
         self._probed = True
 
 
-def decide(logits_LNC: Logits, weights: tuple[float, ...] | None = None) -> list[Classes]:
+def decide(logits_LNC: Logits, weights: Sequence[float] | None = None) -> list[Classes]:
     """Classes [N] of every rule, as `models.aggregate.decide` has them; of equals the smallest class wins."""
     heads_LN = logits_LNC.argmax(-1)
     count = len(logits_LNC)
@@ -188,7 +164,7 @@ def decide(logits_LNC: Logits, weights: tuple[float, ...] | None = None) -> list
     prefixes_LN = _means(logits_LNC).argmax(-1)
     agree_LN = np.logical_and.accumulate(heads_LN == heads_LN[0], 0)
     consensus_LN = np.where(agree_LN, heads_LN[0], prefixes_LN[-1])
-    p_LNC = _softmax(logits_LNC.astype(np.float64))
+    p_LNC: NDArray[np.float64] = special.softmax(logits_LNC.astype(np.float64), -1)
     votes_NC = (heads_LN[..., None] == np.arange(logits_LNC.shape[-1])).sum(0)
     top_LN2 = np.sort(p_LNC, -1)[..., -2:]
     surest_N = (top_LN2[..., 1] - top_LN2[..., 0]).argmax(0)
@@ -226,7 +202,7 @@ def convert(model: MultiHead, shape: tuple[int, int, int], path: Path) -> None:
             )
         except Exception as error:  # whatever a network's code or the exporter raises
             raise _refused(reason(error)) from error
-    (got,) = _session(path.read_bytes(), 1, path).run([OUTPUT], {INPUT: example.numpy()})
+    (got,) = _session(path, 1).run([OUTPUT], {INPUT: example.numpy()})
     allowed = CLOSE * float(np.nanmax(np.abs(expected)))
     if not np.allclose(got, expected, rtol=0, atol=allowed, equal_nan=True):
         raise _refused("other logits than PyTorch's")
@@ -239,13 +215,13 @@ def runtime() -> ModuleType:
         raise MissingExtraError("onnxruntime", EXTRA) from None
 
 
-def _session(data: bytes, threads: int, path: Path) -> Any:
+def _session(path: Path, threads: int) -> Any:
     library = runtime()
     options = library.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 4
     try:
-        return library.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        return library.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its own exceptions have no common base
         raise CheckpointError(f"an ONNX network in {path}", reason(error)[:120], "export it again") from None
 
@@ -255,12 +231,6 @@ def _means(values_LNC: NDArray[Any]) -> NDArray[np.float64]:
     counts = np.arange(1, len(values_LNC) + 1, dtype=np.float64)
     means: NDArray[np.float64] = np.cumsum(values_LNC, 0, dtype=np.float64) / counts[:, None, None]
     return means
-
-
-def _softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    shifted = np.exp(values - values.max(-1, keepdims=True))
-    p: NDArray[np.float64] = shifted / shifted.sum(-1, keepdims=True)
-    return p
 
 
 def _refused(got: str) -> ConfigError:
