@@ -82,12 +82,22 @@ def attack_run(
     """Attacks what earlier results of that name do not hold (default: `attack` in the ledger's folder), and
     saves after every image."""
     checkpoint = open_checkpoint(about.network)
-    log = _first(read_log(about.ledger), first)
+    log = read_log(about.ledger)
+    manifest = log.manifest
+    if manifest is None:
+        raise LedgerError("a ledger with its manifest", "a foreign log", "certify with `smoothheads certify`")
+    log = _first(log, first)
     folder = about.ledger if about.ledger.is_dir() else about.ledger.parent
-    manifest = _manifest(log)
     artefacts = tuple(find_artefacts(manifest, folder, about.network).values()) or None
-    dataset, certified = _images(checkpoint, log, root), manifest.certify
-    facts, out = _facts(log, folder, settings), Path(out or folder / "attack")
+    dataset, certified = _images(checkpoint, log.name, manifest, root), manifest.certify
+    out = Path(out or folder / "attack")
+    facts = {  # what the results depend on
+        "ledger": {"name": log.name, "manifest_sha256": sha256(folder / FILE)},
+        "weights": manifest.weights,
+        "certify": to_dict(certified),
+        "settings": to_dict(settings),
+        "versions": versions(),
+    }
     radii = (0.0, *settings.outside(certified.sigma))
     claims = [Claim(row.index, row.label, row.prediction, row.radius) for row in log.rows]
     done = _earlier(out, facts, claims, fresh=fresh)
@@ -118,14 +128,7 @@ def attack_run(
     return Attack(whole, radii, log.name, facts, record.files(out))
 
 
-def _manifest(log: Results) -> Manifest:
-    if log.manifest is None:
-        raise LedgerError("a ledger with its manifest", "a foreign log", "certify with `smoothheads certify`")
-    return log.manifest
-
-
 def _first(log: Results, count: int | None) -> Results:
-    _manifest(log)
     if log.norm != "l2":
         raise LedgerError("radii in the l2 norm", f"{log.norm} in {log.name}", "attack a ledger of l2 radii")
     if count is None:
@@ -134,9 +137,8 @@ def _first(log: Results, count: int | None) -> Results:
     return log.take(np.arange(min(count, len(log))))
 
 
-def _images(checkpoint: Checkpoint, log: Results, root: str | None) -> Dataset:
+def _images(checkpoint: Checkpoint, name: str, manifest: Manifest, root: str | None) -> Dataset:
     """The images that the ledger is about, if the network is the one that it is about too."""
-    manifest = _manifest(log)
     data = replace(checkpoint.config.data, root=root or checkpoint.config.data.root)
     dataset = certification_images(checkpoint, data, SubsetConfig(indices=manifest.indices))
     for what, stated, got in (
@@ -145,22 +147,11 @@ def _images(checkpoint: Checkpoint, log: Results, root: str | None) -> Dataset:
     ):
         if stated != got:
             raise LedgerError(
-                f"the {what} that {log.name} was certified with ({str(stated)[:12]}...)",
+                f"the {what} that {name} was certified with ({str(stated)[:12]}...)",
                 f"{got[:12]}...",
                 "attack the checkpoint and data that the ledger names",
             )
     return dataset
-
-
-def _facts(log: Results, folder: Path, settings: AttackSettings) -> dict[str, Any]:
-    """What the results depend on."""
-    return {
-        "ledger": {"name": log.name, "manifest_sha256": sha256(folder / FILE)},
-        "weights": _manifest(log).weights,
-        "certify": to_dict(_manifest(log).certify),
-        "settings": to_dict(settings),
-        "versions": versions(),
-    }
 
 
 def _earlier(out: Path, facts: dict[str, Any], claims: Sequence[Claim], *, fresh: bool) -> list[Attacked]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from smoothheads import device as devices
-from smoothheads.errors import ConfigError, MissingExtraError, WorkerError
+from smoothheads.errors import ConfigError, MissingExtraError, WorkerError, reason
 
 STORE_BYTES: Final = 80 * 2**20  # of shared memory of a local cluster: Ray would take gigabytes
 ANSWER_SECONDS: Final = 10.0  # within which somebody must answer at an address
@@ -52,7 +52,7 @@ class Cluster:
         except Exception as error:  # Ray's are of many kinds: no node here, other versions, another token
             raise WorkerError(
                 f"a Ray cluster at {address} that takes this process",
-                _first_line(error),
+                reason(error),
                 "run the command on a machine of the cluster (`ray start --address=...`), with its Python, "
                 "its version of Ray and its token (RAY_AUTH_TOKEN_PATH)",
             ) from None
@@ -142,10 +142,6 @@ def _require_answer(address: str) -> None:
             f"no answer ({error})",
             "check the address, or start one with `ray start --head`",
         ) from None
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from smoothheads import device as devices
 from smoothheads.certify.engines import Network, Request, Store, Torch
 from smoothheads.certify.engines.torch import TorchEngine
 from smoothheads.checkpoint import Checkpoint
@@ -20,36 +19,9 @@ from smoothheads.results.diversity import Gaps, Spread
 from smoothheads.runs.certify import certification_images
 from smoothheads.runs.layout import CHECKPOINT, open_checkpoint
 from smoothheads.runs.sampling import Sampling
-from smoothheads.types import ENSEMBLE, Phase, Pixels
+from smoothheads.types import ENSEMBLE, Phase
 
 OnSamples = Callable[[int], None]
-
-
-class NoisyLogits:
-    """Logits of all heads on keyed noise samples, as certification computes them; the noise is the pilot's,
-    which no certificate rests on."""
-
-    def __init__(
-        self, checkpoint: Checkpoint, sampling: Sampling, on_samples: OnSamples | None = None
-    ) -> None:
-        noise = make_noise(
-            sampling.noise, sampling.sigma, checkpoint.info.grid, sampling.seed, sampling.block
-        )
-        network = Network(checkpoint.model, checkpoint.info, noise, ENSEMBLE, Store())
-        self.engine = TorchEngine(Torch(device=sampling.device, threads=sampling.threads), network)
-        self._on_samples = on_samples
-
-    def blocks(self, image: Pixels, index: int, count: int) -> Iterator[Tensor]:
-        """[L, M, C] on the CPU, `count` samples in all. Raises SoundnessError when a logit is not finite."""
-        size = self.engine.noise.block_size
-        for block, start in enumerate(range(0, count, size)):
-            wanted = min(size, count - start)
-            request = Request(image, index, Phase.PILOT, block, wanted)
-            with self.engine.computing():
-                ((logits_LMC, _),) = self.engine.logits([request])
-            yield logits_LMC.cpu()
-            if self._on_samples:
-                self._on_samples(wanted)
 
 
 class MeasuredHeads(NamedTuple):
@@ -81,7 +53,7 @@ def diversity_run(
     measured = []
     for folder, checkpoint, chosen, one in work:
         spread = measure(checkpoint, chosen, sampling, on_samples)
-        found = gaps(checkpoint, one, 0, sampling, on_samples)
+        of_one = gaps(checkpoint, one, 0, sampling, on_samples)
         label = checkpoint.info.class_names[int(one.labels[0])]
         facts = {
             "checkpoint": str(folder),
@@ -89,9 +61,9 @@ def diversity_run(
             "sigma": sampling.sigma,
             "heads": len(checkpoint.model.heads),
             "images": spread.to_dict(),
-            "image": {"index": index, "label": label} | found.to_dict(),
+            "image": {"index": index, "label": label} | of_one.to_dict(),
         }
-        measured.append(MeasuredHeads(facts, found))
+        measured.append(MeasuredHeads(facts, of_one))
     return measured
 
 
@@ -101,12 +73,11 @@ def measure(
     """The heads compared under `samples` noise samples of every image of `dataset`."""
     if not len(dataset):
         raise DataError("at least one image", "an empty selection", "widen the subset")
-    logits = NoisyLogits(checkpoint, sampling, on_samples)
-    spread = Spread(len(checkpoint.model.heads))
-    with devices.threads(sampling.threads):
-        for position, index in enumerate(dataset.indices.tolist()):
-            blocks = logits.blocks(dataset.image(position), index, sampling.samples)
-            spread.add_image(blocks, int(dataset.labels[position]))
+    engine, spread = _engine(checkpoint, sampling), Spread(len(checkpoint.model.heads))
+    with engine.computing():
+        for position, label in enumerate(dataset.labels.tolist()):
+            logits = _noisy_logits(engine, dataset, position, sampling.samples, on_samples)
+            spread.add_image(logits, label)
     return spread
 
 
@@ -118,10 +89,26 @@ def gaps(
     on_samples: OnSamples | None = None,
 ) -> Gaps:
     """Log-probability gaps of one image under `index_samples` noise samples (the SOME paper's Figure 2)."""
-    logits = NoisyLogits(checkpoint, sampling, on_samples)
-    found = Gaps(len(checkpoint.model.heads))
-    label, index = int(dataset.labels[position]), int(dataset.indices[position])
-    with devices.threads(sampling.threads):
-        for block in logits.blocks(dataset.image(position), index, sampling.index_samples):
-            found.add(block, label)
-    return found
+    engine, measured = _engine(checkpoint, sampling), Gaps(len(checkpoint.model.heads))
+    with engine.computing():
+        for logits_LMC in _noisy_logits(engine, dataset, position, sampling.index_samples, on_samples):
+            measured.add(logits_LMC, int(dataset.labels[position]))
+    return measured
+
+
+def _engine(checkpoint: Checkpoint, sampling: Sampling) -> TorchEngine:
+    noise = make_noise(sampling.noise, sampling.sigma, checkpoint.info.grid, sampling.seed, sampling.block)
+    network = Network(checkpoint.model, checkpoint.info, noise, ENSEMBLE, Store())
+    return TorchEngine(Torch(device=sampling.device, threads=sampling.threads), network)
+
+
+def _noisy_logits(
+    engine: TorchEngine, dataset: Dataset, position: int, count: int, on_samples: OnSamples | None
+) -> Iterator[Tensor]:
+    """[L, M, C] on the CPU, `count` samples in all, as certification computes them; the noise is the pilot's,
+    which no certificate rests on. Raises SoundnessError when a logit is not finite."""
+    request = Request(dataset.image(position), int(dataset.indices[position]), Phase.PILOT, 0, count)
+    for logits_LMC, _ in engine.logits([request]):
+        yield logits_LMC.cpu()
+        if on_samples:
+            on_samples(logits_LMC.shape[1])

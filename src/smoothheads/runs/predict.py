@@ -15,7 +15,7 @@ from smoothheads.certify.certifier import Certifier
 from smoothheads.config import parse_json
 from smoothheads.data.read import Input
 from smoothheads.errors import ConfigError, DataError, StorageError
-from smoothheads.files import append, storage
+from smoothheads.files import append, storage, write_atomic
 from smoothheads.types import ABSTAIN, Phase, Pixels, format_radius
 
 Answer = dict[str, Any]
@@ -95,7 +95,8 @@ class AnswerFile:
     def __init__(self, path: Path) -> None:
         if path.suffix not in (".jsonl", ".csv"):
             raise ConfigError("an output file *.jsonl or *.csv", str(path), "choose one of the endings")
-        self.path, self.rows = path, self._earlier(path)
+        self.path = path
+        self.rows = self._earlier(path)
         with storage(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("ab", buffering=0)
@@ -113,10 +114,7 @@ class AnswerFile:
             if not answer.get("error") and any(str(a or "") != str(b or "") for a, b in told.values()):
                 got = ", ".join(f"{key} {b}" for key, (_, b) in told.items())
                 raise StorageError(f"answers like those in {self.path}", got, "use another file")
-        line = json.dumps(answer).encode() + b"\n"
-        if self.path.suffix == ".csv":
-            line = _csv_line([answer.get(column, "") for column in COLUMNS])
-        append(self._file, line, self.path)
+        append(self._file, self._line(answer), self.path)
 
     def close(self) -> None:
         self._file.close()
@@ -135,17 +133,14 @@ class AnswerFile:
             ) from None
         kept = [row for row in rows if not row.get("error")]
         if len(whole) < len(data) or len(kept) < len(rows):
-            self._rewrite(path, kept)
+            header = _csv_line(COLUMNS) if path.suffix == ".csv" else b""
+            write_atomic(path, header + b"".join(map(self._line, kept)))
         return kept
 
-    def _rewrite(self, path: Path, rows: Sequence[Answer]) -> None:
-        from smoothheads.files import write_atomic
-
-        if path.suffix == ".csv":
-            lines = [_csv_line(COLUMNS), *(_csv_line([row.get(c, "") for c in COLUMNS]) for row in rows)]
-        else:
-            lines = [json.dumps(row).encode() + b"\n" for row in rows]
-        write_atomic(path, b"".join(lines))
+    def _line(self, answer: Answer) -> bytes:
+        if self.path.suffix == ".csv":
+            return _csv_line([answer.get(column, "") for column in COLUMNS])
+        return json.dumps(answer).encode() + b"\n"
 
 
 def _require_torn(line: bytes, path: Path, *, first: bool) -> None:

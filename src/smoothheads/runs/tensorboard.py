@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from smoothheads.config.flat import leaves
 from smoothheads.errors import MissingExtraError
 from smoothheads.training import EpochDone
 
@@ -31,17 +32,10 @@ class Writer:
     def add(self, event: EpochDone) -> None:
         if self._writer is None:
             return
-        for name, value in _flat(event.metrics):
-            self._writer.add_scalar(name, value, event.epoch)
-
-
-def _flat(metrics: dict[str, Any], prefix: str = "") -> list[tuple[str, float]]:
-    found: list[tuple[str, float]] = []
-    for name, value in metrics.items():
-        if isinstance(value, dict):
-            found += _flat(value, f"{prefix}{name}/")
-        elif isinstance(value, list):
-            found += [(f"{prefix}{name}/head-{k + 1}", float(v)) for k, v in enumerate(value)]
-        else:
-            found.append((f"{prefix}{name}", float(value)))
-    return found
+        for key, value in leaves(event.metrics):
+            name = key.replace(".", "/")
+            if isinstance(value, list):
+                for k, of_head in enumerate(value, start=1):
+                    self._writer.add_scalar(f"{name}/head-{k}", of_head, event.epoch)
+            else:
+                self._writer.add_scalar(name, value, event.epoch)

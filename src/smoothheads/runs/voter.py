@@ -23,7 +23,7 @@ from smoothheads.certify.engines.artefact import FACTS, Artefact
 from smoothheads.certify.engines.base import BlockEngine
 from smoothheads.certify.soundness import require_still
 from smoothheads.data import DataInfo
-from smoothheads.errors import ConfigError, SmoothheadsError, WorkerError
+from smoothheads.errors import ConfigError, SmoothheadsError, WorkerError, reason
 from smoothheads.files import exclusive, new_folder
 from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import versions
@@ -74,8 +74,9 @@ class Package:
         try:
             return pickle.dumps(self)
         except Exception as error:  # whatever somebody's own module raises
-            got = f"{type(error).__name__}: {error}"
-            raise ConfigError("a network that can be sent to workers", got, "certify without Ray") from None
+            raise ConfigError(
+                "a network that can be sent to workers", reason(error), "certify without Ray"
+            ) from None
 
 
 class FunctionFacts(NamedTuple):
