@@ -11,7 +11,7 @@ import pytest
 
 from smoothheads.data import load, load_test, named, parquet
 from smoothheads.data.mnist import MNIST
-from smoothheads.data.parquet import Columns, find_parquet, read_parquet
+from smoothheads.data.parquet import find_parquet, read_parquet
 from smoothheads.errors import DataError
 
 from .builders import numbered, pictures, png, write_parquet
@@ -28,7 +28,7 @@ def write(folder: Path, **changes: Any) -> Path:
 
 
 def read(folder: Path) -> Any:
-    content = read_parquet(find_parquet(folder, "mine", "test"), Columns(label="label"), SHAPE)
+    content = read_parquet(find_parquet(folder, "mine", "test"), asked=SHAPE)
     return content.images, content.labels
 
 
@@ -128,7 +128,9 @@ def test_one_file_is_a_test_split(tmp_path: Path) -> None:
 
 def test_columns_that_are_not_there_are_asked_for(tmp_path: Path) -> None:
     write_set(tmp_path, (3, 8, 8), image="photo")
-    message = "the image column 'image' or 'img' in .*, got photo, label, extra; .*--data.image-column NAME"
+    message = (
+        "the image column 'image' or 'img' or .* in .*, got photo, label, extra; .*--data.image-column NAME"
+    )
     with pytest.raises(DataError, match=message):
         load_test(named("parquet", root=str(tmp_path)))
 
@@ -161,4 +163,4 @@ def test_a_column_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
     write_parquet(path, [png(picture) for picture in pictures(2, (3, 32, 32))], {"zzzz": [0, 1]})
     path.write_bytes(path.read_bytes().replace(b"zzzz", b"\xe9zzz"))
     with pytest.raises(DataError, match="parquet"):
-        read_parquet([path], Columns(label="label"), (3, 32, 32))
+        read_parquet([path], asked=(3, 32, 32))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from smoothheads.types import Grid, Pixels
@@ -30,6 +30,11 @@ class DataInfo:
     @property
     def classes(self) -> int:
         return len(self.class_names)
+
+    def unnormalized(self) -> DataInfo:
+        """With mean 0 and deviation 1, where there are no training images to take them from."""
+        channels = self.shape[0]
+        return replace(self, mean=(0.0,) * channels, std=(1.0,) * channels)
 
 
 class Dataset(Protocol):

@@ -46,15 +46,12 @@ def labels_within(labels: NDArray[np.int64], classes: int, where: str) -> None:
         )
 
 
-def places(root: Path) -> list[Path]:
-    """The folders a data set may lie in: the root, then those one level below."""
-    return [root, *sorted(path for path in root.iterdir() if path.is_dir())] if root.is_dir() else []
-
-
 def only_place(root: Path, name: str, holds: Callable[[Path], bool]) -> Path | None:
     """The folder that holds the data: the root itself, else the only one below it that does, else none."""
-    found = [place for place in places(root) if holds(place)]
-    if len(found) > 1 and found[0] != root:
-        folders = ", ".join(place.name for place in found)
+    if not root.is_dir() or holds(root):
+        return root if root.is_dir() else None
+    below = sorted(path for path in root.iterdir() if path.is_dir() and holds(path))
+    if len(below) > 1:
+        folders = ", ".join(path.name for path in below)
         raise DataError(f"one folder with {name!r} below {root}", folders, "name one of them as the root")
-    return found[0] if found else None
+    return below[0] if below else None

@@ -98,38 +98,30 @@ class Cifar10(DataConfig):
     """CIFAR-10; `root` holds the hub's parquet files, or one of the authors' archives, unpacked or not."""
 
     name: ClassVar[str] = "cifar10"
-    known: ClassVar[DataInfo | None] = CIFAR10.info
+    layout: ClassVar[Layout] = CIFAR10
+    known: ClassVar[DataInfo] = CIFAR10.info
     augmented: ClassVar[bool] = True
 
     def read(self, split: Split) -> ArrayDataset:
-        return _read(CIFAR10, self.root, split)
+        path, layout = existing(self.root, self.name), self.layout
+        if files := find_parquet(path, self.name, split):
+            return published(files, self.known, layout.label_column, split, SIZES[split])
+        source, kind = _find(layout, path, split)
+        names = layout.batches(split, kind)
+        parse = _parse_binary if kind == "binary" else _parse_python
+        contents = zip(names, read_files(source, names), strict=True)
+        parts = [parse(layout, data, source / name) for name, data in contents]
+        images, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return ArrayDataset(images, labels, self.known)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cifar100(DataConfig):
+class Cifar100(Cifar10):
     """CIFAR-100 with its fine labels; `root` as for CIFAR-10."""
 
     name: ClassVar[str] = "cifar100"
-    known: ClassVar[DataInfo | None] = CIFAR100.info
-    augmented: ClassVar[bool] = True
-
-    def read(self, split: Split) -> ArrayDataset:
-        return _read(CIFAR100, self.root, split)
-
-
-def _read(layout: Layout, root: str | None, split: Split) -> ArrayDataset:
-    path = existing(root, layout.info.name)
-    if files := find_parquet(path, layout.info.name, split):
-        return published(files, layout.info, layout.label_column, split, SIZES[split])
-    source, kind = _find(layout, path, split)
-    names = layout.batches(split, kind)
-    parse = _parse_binary if kind == "binary" else _parse_python
-    parts = [
-        parse(layout, data, source / batch)
-        for batch, data in zip(names, read_files(source, names), strict=True)
-    ]
-    images, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return ArrayDataset(images, labels, layout.info)
+    layout: ClassVar[Layout] = CIFAR100
+    known: ClassVar[DataInfo] = CIFAR100.info
 
 
 def _find(layout: Layout, root: Path, split: Split) -> tuple[Path, Kind]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,12 +24,12 @@ from smoothheads.types import Grid
 if TYPE_CHECKING:
     import torch
 
-IMAGE_KEYS = ("image", "img", "images", "pixel_values")
-LABEL_KEYS = ("label", "labels", "fine_label", "target")
-PLAIN_SAMPLERS = (
-    "SequentialSampler",
-    "RandomSampler",
-)  # every image once, so that the order is ours to choose
+Kind = Literal["image", "label"]
+USUAL_COLUMNS: dict[Kind, tuple[str, ...]] = {
+    "image": ("image", "img", "images", "pixel_values"),
+    "label": ("label", "labels", "fine_label", "class", "target"),
+}
+PLAIN_SAMPLERS = ("SequentialSampler", "RandomSampler")  # every image once: the order is ours to choose
 
 
 def from_arrays(
@@ -89,8 +89,8 @@ def as_dataset(
         return _from_columns(data, image_column, label_column, facts)
     if hasattr(data, "keys") and hasattr(data, "__getitem__"):
         keys = list(data.keys())
-        images = data[_column("image", image_column, IMAGE_KEYS, keys)]
-        return from_arrays(images, data[_column("label", label_column, LABEL_KEYS, keys)], **facts)
+        images, labels = column_of("image", image_column, keys), column_of("label", label_column, keys)
+        return from_arrays(data[images], data[labels], **facts)
     if isinstance(data, (tuple, list)) and len(data) == 2 and np.ndim(as_numpy(data[0])) >= 3:
         return from_arrays(data[0], data[1], **facts)
     return _from_pairs(data, facts)
@@ -132,8 +132,8 @@ def _from_columns(
     data: Any, image_column: str | None, label_column: str | None, facts: dict[str, Any]
 ) -> ArrayDataset:
     """A Hugging Face data set: rows are dicts, class names stand in its features."""
-    images = _column("image", image_column, IMAGE_KEYS, data.column_names)
-    labels = _column("label", label_column, LABEL_KEYS, data.column_names)
+    images = column_of("image", image_column, data.column_names)
+    labels = column_of("label", label_column, data.column_names)
     names = getattr(data.features.get(labels), "names", None)
     rows = [(as_numpy(row[images]), row[labels]) for row in data]
     return _stacked(rows, {"classes": names} | facts if names else facts)
@@ -177,10 +177,7 @@ def _refuse_random(data: Any) -> None:
 
 def _pair(item: Any) -> tuple[Any, Any]:
     if isinstance(item, dict):
-        return (
-            item[_column("image", None, IMAGE_KEYS, list(item))],
-            item[_column("label", None, LABEL_KEYS, list(item))],
-        )
+        return item[column_of("image", None, list(item))], item[column_of("label", None, list(item))]
     if isinstance(item, (tuple, list)) and len(item) == 2:
         return item[0], item[1]
     raise DataError("items (image, label)", type(item).__name__, "give a data set of pairs")
@@ -196,13 +193,16 @@ def _stacked(rows: Sequence[tuple[NDArray[Any], Any]], facts: dict[str, Any]) ->
     return from_arrays(np.stack([image for image, _ in rows]), [int(label) for _, label in rows], **facts)
 
 
-def _column(kind: str, named: str | None, known: Sequence[str], keys: Sequence[str]) -> str:
-    candidates = known if named is None else (named,)
+def column_of(
+    kind: Kind, named: str | None, columns: Sequence[str], *, where: str = "", remedy: str | None = None
+) -> str:
+    """Which of the columns has the images or labels: the one that was named, else the first usual one."""
+    candidates = USUAL_COLUMNS[kind] if named is None else (named,)
     for name in candidates:
-        if name in keys:
+        if name in columns:
             return name
-    expected = f"a column {' or '.join(map(repr, candidates))} with the {kind}s"
-    raise DataError(expected, ", ".join(map(str, keys)), f"name it: {kind}_column=...")
+    expected = f"the {kind} column {' or '.join(map(repr, candidates))}{where}"
+    raise DataError(expected, ", ".join(map(str, columns)), remedy or f"name it: {kind}_column=...")
 
 
 def _per_channel(name: str, given: Sequence[float] | None, own: tuple[float, ...]) -> tuple[float, ...]:

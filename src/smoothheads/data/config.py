@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from smoothheads.config.check import Count, Natural, check_fields
 from smoothheads.data.base import DataInfo, Source, Split
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, DataError
 from smoothheads.registry import Registry
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ DATASETS: Registry[type[DataConfig]] = Registry(
         "folder": "data.folder:Folder",
         "npz": "data.npz:Npz",
         "parquet": "data.parquet:Parquet",
-        "own": "data.own:Own",
+        "own": "data.config:Own",
     },
 )
 
@@ -88,6 +88,20 @@ class DataConfig(ABC):
     def framed(self, picture: Image) -> Image:
         """A picture from elsewhere, cut and resized as those of this set are: by default not at all."""
         return picture
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own(DataConfig):
+    """Stands in a checkpoint for images that were passed in Python; its other facts are in the checkpoint."""
+
+    name: ClassVar[str] = "own"
+
+    def read(self, split: Split) -> NoReturn:
+        raise DataError(
+            f"a {split} split that can be read again",
+            "images of somebody's own, passed in Python",
+            "pass them in Python again, or name a data set (--data.name)",
+        )
 
 
 def named(name: str, **settings: Any) -> DataConfig:

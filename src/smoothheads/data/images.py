@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,38 +21,45 @@ GREY = ("1", "L")
 MAX_PIXELS = 64_000_000  # about 200 MB when decoded; a small file may claim any size
 
 
-def decode(data: bytes | Path, source: str, *, strict: bool = False) -> Image.Image:
+def decode(
+    data: bytes | Path, source: str, *, strict: bool = False, max_pixels: int = MAX_PIXELS
+) -> Image.Image:
     """The whole picture as 8-bit RGB; truncated, foreign, huge, animated or deeper than 8 bits is an error.
 
     `strict` also refuses what viewers show otherwise than their pixels say: print colours, transparency, a
     rotation in the EXIF data. Data sets take the plain pixels of those, as everybody's loaders do.
     """
+    with _opened(data, source) as picture:
+        _check(picture, source, max_pixels)
+        picture.load()
+        if strict:
+            _check_plain(picture, source)
+        return picture if picture.mode == "RGB" else picture.convert("RGB")
+
+
+def size_of(path: Path) -> tuple[int, int]:
+    """Width and height that the header of an image file says."""
+    with _opened(path, str(path)) as picture:
+        return picture.size
+
+
+@contextmanager
+def _opened(data: bytes | Path, source: str) -> Iterator[Image.Image]:
+    """The picture, of which only the head is read; what fails inside the block is an error of the picture."""
+    if isinstance(data, Path) and not data.is_file():
+        raise DataError(f"an image file {source}", "none", "check the path")
     try:
         with Image.open(io.BytesIO(data) if isinstance(data, bytes) else data, formats=FORMATS) as picture:
-            _check(picture, source)
-            picture.load()
-            if strict:
-                _check_plain(picture, source)
-            return picture if picture.mode == "RGB" else picture.convert("RGB")
+            yield picture
     except DataError:
         raise
     except Image.DecompressionBombError:
         raise _too_large(source, "far more") from None
     except UnidentifiedImageError:
-        raise _unknown(source) from None
+        expected = f"a whole image at {source}, as {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+        raise DataError(expected, "something else", "convert it, or fetch it again") from None
     except Exception as error:  # Pillow's decoders raise whatever they stumble over
         raise damaged(source, "image", error) from error
-
-
-def size_of(path: Path) -> tuple[int, int]:
-    """Width and height that the header of an image file says."""
-    try:
-        with Image.open(path, formats=FORMATS) as picture:
-            return picture.size
-    except UnidentifiedImageError:
-        raise _unknown(str(path)) from None
-    except Exception as error:
-        raise damaged(path, "image", error) from error
 
 
 def pixels(picture: Image.Image) -> NDArray[np.uint8]:
@@ -74,10 +83,10 @@ def with_channels(image: NDArray[np.uint8], channels: int, source: str) -> NDArr
     return image[:1]
 
 
-def _check(picture: Image.Image, source: str) -> None:
+def _check(picture: Image.Image, source: str, max_pixels: int = MAX_PIXELS) -> None:
     """What can be seen before anything is decoded."""
-    if picture.width * picture.height > MAX_PIXELS:
-        raise _too_large(source, f"{picture.width}x{picture.height}")
+    if picture.width * picture.height > max_pixels:
+        raise _too_large(source, f"{picture.width}x{picture.height}", max_pixels)
     if getattr(picture, "n_frames", 1) > 1:
         raise DataError(f"a still image in {source}", "an animated one", "save the frame that you mean")
     if picture.mode not in EIGHT_BIT:
@@ -97,16 +106,8 @@ def _check_plain(picture: Image.Image, source: str) -> None:
             raise DataError(f"an opaque image in {source}", got, "put it on a background of your choice")
 
 
-def _unknown(source: str) -> DataError:
-    kinds = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
-    return DataError(
-        f"a whole image at {source}, as {kinds}", "something else", "convert it, or fetch it again"
-    )
-
-
-def _too_large(source: str, got: str) -> DataError:
-    expected = f"an image of at most {MAX_PIXELS // 1_000_000} million pixels in {source}"
-    return DataError(expected, got, "shrink it first")
+def _too_large(source: str, got: str, max_pixels: int = MAX_PIXELS) -> DataError:
+    return DataError(f"an image of at most {max_pixels:,} pixels in {source}", got, "shrink it first")
 
 
 def on_grid(image: Pixels, grid: Grid) -> Pixels:

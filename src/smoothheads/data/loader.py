@@ -112,26 +112,21 @@ def plain_batches(
     yield from _batches(_Reader(dataset, None), list(enumerate(parts)), workers)
 
 
-class _Failure(NamedTuple):
-    """A DataError on its way out of a worker process, which could not carry the error itself."""
+class _Reader(torch.utils.data.Dataset[NDArray[np.uint8] | DataError]):
+    """Gives the grid integers [N, C, H, W] of one step; `key` is (seed, epoch) if there is augmentation.
 
-    expected: str
-    got: str
-    remedy: str
-
-
-class _Reader(torch.utils.data.Dataset[NDArray[np.uint8] | _Failure]):
-    """Gives the grid integers [N, C, H, W] of one step; `key` is (seed, epoch) if there is augmentation."""
+    A DataError is given back, not raised: torch cannot carry it out of a worker process otherwise.
+    """
 
     def __init__(self, dataset: Dataset, key: tuple[int, int] | None, shards: Shards = WHOLE) -> None:
         self.dataset, self.key, self.shards = dataset, key, shards
         self.source = dataset.base if isinstance(dataset, View) else dataset
 
-    def __getitem__(self, item: tuple[int, Positions]) -> NDArray[np.uint8] | _Failure:
+    def __getitem__(self, item: tuple[int, Positions]) -> NDArray[np.uint8] | DataError:
         try:
             return self.read(*item)
         except DataError as error:
-            return _Failure(error.expected, error.got, error.remedy)
+            return error
 
     def place(self, images: int) -> slice:
         """Where in a step of so many images the own ones are."""
@@ -166,8 +161,8 @@ def _batches(reader: _Reader, steps: Sequence[tuple[int, Positions]], workers: i
     dataset = reader.dataset
     labels = torch.from_numpy(dataset.labels.copy())
     for (_, positions), images in zip(steps, _read_all(reader, steps, workers), strict=True):
-        if isinstance(images, _Failure):
-            raise DataError(*images)
+        if isinstance(images, DataError):
+            raise images
         chosen = torch.from_numpy(positions[reader.place(len(positions))])
         pixels = torch.from_numpy(images).to(torch.float32).div_(dataset.info.grid.max_value)
         yield Batch(pixels, labels[chosen], chosen)
@@ -175,7 +170,7 @@ def _batches(reader: _Reader, steps: Sequence[tuple[int, Positions]], workers: i
 
 def _read_all(
     reader: _Reader, steps: Sequence[tuple[int, Positions]], workers: int
-) -> Iterator[NDArray[np.uint8] | _Failure]:
+) -> Iterator[NDArray[np.uint8] | DataError]:
     if isinstance(reader.dataset, ArrayDataset) or not workers:
         return (reader[step] for step in steps)
     # Arrays travel through pipes: tensors would need shared memory, of which containers have little. The

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -59,21 +58,29 @@ class Mnist(DataConfig):
     """MNIST; `root` holds the idx files, plain or gzipped, or the parquet files of the hub."""
 
     name: ClassVar[str] = "mnist"
-    known: ClassVar[DataInfo | None] = MNIST
+    known: ClassVar[DataInfo] = MNIST
 
     def read(self, split: Split) -> ArrayDataset:
-        return _read(MNIST, self.root, split)
+        path = existing(self.root, self.name)
+        if files := find_parquet(path, self.name, split):
+            return published(files, self.known, "label", split, SIZES[split])
+        folder = only_place(path, self.name, lambda place: _file(place, split, "images", 3) is not None)
+        images_file = _file(folder, split, "images", 3) if folder else None
+        labels_file = _file(folder, split, "labels", 1) if folder else None
+        if images_file is None or labels_file is None:
+            lacking = "images-idx3" if images_file is None else "labels-idx1"
+            expected = f"{PREFIX[split]}-{lacking}-ubyte, its .gz or {split}-*.parquet at {path}"
+            raise DataError(expected, "no such file", MISTAKEN_PATH)
+        images, labels = read_idx(images_file, 3)[:, None], read_idx(labels_file, 1)
+        return ArrayDataset(images, labels.astype(np.int64), self.known)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FashionMnist(DataConfig):
+class FashionMnist(Mnist):
     """Fashion-MNIST; `root` as for MNIST."""
 
     name: ClassVar[str] = "fashion-mnist"
-    known: ClassVar[DataInfo | None] = FASHION_MNIST
-
-    def read(self, split: Split) -> ArrayDataset:
-        return _read(FASHION_MNIST, self.root, split)
+    known: ClassVar[DataInfo] = FASHION_MNIST
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
@@ -88,25 +95,6 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
         sizes = f"{len(data)} bytes instead of {header + math.prod(shape)}"
         raise damaged(path, "idx file", f"{sizes} for the shape {shape}")
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
-
-
-def _read(info: DataInfo, root: str | None, split: Split) -> ArrayDataset:
-    path = existing(root, info.name)
-    if files := find_parquet(path, info.name, split):
-        return published(files, info, "label", split, SIZES[split])
-    folder = only_place(path, info.name, partial(_holds_images, split=split))
-    images_file = _file(folder, split, "images", 3) if folder else None
-    labels_file = _file(folder, split, "labels", 1) if folder else None
-    if images_file is None or labels_file is None:
-        lacking = "images-idx3" if images_file is None else "labels-idx1"
-        expected = f"{PREFIX[split]}-{lacking}-ubyte, its .gz or {split}-*.parquet at {path}"
-        raise DataError(expected, "no such file", MISTAKEN_PATH)
-    images, labels = read_idx(images_file, 3)[:, None], read_idx(labels_file, 1)
-    return ArrayDataset(images, labels.astype(np.int64), info)
-
-
-def _holds_images(folder: Path, split: Split) -> bool:
-    return _file(folder, split, "images", 3) is not None
 
 
 def _file(folder: Path, split: Split, what: str, dimensions: int) -> Path | None:

@@ -45,23 +45,15 @@ class Npz(DataConfig):
         """Classes, mean and deviation come from the training images; a file without them can be certified but
         not trained on, and has mean 0 and deviation 1: test images teach nothing."""
         path = existing(self.root, self.name)
-        members = _known(read_members(path))
+        held = read_members(path)
+        members = {key: held[name] for key, names in NAMES.items() for name in (key, *names) if name in held}
         if split == "train":
             return _split(members, "train", path)
-        classes = None
-        if "train_images" in members:
-            info = _split(members, "train", path).info
-            classes = info.class_names
-        test = _split(members, "test", path, classes)
-        if classes is not None:
-            return replace(test, info=info)
-        channels = test.info.shape[0]
-        return replace(test, info=replace(test.info, mean=(0.0,) * channels, std=(1.0,) * channels))
-
-
-def _known(members: Members) -> Members:
-    """Under our names."""
-    return {key: members[name] for key, others in NAMES.items() for name in (key, *others) if name in members}
+        if "train_images" not in members:
+            test = _split(members, "test", path)
+            return replace(test, info=test.info.unnormalized())
+        info = _split(members, "train", path).info
+        return replace(_split(members, "test", path, info.class_names), info=info)
 
 
 def _split(

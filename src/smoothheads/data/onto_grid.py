@@ -17,7 +17,7 @@ def as_numpy(values: Any) -> NDArray[Any]:
     """An array of a tensor, a picture, an array or nested lists; a ragged list is refused."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
-        if getattr(values, "dtype", None) is not None and "bfloat16" in str(values.dtype):
+        if "bfloat16" in str(getattr(values, "dtype", "")):
             values = values.float()
     elif hasattr(values, "getbands"):
         from smoothheads.data.images import picture_array

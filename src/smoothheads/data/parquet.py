@@ -16,28 +16,18 @@ from smoothheads.config import parse_json
 from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import DataInfo, Split
 from smoothheads.data.check import MISTAKEN_PATH, damaged, existing, labels_within, only_place
-from smoothheads.data.coerce import from_arrays
+from smoothheads.data.coerce import Kind, column_of, from_arrays
 from smoothheads.data.config import DataConfig
 from smoothheads.data.images import decode, pixels, with_channels
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.hub import is_address, parse
 
-IMAGE_COLUMNS = ("image", "img")
-LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target")
 SPLITS: dict[Split, tuple[str, ...]] = {"train": ("train",), "test": ("test", "validation", "val")}
 ROWS_AT_ONCE = 1000
 EXTRACT = 1000  # images that may be a part of a published set, for a trial
 MAX_BYTES = 4 << 30  # of pixels in memory
 
 Shape = tuple[int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Where images and labels are; none: whichever of the usual names is there."""
-
-    image: str | None = None
-    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +46,7 @@ class Parquet(DataConfig):
     name: ClassVar[str] = "parquet"
 
     image_column: str | None = None
-    """Column of the encoded images (default: image or img)."""
+    """Column of the encoded images (default: image, img, images or pixel_values)."""
     label_column: str | None = None
     """Column of the integer labels (default: label, labels, fine_label, class or target)."""
 
@@ -67,23 +57,18 @@ class Parquet(DataConfig):
         content = self._content(root, split)
         if split == "train":
             return self._dataset(content, root)
-        if train := find_parquet(root, self.name, "train"):
-            info = self._dataset(read_parquet(train, self._columns), root).info
+        if find_parquet(root, self.name, "train"):
+            info = self._dataset(self._content(root, "train"), root).info
             return ArrayDataset(content.images, content.labels, info)
         test = self._dataset(content, root)
-        channels = test.info.shape[0]
-        return replace(test, info=replace(test.info, mean=(0.0,) * channels, std=(1.0,) * channels))
-
-    @property
-    def _columns(self) -> Columns:
-        return Columns(self.image_column, self.label_column)
+        return replace(test, info=test.info.unnormalized())
 
     def _content(self, root: Path, split: Split) -> Content:
         files = [root] if root.is_file() and split == "test" else find_parquet(root, self.name, split)
         if not files:
             names = " or ".join(f"{name}-*.parquet" for name in SPLITS[split])
             raise DataError(f"{names} in {root}", "none", MISTAKEN_PATH)
-        return read_parquet(files, self._columns)
+        return read_parquet(files, self.image_column, self.label_column)
 
     def _dataset(self, content: Content, root: Path) -> ArrayDataset:
         name = parse(self.root).repo.rpartition("/")[2] if is_address(self.root) else root.resolve().stem
@@ -95,7 +80,7 @@ def published(
 ) -> ArrayDataset:
     """A split of a known set; raises DataError for the files of another one, as far as they tell: by class
     names, labels, shape, and the number of images unless it is a small extract."""
-    content = read_parquet(files, Columns(label=label_column), info.shape)
+    content = read_parquet(files, label=label_column, asked=info.shape)
     labels_within(content.labels, info.classes, str(files[0]))
     names, count = content.class_names, len(content.labels)
     if names not in (None, info.class_names):
@@ -125,8 +110,11 @@ def find_parquet(root: Path, name: str, split: Split) -> list[Path]:
     return []
 
 
-def read_parquet(files: Sequence[Path], columns: Columns, asked: Shape | None = None) -> Content:
-    """Images and labels in the order of the files and their rows; `asked` none: the shape of the first."""
+def read_parquet(
+    files: Sequence[Path], image: str | None = None, label: str | None = None, asked: Shape | None = None
+) -> Content:
+    """Images and labels in the order of the files and their rows, from the columns of these names, by default
+    of one of the usual ones; `asked` none: the shape of the first."""
     import pyarrow.parquet
 
     shape = asked
@@ -136,17 +124,17 @@ def read_parquet(files: Sequence[Path], columns: Columns, asked: Shape | None = 
     for path in files:
         with _reading(path), pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
             schema = file.schema_arrow
-            image_column = _column("image", columns.image, IMAGE_COLUMNS, schema.names, path)
-            label_column = _column("label", columns.label, LABEL_COLUMNS, schema.names, path)
+            image_column = _column("image", image, schema.names, path)
+            label_column = _column("label", label, schema.names, path)
             names = names or _class_names(schema, label_column)
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=[image_column, label_column]):
                 labels.append(_labels(batch.column(label_column), path))
                 for data in _encoded(batch.column(image_column), path):
                     source = f"{path}, row {len(images)}"
-                    image = pixels(decode(data, source))
-                    shape = shape or (3, image.shape[1], image.shape[2])
-                    images.append(_fitting(image, shape, source))
-                    if len(images) * image.size > MAX_BYTES:
+                    picture = pixels(decode(data, source))
+                    shape = shape or (3, picture.shape[1], picture.shape[2])
+                    images.append(_fitting(picture, shape, source))
+                    if len(images) * picture.size > MAX_BYTES:
                         got = f"more in {path}"
                         remedy = "unpack the images into folders: --data.name folder"
                         raise DataError(f"at most {MAX_BYTES >> 30} GiB of pixels", got, remedy)
@@ -162,7 +150,7 @@ def encoded_images(path: Path) -> Iterator[bytes]:
     import pyarrow.parquet
 
     with _reading(path), pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
-        column = _column("image", None, IMAGE_COLUMNS, file.schema_arrow.names, path)
+        column = _column("image", None, file.schema_arrow.names, path)
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=[column]):
             yield from _encoded(batch.column(column), path)
 
@@ -177,13 +165,9 @@ def _reading(path: Path) -> Iterator[None]:
         raise damaged(path, "parquet file", error) from error
 
 
-def _column(kind: str, wanted: str | None, usual: tuple[str, ...], names: list[str], path: Path) -> str:
-    known = usual if wanted is None else (wanted,)
-    for name in known:
-        if name in names:
-            return name
-    expected = f"the {kind} column {' or '.join(map(repr, known))} in {path}"
-    raise DataError(expected, ", ".join(names), f"name it with --data.name parquet --data.{kind}-column NAME")
+def _column(kind: Kind, named: str | None, names: list[str], path: Path) -> str:
+    remedy = f"name it with --data.name parquet --data.{kind}-column NAME"
+    return column_of(kind, named, names, where=f" in {path}", remedy=remedy)
 
 
 def _class_names(schema: Any, label_column: str) -> tuple[str, ...] | None:
@@ -213,7 +197,7 @@ def _labels(column: Any, path: Path) -> NDArray[np.int64]:
 def _encoded(column: Any, path: Path) -> list[bytes]:
     import pyarrow
 
-    struct = pyarrow.types.is_struct(column.type) and _has_bytes(column.type)
+    struct = pyarrow.types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0
     held = column.field("bytes") if struct else column
     binary = pyarrow.types.is_binary(held.type) or pyarrow.types.is_large_binary(held.type)
     if not binary or held.null_count:
@@ -223,10 +207,6 @@ def _encoded(column: Any, path: Path) -> list[bytes]:
         )
     encoded: list[bytes] = held.to_pylist()
     return encoded
-
-
-def _has_bytes(struct: Any) -> bool:
-    return any(struct.field(index).name == "bytes" for index in range(struct.num_fields))
 
 
 def _fitting(image: NDArray[np.uint8], shape: Shape, source: str) -> NDArray[np.uint8]:

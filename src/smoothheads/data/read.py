@@ -6,6 +6,7 @@ import glob
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ class Input:
 
 def read_image(path: Path, info: DataInfo) -> Pixels:
     """Grid integers of exactly the size that `info` says; nothing is resized behind the user's back."""
-    return _file(path, Frame(info)).read()
+    return Frame(info).read(path, str(path))
 
 
 def find_inputs(arguments: Sequence[str], frame: Frame) -> Iterator[Input]:
@@ -82,48 +83,36 @@ def find_inputs(arguments: Sequence[str], frame: Frame) -> Iterator[Input]:
     for argument in arguments:
         path = Path(argument)
         if (asked := re.fullmatch(r"test:(\d+)", argument)) and not path.exists():
-            yield _test_image(int(asked[1]), frame)
+            yield Input(argument, partial(_test_image, int(asked[1]), frame))
         elif path.is_dir():
-            files = [each for each in sorted(path.rglob("*")) if each.suffix.lower() in SUFFIXES]
-            yield from _some([_file(each, frame) for each in files], f"pictures in {path}")
+            files = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in SUFFIXES]
+            yield from _files(files, frame, f"pictures in {path}")
         elif not path.exists() and any(sign in argument for sign in "*?["):
-            matches = sorted(glob.glob(argument, recursive=True))
-            yield from _some([_file(Path(each), frame) for each in matches], f"files like {argument}")
+            files = [Path(name) for name in sorted(glob.glob(argument, recursive=True))]
+            yield from _files(files, frame, f"files like {argument}")
         elif path.suffix == ".npz" and path.exists():
             yield from _arrays(path, frame)
         elif path.suffix == ".parquet" and path.exists():
             for row, data in enumerate(encoded_images(path)):
                 name = f"{path}[{row}]"
-                yield Input(name, lambda data=data, name=name: frame.read(data, name))  # type: ignore[misc]
+                yield Input(name, partial(frame.read, data, name))
         else:
-            yield _file(path, frame)
+            yield from _files([path], frame)
 
 
-def _test_image(index: int, frame: Frame) -> Input:
-    def read() -> Pixels:
-        if frame.data is None:
-            raise DataError("a network that names its data set", "none", "name an image file")
-        test = load_test(frame.data)
-        if index >= len(test):
-            raise DataError(f"a test image from 0 to {len(test) - 1}", str(index), "choose one of them")
-        return as_pixels(test.image(index), frame.info)
-
-    return Input(f"test:{index}", read)
+def _test_image(index: int, frame: Frame) -> Pixels:
+    if frame.data is None:
+        raise DataError("a network that names its data set", "none", "name an image file")
+    test = load_test(frame.data)
+    if index >= len(test):
+        raise DataError(f"a test image from 0 to {len(test) - 1}", str(index), "choose one of them")
+    return as_pixels(test.image(index), frame.info)
 
 
-def _file(path: Path, frame: Frame) -> Input:
-    def read() -> Pixels:
-        if not path.is_file():
-            raise DataError(f"an image file {path}", "none", "check the path")
-        return frame.read(path, str(path))
-
-    return Input(str(path), read)
-
-
-def _some(inputs: Sequence[Input], what: str) -> Sequence[Input]:
-    if not inputs:
+def _files(paths: Sequence[Path], frame: Frame, what: str = "") -> Iterator[Input]:
+    if not paths:
         raise DataError(what, "none", f"known endings: {' '.join(SUFFIXES)}")
-    return inputs
+    return (Input(str(path), partial(frame.read, path, str(path))) for path in paths)
 
 
 def _arrays(path: Path, frame: Frame) -> Iterator[Input]:
@@ -134,7 +123,7 @@ def _arrays(path: Path, frame: Frame) -> Iterator[Input]:
         raise DataError(f"images under {', '.join(ARRAY_KEYS)} in {path}", held, "save them as `images`")
     images: NDArray[Any] = members[key]
     for row in range(len(images)):
-        yield Input(f"{path}[{row}]", lambda row=row: as_pixels(images[row], frame.info))  # type: ignore[misc]
+        yield Input(f"{path}[{row}]", partial(as_pixels, images[row], frame.info))
 
 
 def _covering(picture: Image.Image, width: int, height: int) -> Image.Image:

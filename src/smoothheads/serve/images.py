@@ -24,8 +24,7 @@ def decode(data: bytes, info: DataInfo, *, name: str, limit: int, resize: bool =
     With `resize` any picture is made to fit: upright, cut to the shape, scaled, and grey if need be. The size
     is read from the file's head, so that nothing large is unpacked. Raises DataError.
     """
-    _require_small(data, name, limit)
-    rgb = pictures.decode(data, name, strict=not resize)
+    rgb = pictures.decode(data, name, strict=not resize, max_pixels=limit)
     channels, height, width = info.shape
     if resize:
         rgb = ImageOps.fit(ImageOps.exif_transpose(rgb), (width, height), Image.Resampling.BOX)
@@ -72,13 +71,3 @@ def png(image: Pixels, grid: Grid) -> bytes:
     out = io.BytesIO()
     picture.save(out, format="png")
     return out.getvalue()
-
-
-def _require_small(data: bytes, name: str, limit: int) -> None:
-    try:
-        with Image.open(io.BytesIO(data), formats=pictures.FORMATS) as picture:
-            width, height = picture.size
-    except Exception:  # whatever is wrong with it, decoding it says
-        return
-    if width * height > limit:
-        raise DataError(f"{name} of at most {limit:,} pixels", f"{width}x{height}", "send a smaller image")

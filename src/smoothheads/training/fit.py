@@ -12,7 +12,7 @@ from torch import nn
 from smoothheads import ranks
 from smoothheads.config import from_dict
 from smoothheads.data import DataInfo, Dataset, as_dataset
-from smoothheads.data.own import Own
+from smoothheads.data.config import Own
 from smoothheads.device import parse, threads
 from smoothheads.errors import ConfigError
 from smoothheads.models.config import OWN, ModelConfig
