@@ -245,12 +245,12 @@ def test_samples_of_the_data_set(client: Client) -> None:
 
 
 def test_the_description_names_every_route(client: Client, server: Server, runs_folder: Path) -> None:
-    from smoothheads.serve.app import Service, application
+    from smoothheads.serve import Limits
+    from smoothheads.serve.app import application
     from smoothheads.serve.guard import Access, Guard
     from smoothheads.serve.network import Settings
 
-    service = Service(folder=runs_folder, settings=Settings(), access=Access(hosts=frozenset()))
-    guard = application(service)
+    guard = application(runs_folder, Settings(), Access(hosts=frozenset()), Limits())
     assert isinstance(guard, Guard)
     routes = {route.path for route in guard.app.routes if "." not in route.path[-5:]}  # type: ignore[attr-defined]
     described = client.get("/openapi.json").json()

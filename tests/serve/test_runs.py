@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from smoothheads.serve.catalogue import Catalogue
-from smoothheads.serve.logs import Logs
+from smoothheads.results import read_log
+from smoothheads.serve import logs
+from smoothheads.serve.catalogue import Catalogue, Remembered, stamp
 
 from .conftest import RUN, Client
 
@@ -83,11 +84,11 @@ def test_a_ledger_that_grows_is_read_again(tmp_path: Path) -> None:
     table = folder / "ledger" / "ledger.tsv"
     lines = table.read_text().splitlines(keepends=True)
     table.write_text("".join(lines[:3]) + lines[3][:10])  # a torn line, as a reader meets it
-    logs, catalogue = Logs(), Catalogue(folder)
+    read, catalogue = Remembered(read_log, stamp), Catalogue(folder)
     (name, path), *_ = catalogue.contents().ledgers.items()
-    before = logs.row(name, path)
+    before = logs.row(name, path, read)
     table.write_text("".join(lines))
-    after = logs.row(name, path)
+    after = logs.row(name, path, read)
     assert (before["images"], before["live"]) == (2, True)
     assert (after["images"], after["live"]) == (len(lines) - 1, False)
 
@@ -113,9 +114,7 @@ def test_a_study_that_was_kept(tmp_path: Path) -> None:
     import numpy as np
 
     from smoothheads.errors import LedgerError
-    from smoothheads.results import read_log
-    from smoothheads.serve import logs
-    from smoothheads.studies.outcome import Outcome, Result, save
+    from smoothheads.studies.outcome import Outcome, Result, load, save
     from smoothheads.studies.stages import read
 
     measured = read(RUN / "ledger-fixed", "ensemble")
@@ -130,12 +129,13 @@ def test_a_study_that_was_kept(tmp_path: Path) -> None:
     )
     save(outcome, tmp_path / "kept")
     (name, folder), *_ = Catalogue(tmp_path).contents().studies.items()
-    data = logs.study(folder)
+    data = logs.study(load(folder))
     assert (name, data["title"]) == ("kept", "Does <b>it</b> help?")
     assert [row[0]["text"] for row in data["tables"][0]["rows"]] == ["one", "two"]
-    assert r"\begin{tabular}" in logs.study_latex(folder)
-    assert logs.study_csv(folder).splitlines()[1].startswith("a,")
-    assert logs.study_png(folder).startswith(b"\x89PNG")
-    (folder / "study.json").write_text('{"format": "?"}')
-    with pytest.raises(LedgerError, match="study"):
-        logs.study(folder)
+    assert r"\begin{tabular}" in logs.study_latex(outcome)
+    assert logs.study_csv(outcome).splitlines()[1].startswith("a,")
+    assert logs.study_png(outcome).startswith(b"\x89PNG")
+    for damaged in ('{"format": "?"}', '{"format": "smoothheads-study/1", "results": 3}'):
+        (folder / "study.json").write_text(damaged)
+        with pytest.raises(LedgerError, match="study"):
+            load(folder)

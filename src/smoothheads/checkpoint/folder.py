@@ -35,6 +35,17 @@ def description(folder: Path) -> tuple[RunConfig, DataInfo]:
         ) from None
 
 
+def trained_config(place: str | Path) -> RunConfig:
+    """What a network was trained with, read without loading it; also of a run that is not finished."""
+    folder = checkpoint_folder(place)
+    if not (folder / CONFIG).is_file():
+        raise CheckpointError(
+            f"a checkpoint folder at {folder}", "none", "check the path; `train` writes one"
+        )
+    data = load_json(folder / CONFIG)
+    return from_dict(RunConfig, data.get("run", data))
+
+
 def verified_manifest(folder: Path) -> dict[str, Any]:
     """What the manifest says; raises CheckpointError unless the weights and the config have its hashes."""
     if not folder.is_dir() or not (folder / MANIFEST).is_file():

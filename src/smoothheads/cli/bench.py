@@ -9,7 +9,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
 
-from smoothheads.cli.certify import trained_config
+from smoothheads.checkpoint.folder import trained_config
 from smoothheads.cli.common import first_argument, parse, print_json, say
 from smoothheads.cli.progress import Progress
 from smoothheads.errors import SmoothheadsError, suggest

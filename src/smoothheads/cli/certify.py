@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from smoothheads.certify.config import CertifyConfig
+from smoothheads.checkpoint.folder import trained_config
 from smoothheads.cli.common import first_argument, parse, say, short_help, take_components
 from smoothheads.cli.progress import Progress
 from smoothheads.cli.shard import parse_shard
-from smoothheads.config import from_dict, load_json
 from smoothheads.data import DataConfig, SubsetConfig
-from smoothheads.errors import CheckpointError, ConfigError
-from smoothheads.training import RunConfig
+from smoothheads.errors import ConfigError
 from smoothheads.types import Certified
 
 if TYPE_CHECKING:
@@ -177,12 +176,3 @@ def parse_cluster(
     from smoothheads.runs.cluster import Cluster
 
     return Cluster(address, None if workers is None else workers * threads)
-
-
-def trained_config(folder: Path) -> RunConfig:
-    """What the network was trained with, read without loading it."""
-    for path in (folder / "checkpoint" / "config.json", folder / "config.json"):
-        if path.is_file():
-            data = load_json(path)
-            return from_dict(RunConfig, data.get("run", data))
-    raise CheckpointError(f"a checkpoint folder at {folder}", "none", "check the path; `train` writes one")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.cli.certify import trained_config
+from smoothheads.checkpoint.folder import trained_config
 from smoothheads.cli.common import first_argument, parse, print_json, say, take_components, take_option
 from smoothheads.cli.progress import Progress
 from smoothheads.errors import ConfigError, shown

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from smoothheads.data import Dataset
 from smoothheads.errors import SmoothheadsError
 from smoothheads.serve import asked as asking
 from smoothheads.serve import pictures, work
@@ -19,12 +20,10 @@ from smoothheads.serve.asked import ClientRequest
 from smoothheads.serve.events import Events, event, unless_gone
 from smoothheads.serve.limits import Limits
 from smoothheads.serve.metrics import Metrics
+from smoothheads.serve.openapi import EVENTS, Endpoint
 from smoothheads.serve.pictures import Pictures
 from smoothheads.serve.scheduler import BusyError, OutOfTimeError, RequestJob, Scheduler
 from smoothheads.serve.work import Networks, News
-
-if TYPE_CHECKING:
-    from smoothheads.data import Dataset
 
 T = TypeVar("T")
 Work = Callable[[Networks, ClientRequest, Metrics], Iterator[News]]
@@ -43,6 +42,18 @@ class Api:
     pictures: Pictures
     public: Callable[[str], str] = str
     """What of a message may leave the machine."""
+
+    def endpoints(self) -> list[Endpoint]:
+        certified, predicted = "Class and certified radius of images", "Class of images, or an abstention"
+        return [
+            Endpoint("/v1/certify", self.certify, certified, answer="Certified"),
+            Endpoint("/v1/predict", self.predict, predicted, answer="Predicted"),
+            Endpoint("/v1/attack", self.attack, "An image pushed away from its class", answer=EVENTS),
+            Endpoint("/v1/models", self.models, "The classifiers that are served"),
+            Endpoint("/v1/model", self.model, "One of them: classes, image size, sigma, alpha", ("model",)),
+            Endpoint("/v1/samples", self.samples, "Test images to try", ("model",)),
+            Endpoint("/v1/sample", self.sample, "One of them as PNG", ("model", "index")),
+        ]
 
     async def certify(self, request: Request) -> Response:
         return await self._answer(request, work.certify, "moment")
@@ -64,32 +75,23 @@ class Api:
         facts = self.networks.facts(name)
         if facts is None:
             job = self._submit(work.opened(self.networks, name), self.limits.seconds)
-            facts = (await unless_gone(request, _all(job)))[0]
+            facts = (await unless_gone(request.receive, _all(job)))[0]
         return JSONResponse(facts)
 
     async def samples(self, request: Request) -> Response:
         """Some test images to try, if the data set is here."""
-
-        def read() -> list[dict[str, Any]]:
-            return pictures.samples(self._dataset(request), SAMPLES)
-
         try:
-            return JSONResponse({"samples": await run_in_threadpool(read)})
+            samples = await run_in_threadpool(lambda: pictures.samples(self._dataset(request), SAMPLES))
+            return JSONResponse({"samples": samples})
         except SmoothheadsError as error:
             return JSONResponse({"samples": [], "reason": self.public(str(error))})
 
     async def sample(self, request: Request) -> Response:
-        index = request.query_params.get("index", "")
-        if not index.isascii() or not index.isdigit() or len(index) > 12:
-            raise HTTPException(422, "index: a whole number")
-
-        def read() -> bytes | None:
-            return pictures.picture(self._dataset(request), int(index))
-
-        found = await run_in_threadpool(read)
-        if found is None:
+        index = asking.image_index(request)
+        picture = await run_in_threadpool(lambda: pictures.picture(self._dataset(request), index))
+        if picture is None:
             raise HTTPException(404, "no such image")
-        return Response(found, media_type="image/png")
+        return Response(picture, media_type="image/png")
 
     def _dataset(self, request: Request) -> Dataset:
         return self.pictures.dataset(self.networks.folder(request.query_params.get("model")))
@@ -113,7 +115,7 @@ class Api:
                 pass
 
         try:
-            await unless_gone(request, finish())
+            await unless_gone(request.receive, finish())
         finally:
             job.cancel()
         return JSONResponse({"answers": answers, **facts})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -26,7 +25,7 @@ from smoothheads.serve.guard import COOKIE, LOGIN, Access, Guard
 from smoothheads.serve.limits import Limits
 from smoothheads.serve.metrics import Metrics
 from smoothheads.serve.network import Settings
-from smoothheads.serve.openapi import description
+from smoothheads.serve.openapi import Endpoint, description
 from smoothheads.serve.pictures import Pictures
 from smoothheads.serve.runs import Runs
 from smoothheads.serve.scheduler import Scheduler
@@ -41,22 +40,11 @@ KINDS: Final = {
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Service:
-    """What is served to whom."""
-
-    folder: Path
-    settings: Settings
-    access: Access
-    limits: Limits = field(default_factory=Limits)
-
-
-def application(service: Service) -> ASGIApp:
+def application(folder: Path, settings: Settings, access: Access, limits: Limits) -> ASGIApp:
     """An ASGI application; its thread of work ends with its lifespan."""
-    limits, metrics = service.limits, Metrics()
-    catalogue = Catalogue(service.folder)
+    metrics, catalogue = Metrics(), Catalogue(folder)
     scheduler = Scheduler(at_once=limits.at_once, queue=limits.queue)
-    networks = Networks(catalogue.networks, service.settings)
+    networks = Networks(catalogue.networks, settings)
     pictures = Pictures()
     api = Api(networks, scheduler, limits, metrics, pictures, catalogue.public)
     runs = Runs(catalogue, pictures)
@@ -86,47 +74,33 @@ def application(service: Service) -> ASGIApp:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def described(_: Request) -> Response:
-        return JSONResponse(description(limits, token=service.access.token is not None))
+        return JSONResponse(description(endpoints, limits, token=access.token is not None))
 
     async def login(request: Request) -> Response:
         if request.method == "GET":
             return pages["/login.html"]
         async with request.form(max_files=0, max_fields=3) as form:
             token = form.get("token")
-        if not (isinstance(token, str) and service.access.is_token(token)):
+        if not (isinstance(token, str) and access.is_token(token)):
             return RedirectResponse(f"{LOGIN}?wrong", 303)
         answer = RedirectResponse("/", 303)
-        answer.set_cookie(COOKIE, service.access.session, httponly=True, samesite="strict", path="/")
+        answer.set_cookie(COOKIE, access.session, httponly=True, samesite="strict", path="/")
         return answer
 
     pages = {name: Response(data, media_type=kind) for name, (data, kind) in _static().items()}
+    endpoints = [
+        *api.endpoints(),
+        *runs.endpoints(),
+        Endpoint("/healthz", healthz, "Whether the server is alive"),
+        Endpoint("/readyz", readyz, "Whether its network is open"),
+        Endpoint("/metrics", measured, "Counters for Prometheus"),
+        Endpoint("/openapi.json", described, "This description"),
+    ]
     routes = [
         *(Route(name, partial(_page, page)) for name, page in pages.items()),
         Route("/", partial(_page, pages["/index.html"])),
         Route(LOGIN, login, methods=["GET", "POST"]),
-        Route("/healthz", healthz),
-        Route("/readyz", readyz),
-        Route("/metrics", measured),
-        Route("/openapi.json", described),
-        Route("/v1/certify", api.certify, methods=["POST"]),
-        Route("/v1/predict", api.predict, methods=["POST"]),
-        Route("/v1/attack", api.attack, methods=["POST"]),
-        Route("/v1/models", api.models),
-        Route("/v1/model", api.model),
-        Route("/v1/samples", api.samples),
-        Route("/v1/sample", api.sample),
-        Route("/v1/runs", runs.overview),
-        Route("/v1/runs/curves", runs.curves),
-        Route("/v1/runs/curves.png", runs.png),
-        Route("/v1/runs/curves.csv", runs.csv),
-        Route("/v1/runs/curves.tex", runs.latex),
-        Route("/v1/runs/compare", runs.compare),
-        Route("/v1/runs/image", runs.image),
-        Route("/v1/runs/picture", runs.picture),
-        Route("/v1/runs/study", runs.study),
-        Route("/v1/runs/study.png", runs.study_png),
-        Route("/v1/runs/study.csv", runs.study_csv),
-        Route("/v1/runs/study.tex", runs.study_latex),
+        *(endpoint.route for endpoint in endpoints),
     ]
     handlers = {
         SmoothheadsError: partial(_refused, catalogue),
@@ -135,7 +109,7 @@ def application(service: Service) -> ASGIApp:
         Exception: _failed,
     }
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)  # type: ignore[arg-type]
-    return Guard(app, service.access, limits, metrics)
+    return Guard(app, access, limits, metrics)
 
 
 def _static() -> Mapping[str, tuple[bytes, str]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from smoothheads.errors import ConfigError, suggest
@@ -23,7 +24,20 @@ if TYPE_CHECKING:
 Source = Callable[["DataInfo"], "Pixels"]
 """Gives the image when the network's size is known."""
 
-FIELDS = ("image", "images", "pixels", "model", "n", "radius", "seconds", "resize")
+
+def fields(limits: Limits) -> dict[str, Any]:
+    """What a request may hold, as OpenAPI describes it."""
+    encoded = {"type": "string", "contentEncoding": "base64", "description": "an image file"}
+    return {
+        "image": encoded,
+        "images": {"type": "array", "items": encoded, "maxItems": limits.images},
+        "pixels": {"description": "grid integers [C][H][W], or a batch [N][C][H][W]"},
+        "model": {"type": "string", "description": "one of /v1/models; default: the first"},
+        "n": {"type": "integer", "minimum": 1, "maximum": limits.n, "description": "samples per image"},
+        "radius": {"type": "number", "description": "certify: stop here; attack: go so far"},
+        "seconds": {"type": "number", "maximum": limits.seconds, "description": "what holds by then"},
+        "resize": {"type": "boolean", "description": "allow images of another size or colour"},
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +58,14 @@ async def read(request: Request, limits: Limits) -> ClientRequest:
     if kind == "multipart/form-data":
         return await _from_form(request, limits)
     raise ConfigError("JSON or multipart/form-data", kind or "no content type", "set Content-Type")
+
+
+def image_index(request: Request) -> int:
+    """Of an image in its data set, from the query."""
+    text = request.query_params.get("index", "")
+    if not (text.isascii() and text.isdigit() and len(text) < 13):
+        raise HTTPException(422, "index: a whole number")
+    return int(text)
 
 
 def _from_json(body: bytes, limits: Limits) -> ClientRequest:
@@ -82,9 +104,10 @@ async def _from_form(request: Request, limits: Limits) -> ClientRequest:
 
 
 def _asked(values: dict[str, Any], sources: list[Source], limits: Limits) -> ClientRequest:
+    known = fields(limits)
     for key in values:
-        if key not in FIELDS:
-            raise ConfigError("a known field", repr(key), suggest(key, FIELDS))
+        if key not in known:
+            raise ConfigError("a known field", repr(key), suggest(key, known))
     if not sources:
         raise ConfigError("at least one image", "none", "send image, images or pixels")
     if len(sources) > limits.images:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
+from smoothheads.errors import SmoothheadsError
 from smoothheads.results import ledger
 from smoothheads.results.manifest import FILE
 from smoothheads.runs.layout import CHECKPOINT, CONFIG, METRICS
 from smoothheads.serve.network import is_network
 from smoothheads.studies.outcome import FACTS
 
+T = TypeVar("T")
 DEEPEST = 8
 FRESH = 2.0  # seconds for which a walk is good
 LIVE = 60.0  # seconds after its last change in which an unfinished run counts as going on
@@ -78,6 +81,28 @@ class Catalogue:
 
     def _name(self, path: Path) -> str:
         return self.root.name if path == self.root else path.relative_to(self.root).as_posix()
+
+
+class Remembered(Generic[T]):
+    """What `read` gives or raises for a path, asked again only when the path has another `stamp`."""
+
+    def __init__(
+        self, read: Callable[[Path], T], stamp: Callable[[Path], tuple[int, int]] = lambda _: (0, 0)
+    ) -> None:
+        self._read, self._stamp = read, stamp
+        self._known: dict[Path, tuple[tuple[int, int], T | SmoothheadsError]] = {}
+
+    def __call__(self, path: Path) -> T:
+        stamp, known = self._stamp(path), self._known.get(path)
+        if known is None or known[0] != stamp:
+            try:
+                known = stamp, self._read(path)
+            except SmoothheadsError as error:
+                known = stamp, error
+            self._known[path] = known
+        if isinstance(known[1], SmoothheadsError):
+            raise known[1]
+        return known[1]
 
 
 def stamp(path: Path) -> tuple[int, int]:

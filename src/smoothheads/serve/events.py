@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -34,16 +33,8 @@ class Events(Response):
         self.source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(_left(receive))
-        try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-        finally:
-            for task in (sending, leaving):
-                task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
+        with suppress(GoneError):
+            await unless_gone(receive, self._send(send))
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -56,10 +47,10 @@ class Events(Response):
         await send({"type": "http.response.body", "body": b""})
 
 
-async def unless_gone(request: Request, answer: Awaitable[T]) -> T:
+async def unless_gone(receive: Receive, answer: Awaitable[T]) -> T:
     """The answer; raises GoneError, and drops what was computed, when the client leaves before."""
     working = asyncio.ensure_future(answer)
-    leaving = asyncio.ensure_future(_left(request.receive))
+    leaving = asyncio.ensure_future(_left(receive))
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():

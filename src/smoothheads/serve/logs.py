@@ -6,21 +6,18 @@ import csv
 import io
 import json
 import math
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from smoothheads.errors import LedgerError, SmoothheadsError
+from smoothheads.errors import SmoothheadsError
 from smoothheads.report import plots, tables
-from smoothheads.report.table import Cell, Table, no_formula, to_latex
-from smoothheads.report.table import to_csv as table_csv
+from smoothheads.report.table import Cell, Table, no_formula, to_csv, to_latex
 from smoothheads.results import metrics
-from smoothheads.results.compare import Comparison, compare
+from smoothheads.results.compare import compare
 from smoothheads.results.intervals import binomial_band
-from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 from smoothheads.results.summary import summarize
 from smoothheads.runs.layout import METRICS
@@ -28,83 +25,53 @@ from smoothheads.serve import catalogue
 from smoothheads.studies import figures
 from smoothheads.studies import tables as study_tables
 from smoothheads.studies.outcome import Outcome
-from smoothheads.studies.outcome import load as load_study
 
 POINTS = 200
 MOST_DIFFERENT = 200
 WRITTEN = 2e-6  # radii are written with six decimals, rounded down
 
 
-class Logs:
-    """Reads every log once for every state of its file."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: dict[Path, tuple[tuple[int, int], Results | SmoothheadsError]] = {}
-
-    def read(self, path: Path) -> Results:
-        """Raises what reading it raises, again and again until the file changes."""
-        stamp = catalogue.stamp(path)
-        with self._lock:
-            known = self._known.get(path)
-        if known is None or known[0] != stamp:
-            try:
-                known = stamp, read_log(path)
-            except SmoothheadsError as error:
-                known = stamp, error
-            with self._lock:
-                self._known[path] = known
-        if isinstance(known[1], SmoothheadsError):
-            raise known[1]
-        return known[1]
-
-    def row(self, name: str, path: Path) -> dict[str, Any]:
-        """One line of the list of ledgers."""
-        try:
-            log = self.read(path)
-        except SmoothheadsError as error:
-            return {"id": name, "error": str(error), "live": catalogue.is_live(path)}
-        summary, expected = summarize(log), None if log.manifest is None else log.manifest.expected
-        done = expected is None or len(log) >= len(expected)
-        return {
-            "id": name,
-            "images": len(log),
-            "expected": None if expected is None else len(expected),
-            "live": not done and catalogue.is_live(path),
-            "data": _data(log),
-            "sigma": log.sigma,
-            "n": log.n,
-            "alpha": log.alpha,
-            "norm": log.norm,
-            "budget": log.manifest and log.manifest.budget,
-            "acr": _plain(summary.acr),
-            "accuracy": summary.accuracy,
-            "abstained": summary.abstained.value,
-            "changed": catalogue.stamp(path)[0] / 1e9,
-        }
-
-
-def curves(names: Sequence[str], logs: Sequence[Results]) -> dict[str, Any]:
-    """Certified accuracy over the radius with 95 % intervals, and the tables of `report`."""
-    answer: dict[str, Any] = {"curves": [_curve(*pair) for pair in zip(names, logs, strict=True)]}
+def row(name: str, path: Path, read: Callable[[Path], Results]) -> dict[str, Any]:
+    """One line of the list of ledgers."""
     try:
-        comparison = compared(names, logs)
-        shown = [tables.headline(comparison), *tables.differences(comparison), tables.background(comparison)]
-        return answer | {"tables": [_table(table) for table in shown], "notes": list(comparison.notes)}
+        log = read(path)
+    except SmoothheadsError as error:
+        return {"id": name, "error": str(error), "live": catalogue.is_live(path)}
+    summary, expected = summarize(log), None if log.manifest is None else log.manifest.expected
+    done = expected is None or len(log) >= len(expected)
+    acr, error_of_acr = summary.acr
+    return {
+        "id": name,
+        "images": len(log),
+        "expected": None if expected is None else len(expected),
+        "live": not done and catalogue.is_live(path),
+        "data": data_name(log),
+        "sigma": log.sigma,
+        "n": log.n,
+        "alpha": log.alpha,
+        "norm": log.norm,
+        "budget": log.manifest and log.manifest.budget,
+        "acr": {"value": acr, "standard_error": None if math.isnan(error_of_acr) else error_of_acr},
+        "accuracy": summary.accuracy,
+        "abstained": summary.abstained.value,
+        "changed": catalogue.stamp(path)[0] / 1e9,
+    }
+
+
+def curves(logs: Sequence[Results]) -> dict[str, Any]:
+    """Certified accuracy over the radius with 95 % intervals, and the tables of `report`."""
+    answer: dict[str, Any] = {"curves": [_curve(log) for log in logs]}
+    try:
+        comparison = compare(logs, align=True)  # on the images that all of them hold
+        shown = [_table(table) for table in tables.all_tables(comparison)]
+        return answer | {"tables": shown, "notes": list(comparison.notes)}
     except SmoothheadsError as error:
         return answer | {"tables": [], "notes": [str(error)]}
 
 
-def compared(names: Sequence[str], logs: Sequence[Results]) -> Comparison:
-    """On the images that all of them hold."""
-    from dataclasses import replace
-
-    return compare([replace(log, name=name) for name, log in zip(names, logs, strict=True)], align=True)
-
-
-def different(names: Sequence[str], logs: Sequence[Results]) -> dict[str, Any]:
+def different(logs: Sequence[Results]) -> dict[str, Any]:
     """The paired difference of two logs, and the images on which they differ most."""
-    comparison = compared(names, logs)
+    comparison = compare(logs, align=True)
     first, second = comparison.logs
     gains = metrics.certified_radii(second.correct, second.radius)
     gains = gains - metrics.certified_radii(first.correct, first.radius)
@@ -159,54 +126,46 @@ def image(log: Results, index: int) -> dict[str, Any] | None:
     return facts | {"classes": [_class(log, label) for label in range(row.votes.counts.shape[1])]}
 
 
-def to_png(names: Sequence[str], logs: Sequence[Results]) -> bytes:
-    from dataclasses import replace
-
-    named = [replace(log, name=name) for name, log in zip(names, logs, strict=True)]
-    return plots.render(plots.certified_accuracy(named), "png")
+def curves_png(logs: Sequence[Results]) -> bytes:
+    return plots.render(plots.certified_accuracy(logs), "png")
 
 
-def to_csv(names: Sequence[str], logs: Sequence[Results]) -> str:
+def curves_csv(logs: Sequence[Results]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["log", "radius", "certified_accuracy", "low", "high"])
-    for name, log in zip(names, logs, strict=True):
-        curve = _curve(name, log)
+    for log in logs:
+        curve = _curve(log)
         columns = (curve["radii"], curve["accuracy"], curve["low"], curve["high"])
-        writer.writerows([no_formula(name), *values] for values in zip(*columns, strict=True))
+        writer.writerows([no_formula(log.name), *values] for values in zip(*columns, strict=True))
     return out.getvalue()
 
 
-def latex(names: Sequence[str], logs: Sequence[Results]) -> str:
-    comparison = compared(names, logs)
-    shown = [tables.headline(comparison), *tables.differences(comparison)]
-    return "\n\n".join(to_latex(table) for table in shown) + "\n"
+def curves_latex(logs: Sequence[Results]) -> str:
+    comparison = compare(logs, align=True)
+    return _latex([tables.headline(comparison), *tables.differences(comparison)])
 
 
-def study(folder: Path) -> dict[str, Any]:
+def study(outcome: Outcome) -> dict[str, Any]:
     """The tables of a study that was kept."""
-    outcome = _study(folder)
-    return {"title": outcome.title, "tables": [_table(table) for table in study_tables.all_tables(outcome)]}
+    shown = [_table(table) for table in study_tables.all_tables(outcome)]
+    return {"title": outcome.title, "tables": shown}
 
 
-def study_latex(folder: Path) -> str:
-    return "\n\n".join(to_latex(table) for table in study_tables.all_tables(_study(folder))) + "\n"
+def study_latex(outcome: Outcome) -> str:
+    return _latex(study_tables.all_tables(outcome))
 
 
-def study_csv(folder: Path) -> str:
-    return "\n".join(table_csv(table) for table in study_tables.all_tables(_study(folder)))
+def study_csv(outcome: Outcome) -> str:
+    return "\n".join(map(to_csv, study_tables.all_tables(outcome)))
 
 
-def study_png(folder: Path) -> bytes:
-    return plots.render(figures.acr(_study(folder)), "png")
+def study_png(outcome: Outcome) -> bytes:
+    return plots.render(figures.acr(outcome), "png")
 
 
-def _study(folder: Path) -> Outcome:
-    try:
-        return load_study(folder)
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        got = f"{type(error).__name__}: {error}"
-        raise LedgerError(f"the results of a study in {folder}", got, "keep it again") from None
+def _latex(shown: Sequence[Table]) -> str:
+    return "\n\n".join(map(to_latex, shown)) + "\n"
 
 
 def training(name: str, folder: Path) -> dict[str, Any]:
@@ -237,13 +196,13 @@ def _numbers(line: Any) -> dict[str, Any]:
     return {key: value for key, value in numbers.items() if math.isfinite(value)}
 
 
-def _curve(name: str, log: Results) -> dict[str, Any]:
+def _curve(log: Results) -> dict[str, Any]:
     radii = np.linspace(0, float(log.radius.max()), POINTS + 1)
     accuracy = metrics.certified_accuracy(log.correct, log.radius, radii.tolist())
     low, high = binomial_band(accuracy, len(log))
     rounded = {"radii": radii, "accuracy": accuracy, "low": low, "high": high}
     return {
-        "id": name,
+        "id": log.name,
         "images": len(log),
         "norm": log.norm,
         **{key: np.round(values, 6).tolist() for key, values in rounded.items()},
@@ -269,7 +228,7 @@ def _class(log: Results, label: int) -> str:
     return str(names[label]) if label < len(names) else str(label)
 
 
-def _data(log: Results) -> str | None:
+def data_name(log: Results) -> str | None:
     return None if log.manifest is None or log.manifest.data is None else log.manifest.data.name
 
 
@@ -279,8 +238,3 @@ def _table(table: Table) -> dict[str, Any]:
 
     rows = [[cell(each) for each in row] for row in table.rows]
     return {"title": table.title, "columns": list(table.columns), "rows": rows, "notes": list(table.notes)}
-
-
-def _plain(estimate: tuple[float, float]) -> dict[str, float | None]:
-    value, error = estimate
-    return {"value": value, "standard_error": None if math.isnan(error) else error}

@@ -7,21 +7,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothheads import device as devices
+from smoothheads.attack.grid import move, squared_distance
+from smoothheads.attack.smoothed import ascend
+from smoothheads.certify import algorithm
+from smoothheads.certify.budgets import AnytimeBudget
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import Store
+from smoothheads.certify.radius import squared_grid_budget
+from smoothheads.checkpoint.folder import WEIGHTS
+from smoothheads.data import DataInfo
 from smoothheads.errors import ConfigError
+from smoothheads.runs.exported import Exported, is_export
+from smoothheads.runs.layout import checkpoint_folder, engines_folder, open_checkpoint
+from smoothheads.seeding import generator
+from smoothheads.smoothed import Smoothed
 from smoothheads.types import ABSTAIN, Certificate, Phase, Pixels, Votes
-
-if TYPE_CHECKING:
-    from smoothheads.certify.algorithm import Run
-    from smoothheads.data import DataInfo, Dataset
-    from smoothheads.smoothed import Smoothed
-    from smoothheads.training.config import RunConfig
 
 ATTACK_STEPS, ATTACK_DRAWS = 10, 16
 
@@ -62,10 +70,6 @@ class ServedNetwork:
         return self._smoothed.info
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        return self._smoothed.notes
-
-    @property
     def sigma(self) -> float:
         return self._smoothed.config.sigma
 
@@ -88,13 +92,11 @@ class ServedNetwork:
             "noise": self._smoothed.law.name,
             "norm": self._smoothed.law.norm,
             "scope": self._smoothed.engine.noise.scope,
-            "notes": list(self.notes),
+            "notes": list(self._smoothed.notes),
         }
 
     def certify(self, image: Pixels, *, n: int, target: float = math.inf) -> Iterator[Moment]:
         """Certificates that hold at every moment, one per pass; they only grow."""
-        from smoothheads.certify.budgets import AnytimeBudget
-
         budget = AnytimeBudget(n=n, target=None if math.isinf(target) else target)
         for flight in self._smoothed.steps(budget.run, image):
             certificate = flight.result if flight.request is None else flight.so_far
@@ -107,10 +109,8 @@ class ServedNetwork:
             prediction = flight.result if flight.request is None else None
             yield Answer(flight.votes(Phase.ESTIMATION), prediction)
 
-    def _predicted(self, n: int) -> Run[int]:
+    def _predicted(self, n: int) -> algorithm.Run[int]:
         """PREDICT, asking block by block."""
-        from smoothheads.certify import algorithm
-
         config = self._smoothed.config
         counts = np.zeros(self.info.classes, dtype=np.int64)
         for first in range(0, n, config.block):
@@ -120,13 +120,11 @@ class ServedNetwork:
 
     def attack(self, image: Pixels, *, radius: float, frames: int, n: int) -> Iterator[AttackFrame | None]:
         """Pushes the image away from its class, up to `radius`; None after a step that shows nothing."""
-        from smoothheads.attack.grid import move, squared_distance
-        from smoothheads.certify.radius import squared_grid_budget
-
-        self._require_l2()
+        if (norm := self._smoothed.law.norm) != "l2":
+            raise ConfigError("radii in the l2 norm", f"{norm} radii", "attack a network of Gaussian noise")
         label = 0
         for answer in self.predict(image, n=n):
-            label = int(np.argmax(self._counts(answer.votes)))
+            label = int(np.argmax(answer.votes.for_rule(self.rule)))
             yield None
         direction = self._direction(image, label, radius)
         yield None
@@ -145,14 +143,7 @@ class ServedNetwork:
                     else None
                 )
 
-    def _counts(self, votes: Votes) -> NDArray[np.int64]:
-        return votes.for_rule(self.rule)
-
     def _direction(self, image: Pixels, label: int, radius: float) -> NDArray[np.float64]:
-        from smoothheads import device as devices
-        from smoothheads.attack.smoothed import ascend
-        from smoothheads.seeding import generator
-
         config = self._smoothed.config
         with devices.threads(config.engine.threads):
             return ascend(
@@ -168,10 +159,6 @@ class ServedNetwork:
                 rule=config.rule,
             )
 
-    def _require_l2(self) -> None:
-        if (norm := self._smoothed.law.norm) != "l2":
-            raise ConfigError("radii in the l2 norm", f"{norm} radii", "attack a network of Gaussian noise")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -186,60 +173,18 @@ class Settings:
 
 def open_network(folder: Path, settings: Settings) -> ServedNetwork:
     """A checkpoint, a training run's folder or an export."""
-    from smoothheads.certify.config import CertifyConfig
-    from smoothheads.certify.engines import Store
-    from smoothheads.runs.exported import Exported, is_export
-    from smoothheads.runs.layout import engines_folder, open_checkpoint
-    from smoothheads.smoothed import Smoothed
-
+    wanted = {"n": settings.n, "sigma": settings.sigma, "alpha": settings.alpha}
+    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
     if is_export(folder):
-        changes: dict[str, Any] = {"n": settings.n}
-        if settings.sigma is not None:
-            changes["sigma"] = settings.sigma
-        if settings.alpha is not None:
-            changes["alpha"] = settings.alpha
         return ServedNetwork(Exported.open(folder).smoothed(**changes))
     checkpoint = open_checkpoint(folder)
-    config = CertifyConfig.of(
-        checkpoint.config.train.sigma if settings.sigma is None else settings.sigma,
-        n=settings.n,
-        threads=settings.threads,
-    )
-    if settings.alpha is not None:
-        config = replace(config, alpha=settings.alpha)
-    return ServedNetwork(
-        Smoothed(checkpoint.model, checkpoint.info, config, store=Store(engines_folder(folder)))
-    )
+    config = CertifyConfig.of(checkpoint.config.train.sigma, threads=settings.threads).changed(**changes)
+    store = Store(engines_folder(folder))
+    return ServedNetwork(Smoothed(checkpoint.model, checkpoint.info, config, store=store))
 
 
 def is_network(folder: Path) -> bool:
-    from smoothheads.checkpoint.folder import WEIGHTS
-    from smoothheads.runs.exported import is_export
-    from smoothheads.runs.layout import checkpoint_folder
-
     return is_export(folder) or (checkpoint_folder(folder) / WEIGHTS).is_file()
-
-
-def test_images(folder: Path) -> Dataset:
-    """The test split of the data set that a network was trained on, where it lay then."""
-    from smoothheads.data import load_test
-
-    return load_test(_trained(folder).data)
-
-
-def trained_on(folder: Path) -> str:
-    """The name of its data set."""
-    return str(_trained(folder).data.name)
-
-
-def _trained(folder: Path) -> RunConfig:
-    from smoothheads.checkpoint.folder import CONFIG
-    from smoothheads.config import from_dict, load_json
-    from smoothheads.runs.layout import checkpoint_folder
-    from smoothheads.training.config import RunConfig
-
-    data = load_json(checkpoint_folder(folder) / CONFIG)
-    return from_dict(RunConfig, data.get("run", data))
 
 
 def class_name(info: DataInfo, prediction: int) -> str | None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from smoothheads.checkpoint.folder import trained_config
+from smoothheads.data import Dataset, load_test
 from smoothheads.errors import SmoothheadsError
+from smoothheads.results.results import Results
 from smoothheads.serve import images
-from smoothheads.serve.network import test_images, trained_on
-
-if TYPE_CHECKING:
-    from smoothheads.data import Dataset
-    from smoothheads.results.results import Results
+from smoothheads.serve.catalogue import Remembered
+from smoothheads.serve.logs import data_name
 
 SEEN = 2000  # images among which the samples are chosen
 
@@ -22,28 +21,14 @@ class Pictures:
     """Data sets are read once for every network."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: dict[Path, Dataset | SmoothheadsError] = {}
-
-    def dataset(self, folder: Path) -> Dataset:
-        """Of the network in a folder; raises SmoothheadsError if it is not here."""
-        with self._lock:
-            if folder not in self._known:
-                try:
-                    self._known[folder] = test_images(folder)
-                except SmoothheadsError as error:
-                    self._known[folder] = error
-            known = self._known[folder]
-        if isinstance(known, SmoothheadsError):
-            raise known
-        return known
+        self.dataset = Remembered(lambda folder: load_test(trained_config(folder).data))
 
     def of(self, log: Results, index: int, networks: Iterable[Path]) -> bytes | None:
         """The image that a log is about, by the first network that was trained on the same data set."""
-        name = log.manifest and log.manifest.data and log.manifest.data.name
+        name = data_name(log)
         for folder in networks:
             try:
-                if trained_on(folder) == name:
+                if trained_config(folder).data.name == name:
                     return picture(self.dataset(folder), index)
             except (SmoothheadsError, OSError):
                 continue

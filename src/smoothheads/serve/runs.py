@@ -1,13 +1,14 @@
-"""`/v1/runs`: ledgers, logs and training runs of the served folder."""
+"""`/v1/runs`: ledgers, logs, studies and training runs of the served folder."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -15,78 +16,62 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from smoothheads.errors import suggest
+from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 from smoothheads.serve import logs
-from smoothheads.serve.catalogue import Catalogue
-from smoothheads.serve.logs import Logs
+from smoothheads.serve.asked import image_index
+from smoothheads.serve.catalogue import Catalogue, Remembered, stamp
+from smoothheads.serve.openapi import Endpoint, Handler
 from smoothheads.serve.pictures import Pictures
+from smoothheads.studies import outcome
 
+T = TypeVar("T")
 MOST = 12  # logs in one view
+KINDS: Final = {
+    ".png": "image/png",
+    ".csv": "text/csv; charset=utf-8",
+    ".tex": "application/x-tex; charset=utf-8",
+}
 
 
 @dataclass(frozen=True)
 class Runs:
     catalogue: Catalogue
     pictures: Pictures
-    logs: Logs = field(default_factory=Logs)
+    read: Remembered[Results] = field(default_factory=lambda: Remembered(read_log, stamp))
 
-    async def overview(self, request: Request) -> Response:
-        return await self._fresh(request, self._overview)
+    def endpoints(self) -> list[Endpoint]:
+        def at(path: str, handler: Handler, summary: str, *parameters: str) -> Endpoint:
+            return Endpoint(f"/v1/runs{path}", handler, summary, parameters)
 
-    async def curves(self, request: Request) -> Response:
-        return await self._fresh(request, lambda: logs.curves(*self._chosen(request)))
-
-    async def compare(self, request: Request) -> Response:
-        return await self._fresh(request, lambda: logs.different(*self._chosen(request, exactly=2)))
-
-    async def image(self, request: Request) -> Response:
-        return await self._fresh(request, lambda: self._image(request))
-
-    async def study(self, request: Request) -> Response:
-        return await self._fresh(request, lambda: logs.study(self._one(request)))
-
-    async def study_latex(self, request: Request) -> Response:
-        text = await run_in_threadpool(lambda: logs.study_latex(self._one(request)))
-        return _download(text.encode(), "application/x-tex; charset=utf-8", "study.tex")
-
-    async def study_csv(self, request: Request) -> Response:
-        text = await run_in_threadpool(lambda: logs.study_csv(self._one(request)))
-        return _download(text.encode(), "text/csv; charset=utf-8", "study.csv")
-
-    async def study_png(self, request: Request) -> Response:
-        data = await run_in_threadpool(lambda: logs.study_png(self._one(request)))
-        return _download(data, "image/png", "study.png")
-
-    def _one(self, request: Request) -> Path:
-        known = self.catalogue.contents().studies
-        name = request.query_params.get("id", "")
-        if name not in known:
-            raise HTTPException(404, "no such study")
-        return known[name]
+        chosen, pair, study = self._chosen, partial(self._chosen, exactly=2), self._study
+        file = "certified-accuracy"
+        return [
+            at("", _json(_itself, self._overview), "Ledgers, logs and training runs"),
+            at("/curves", _json(chosen, logs.curves), "Certified accuracy over the radius", "id"),
+            at("/curves.png", _file(file, chosen, logs.curves_png), "The same as a picture", "id"),
+            at("/curves.csv", _file(file, chosen, logs.curves_csv), "The same as a table", "id"),
+            at("/curves.tex", _file(file, chosen, logs.curves_latex), "Their tables for LaTeX", "id"),
+            at("/compare", _json(pair, logs.different), "The paired difference of two logs", "id"),
+            at("/image", _json(_itself, self._image), "One image in some logs", "id", "index"),
+            at("/picture", self.picture, "That image as PNG", "id", "index"),
+            at("/study", _json(study, logs.study), "The tables of a study that was kept", "id"),
+            at("/study.png", _file("study", study, logs.study_png), "Its figure", "id"),
+            at("/study.csv", _file("study", study, logs.study_csv), "The same as tables", "id"),
+            at("/study.tex", _file("study", study, logs.study_latex), "The same for LaTeX", "id"),
+        ]
 
     async def picture(self, request: Request) -> Response:
         def read() -> bytes | None:
-            _, chosen = self._chosen(request)
-            return self.pictures.of(chosen[0], _index(request), self.catalogue.networks().values())
+            log = self._chosen(request)[0]
+            return self.pictures.of(log, image_index(request), self.catalogue.networks().values())
 
-        found = await run_in_threadpool(read)
-        if found is None:
+        picture = await run_in_threadpool(read)
+        if picture is None:
             raise HTTPException(404, "the image's data set is not here")
-        return Response(found, media_type="image/png")
+        return Response(picture, media_type="image/png")
 
-    async def png(self, request: Request) -> Response:
-        data = await run_in_threadpool(lambda: logs.to_png(*self._chosen(request)))
-        return _download(data, "image/png", "certified-accuracy.png")
-
-    async def csv(self, request: Request) -> Response:
-        text = await run_in_threadpool(lambda: logs.to_csv(*self._chosen(request)))
-        return _download(text.encode(), "text/csv; charset=utf-8", "certified-accuracy.csv")
-
-    async def latex(self, request: Request) -> Response:
-        text = await run_in_threadpool(lambda: logs.latex(*self._chosen(request)))
-        return _download(text.encode(), "application/x-tex; charset=utf-8", "certified-accuracy.tex")
-
-    def _overview(self) -> dict[str, Any]:
+    def _overview(self, _: Request) -> dict[str, Any]:
         seen = self.catalogue.contents()
         return {
             "folder": self.catalogue.root.name,
@@ -96,20 +81,18 @@ class Runs:
         }
 
     def _row(self, name: str, path: Path) -> dict[str, Any]:
-        row = self.logs.row(name, path)
+        row = logs.row(name, path, self.read)
         return row | {"error": self.catalogue.public(row["error"])} if "error" in row else row
 
     def _image(self, request: Request) -> dict[str, Any]:
-        names, chosen = self._chosen(request)
-        index = _index(request)
-        found = [
-            {"id": name, "image": logs.image(log, index)} for name, log in zip(names, chosen, strict=True)
-        ]
-        if all(each["image"] is None for each in found):
+        index = image_index(request)
+        images = [{"id": log.name, "image": logs.image(log, index)} for log in self._chosen(request)]
+        if all(each["image"] is None for each in images):
             raise HTTPException(404, "no such image in these logs")
-        return {"index": index, "logs": found}
+        return {"index": index, "logs": images}
 
-    def _chosen(self, request: Request, exactly: int | None = None) -> tuple[list[str], list[Results]]:
+    def _chosen(self, request: Request, exactly: int | None = None) -> list[Results]:
+        """The logs that a request names, called by these names."""
         names = request.query_params.getlist("id")
         if not names or len(names) > MOST or exactly not in (None, len(names)):
             raise HTTPException(422, f"choose {exactly or f'1 to {MOST}'} logs by id")
@@ -117,24 +100,42 @@ class Runs:
         for name in names:
             if name not in known:
                 raise HTTPException(404, f"no log {name[:80]!r}; {suggest(name[:80], known)}")
-        return names, [self.logs.read(known[name]) for name in names]
+        return [replace(self.read(known[name]), name=name) for name in names]
 
-    async def _fresh(self, request: Request, make: Callable[[], dict[str, Any]]) -> Response:
-        """JSON with a tag, so that a page that looks again and again gets nothing while nothing changes."""
-        body = json.dumps(await run_in_threadpool(make), allow_nan=False).encode()
+    def _study(self, request: Request) -> outcome.Outcome:
+        known = self.catalogue.contents().studies
+        name = request.query_params.get("id", "")
+        if name not in known:
+            raise HTTPException(404, "no such study")
+        return outcome.load(known[name])
+
+
+def _itself(request: Request) -> Request:
+    return request
+
+
+def _json(read: Callable[[Request], T], make: Callable[[T], dict[str, Any]]) -> Handler:
+    """With a tag, so that a page that looks again and again gets nothing while nothing changes."""
+
+    async def answer(request: Request) -> Response:
+        values = await run_in_threadpool(lambda: make(read(request)))
+        body = json.dumps(values, allow_nan=False).encode()
         tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
         headers = {"ETag": tag, "Cache-Control": "no-cache"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
         return Response(body, media_type="application/json", headers=headers)
 
-
-def _index(request: Request) -> int:
-    text = request.query_params.get("index", "")
-    if not (text.isascii() and text.isdigit() and len(text) < 13):
-        raise HTTPException(422, "index: a whole number")
-    return int(text)
+    return answer
 
 
-def _download(data: bytes, kind: str, name: str) -> Response:
-    return Response(data, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+def _file(name: str, read: Callable[[Request], T], make: Callable[[T], bytes | str]) -> Handler:
+    """To be saved as `name`, with the ending of the address."""
+
+    async def answer(request: Request) -> Response:
+        ending = PurePosixPath(request.url.path).suffix
+        headers = {"Content-Disposition": f'attachment; filename="{name}{ending}"'}
+        data = await run_in_threadpool(lambda: make(read(request)))
+        return Response(data, media_type=KINDS[ending], headers=headers)
+
+    return answer

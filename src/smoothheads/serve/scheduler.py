@@ -32,26 +32,17 @@ class RequestJob(Generic[T]):
         self.work, self.seconds = work, seconds
         self._position = position
         self._items: deque[T] = deque()
-        self._done = False
+        self.done = self.cancelled = False
         self._error: BaseException | None = None
-        self._cancelled = threading.Event()
         self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
         self._begun: float | None = None
-
-    @property
-    def cancelled(self) -> bool:
-        return self._cancelled.is_set()
-
-    @property
-    def done(self) -> bool:
-        return self._done
 
     def waiting(self) -> int:
         """How many are before it in the queue, itself included; 0 when it has begun."""
         return self._position(self)
 
     def cancel(self) -> None:
-        self._cancelled.set()
+        self.cancelled = True
 
     async def news(self, seconds: float | None = None) -> None:
         """Returns when there is something to take, when the work is done, or after that many seconds."""
@@ -62,7 +53,7 @@ class RequestJob(Generic[T]):
         """What has come since the last time; raises what the work raised when everything before was taken."""
         self._news.clear()
         items = [self._items.popleft() for _ in range(len(self._items))]
-        if self._done:
+        if self.done:
             self._news.set()
             if self._error is not None and not items:
                 raise self._error
@@ -71,7 +62,7 @@ class RequestJob(Generic[T]):
     async def __aiter__(self) -> AsyncIterator[T]:
         while True:
             await self.news()
-            done = self._done
+            done = self.done
             items = self.take()
             for item in items:
                 yield item
@@ -89,7 +80,7 @@ class RequestJob(Generic[T]):
         self._notify()
 
     def _finish(self, error: BaseException | None = None) -> None:
-        self._error, self._done = error, True
+        self._error, self.done = error, True
         self._notify()
 
     def _notify(self) -> None:

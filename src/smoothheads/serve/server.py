@@ -41,7 +41,7 @@ class Server:
         _require_extra()
         import uvicorn
 
-        from smoothheads.serve.app import Service, application
+        from smoothheads.serve.app import application
         from smoothheads.serve.catalogue import Catalogue
         from smoothheads.serve.guard import Access
         from smoothheads.serve.network import Settings
@@ -58,7 +58,7 @@ class Server:
         self.networks, self.ledgers = len(contents.networks), len(contents.ledgers)
         settings = Settings(sigma=sigma, alpha=alpha, n=limits.n, threads=threads)
         access = Access(hosts=LOOPBACK | {host}, token=token, frame_ancestors=frame_ancestors)
-        app = application(Service(folder=Path(folder), settings=settings, access=access, limits=limits))
+        app = application(Path(folder), settings, access, limits)
         self._socket = _listen(host, port)
         self.host, self.port = host, self._socket.getsockname()[1]
         self._server = uvicorn.Server(

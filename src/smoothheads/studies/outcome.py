@@ -148,6 +148,14 @@ def load(folder: Path) -> Outcome:
     data = load_json(folder / FACTS)
     if data.get("format") != FORMAT:
         raise LedgerError(f"the results of a study in {folder}", repr(data.get("format")), "check the path")
+    try:
+        return _loaded(data, folder)
+    except (KeyError, TypeError, ValueError) as error:
+        got = f"{type(error).__name__}: {error}"
+        raise LedgerError(f"the results of a study in {folder}", got, "keep it again") from None
+
+
+def _loaded(data: Mapping[str, Any], folder: Path) -> Outcome:
     results = [
         Result(
             **{name: entry[name] for name in _WHO},
