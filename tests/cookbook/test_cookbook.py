@@ -271,13 +271,13 @@ def test_networks_that_would_see_each_other_are_not_trained_side_by_side(method:
 
 def test_parts_are_composed() -> None:
     changes: dict[str, Any] = {"structure": "some", "method": "consistency", "sigma": 0.5}
-    composed = cookbook.compose("cifar10-resnet110", **changes)
+    composed = cookbook.get("cifar10-resnet110", **changes)
     assert composed == cookbook.get("cifar10-resnet110-some-consistency-0.50")
-    assert composed == cookbook.compose("cifar10-resnet110-gaussian-0.25", **changes)
+    assert composed == cookbook.get("cifar10-resnet110-gaussian-0.25", **changes)
 
 
 def test_another_sigma_takes_the_nearest_published_values_and_says_so() -> None:
-    recipe = cookbook.compose("cifar10-resnet110", method="consistency", sigma=0.12)
+    recipe = cookbook.get("cifar10-resnet110", method="consistency", sigma=0.12)
     assert recipe.config.objective.method == Consistency(strength=20.0)
     assert recipe.config.train.sigma == 0.12
     assert "values of sigma 0.25, as none are published" in recipe.source

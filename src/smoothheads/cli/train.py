@@ -143,7 +143,7 @@ def _composed(name: str, arguments: list[str]) -> tuple[cookbook.Recipe, list[st
     root, rest = take_option(rest, "--root")
     number = None if sigma is None else _number("--sigma", sigma)
     if Path(name).suffix != ".json":
-        chosen = cookbook.compose(name, structure=structure, method=method, sigma=number)
+        chosen = cookbook.get(name, structure=structure, method=method, sigma=number)
     else:
         chosen = _earlier(Path(name), structure, method, number)
     data = chosen.config.data if data_name is None else chosen.config.data.another(data_name)

@@ -16,7 +16,7 @@ from smoothheads.cookbook.changes import recipe
 from smoothheads.errors import ConfigError, suggest
 from smoothheads.objectives.method import METHODS
 
-__all__ = ["Recipe", "compose", "get", "is_recipe", "names", "recipe"]
+__all__ = ["Recipe", "get", "is_recipe", "names", "recipe"]
 
 
 class _Name(NamedTuple):
@@ -28,41 +28,34 @@ class _Name(NamedTuple):
 
 def names() -> list[str]:
     """The recipes with published values, and the small ones; nothing is built."""
-    found = [
-        "digits-some",
-        "digits-single",
-        "cifar10-16px-resnet8-some-0.25",
-        "cifar10-16px-resnet8-single-0.25",
-    ]
+    listed = ["digits-some", "digits-single"]
+    listed += [f"cifar10-16px-resnet8-{structure}-0.25" for structure in ("some", "single")]
     for bench in BENCHMARKS:
         for structure, known in benchmark(bench, None).published.items():
             prefix = f"{bench}-" if structure == "single" else f"{bench}-{structure}-"
-            found += [f"{prefix}{method}-{sigma:.2f}" for method in known for sigma in methods.SIGMAS]
-    return found
+            listed += [f"{prefix}{method}-{sigma:.2f}" for method in known for sigma in methods.SIGMAS]
+    return listed
 
 
-def get(name: str) -> Recipe:
-    """By name, listed or not: every combination that makes sense has one."""
-    return compose(name)
-
-
-def compose(
+def get(
     name: str, *, structure: str | None = None, method: str | None = None, sigma: float | None = None
 ) -> Recipe:
-    """The recipe `name`, with another structure, base method or sigma: values published for the combination
-    are taken where there are any."""
+    """By name, listed or not: every combination that makes sense has one. With another structure, base method
+    or sigma the values published for the combination are taken, where there are any."""
     parts = _parse(name)
     if parts is None:
         raise ConfigError("a known recipe", repr(name), suggest(name, [*names(), *BENCHMARKS]))
     structure = structure or parts.structure or "single"
     bench = benchmark(parts.benchmark, parts.sigma if sigma is None else sigma)
     chosen = methods.setting(bench, method or parts.method)
-    if not structures.is_structure(structure):
-        raise structures.one_of_structures(structure)
+    make = structures.find(structure)
+    if make is None:
+        remedy = f"choose from: {structures.EXAMPLES} (any number)"
+        raise ConfigError("a known structure", repr(structure), remedy)
     prefix = "" if structure == "single" else f"{structure}-"
     full = f"{bench.name}-{prefix}{chosen.method.name}-{bench.sigma:.2f}"
     asked = structure == parts.structure and not (method or sigma)
-    return structures.apply(structure, bench, chosen, name if asked else full)
+    return structures.apply(make, bench, chosen, name if asked else full)
 
 
 def is_recipe(name: str) -> bool:
@@ -78,6 +71,6 @@ def _parse(name: str) -> _Name | None:
     rest = rest[: number.start()] if number else rest
     method = next((m for m in METHODS.names() if rest.endswith(f"-{m}")), None)
     structure = (rest.removesuffix(f"-{method}") if method else rest).removeprefix("-")
-    if structure and not structures.is_structure(structure):
+    if structure and structures.find(structure) is None:
         return None
     return _Name(bench, structure or None, method, float(number[1]) if number else None)

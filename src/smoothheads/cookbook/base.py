@@ -28,11 +28,11 @@ class Benchmark:
     name: str
     network: str
     """The architecture in words."""
-    heads: int
-    """How many heads, or networks, an ensemble has."""
     run: RunConfig
     """One network with plain Gaussian training, at the cut where SOME has its heads."""
     source: str
+    heads: int = 5
+    """How many heads, or networks, an ensemble has."""
     two_draws: bool = True
     """Whether SOME and its controls have two draws at least, as the authors have it."""
     undo_mean: bool = False

@@ -18,17 +18,16 @@ SINGLE = ("gaussian", "stability", "consistency", "smoothmix", "smoothadv", "mac
 PAPER = ("gaussian", "consistency", "smoothmix")
 
 
-def digits(sigma: float) -> Benchmark:
+def digits() -> Benchmark:
     """The embedded 8x8 digits: seconds to minutes."""
     return Benchmark(
         name="digits",
         network="ResNet-8 on 8x8 digits",
-        heads=5,
         run=RunConfig(
             data=named("digits"),
             model=ModelConfig(arch="resnet8", cut="stage2"),
             objective=ObjectiveConfig(method=Gaussian(draws=2)),
-            train=TrainConfig(sigma=sigma, epochs=30, batch=128, lr=0.1, schedule="cosine"),
+            train=TrainConfig(sigma=0.5, epochs=30, batch=128, lr=0.1, schedule="cosine"),
         ),
         source="chosen for this project on validation images; not from a publication",
         two_draws=False,
@@ -36,49 +35,44 @@ def digits(sigma: float) -> Benchmark:
     )
 
 
-def cifar10_16px(sigma: float) -> Benchmark:
+def cifar10_16px() -> Benchmark:
     """1,000 images of CIFAR-10 averaged to 16x16, many epochs; radii do not compare with those of 32x32."""
     return Benchmark(
         name="cifar10-16px-resnet8",
         network="ResNet-8 on 16x16, a minute or two",
-        heads=5,
         run=RunConfig(
             data=named("cifar10", downscale=2, subset=SubsetConfig(first=1000), validation=0.0),
             model=ModelConfig(arch="resnet8", cut="stage2"),
             objective=ObjectiveConfig(method=Gaussian(draws=2)),
-            train=TrainConfig(
-                sigma=sigma, epochs=50, batch=64, batch_unit="images", lr=0.1, schedule="cosine"
-            ),
+            train=TrainConfig(epochs=50, batch=64, batch_unit="images", lr=0.1, schedule="cosine"),
         ),
         source="small-scale replication plan of this project (few images, many epochs)",
         two_draws=False,
     )
 
 
-def mnist(sigma: float) -> Benchmark:
+def mnist() -> Benchmark:
     return Benchmark(
         name="mnist-lenet",
         network="LeNet",
-        heads=5,
         run=RunConfig(
             data=named("mnist"),
             model=ModelConfig(arch="lenet", cut="convs", normalize=False),
-            train=TrainConfig(sigma=sigma, epochs=90, batch=256, lr=0.01, step_epochs=30),
+            train=TrainConfig(epochs=90, batch=256, lr=0.01, step_epochs=30),
         ),
         source=f"the MNIST experiments in the Consistency authors' code; {HELD_OUT}",
         published={"single": SINGLE},
     )
 
 
-def cifar10(sigma: float) -> Benchmark:
+def cifar10() -> Benchmark:
     return Benchmark(
         name="cifar10-resnet110",
         network="ResNet-110",
-        heads=5,
         run=RunConfig(
             data=named("cifar10"),
             model=ModelConfig(arch="resnet110", cut="stage2"),
-            train=TrainConfig(sigma=sigma, epochs=150, batch=256, lr=0.1, step_epochs=50),
+            train=TrainConfig(epochs=150, batch=256, lr=0.1, step_epochs=50),
         ),
         source=f"Horvath et al. and the SOME authors' code, plain momentum as there; {HELD_OUT}",
         published={
@@ -93,7 +87,7 @@ def cifar10(sigma: float) -> Benchmark:
     )
 
 
-def imagenet(sigma: float) -> Benchmark:
+def imagenet() -> Benchmark:
     """Set the root to a folder of class folders: `train/CLASS/...` and `val/CLASS/...`."""
     return Benchmark(
         name="imagenet-resnet50",
@@ -102,7 +96,7 @@ def imagenet(sigma: float) -> Benchmark:
         run=RunConfig(
             data=named("folder", size=224),
             model=ModelConfig(arch="resnet50", cut="layer3"),
-            train=TrainConfig(sigma=sigma, epochs=90, batch=256, lr=0.1, step_epochs=30),
+            train=TrainConfig(epochs=90, batch=256, lr=0.1, step_epochs=30),
         ),
         source=f"Horvath et al.; {HELD_OUT}",
         published={
@@ -113,21 +107,18 @@ def imagenet(sigma: float) -> Benchmark:
     )
 
 
-BENCHMARKS: dict[str, tuple[Callable[[float], Benchmark], float]] = {
-    "digits": (digits, 0.5),
-    "cifar10-16px-resnet8": (cifar10_16px, 0.25),
-    "mnist-lenet": (mnist, 0.25),
-    "cifar10-resnet110": (cifar10, 0.25),
-    "imagenet-resnet50": (imagenet, 0.25),
+BENCHMARKS: dict[str, Callable[[], Benchmark]] = {
+    "digits": digits,
+    "cifar10-16px-resnet8": cifar10_16px,
+    "mnist-lenet": mnist,
+    "cifar10-resnet110": cifar10,
+    "imagenet-resnet50": imagenet,
 }
-"""By name, with the sigma that is taken where none is given."""
 
 
 def benchmark(name: str, sigma: float | None) -> Benchmark:
-    make, default = BENCHMARKS[name]
-    found = make(default)
-    return found if sigma is None else replace(found, run=replace(found.run, train=_at(found, sigma)))
-
-
-def _at(found: Benchmark, sigma: float) -> TrainConfig:
-    return replace(found.run.train, sigma=sigma)
+    """At a sigma, or at its own: 0.5 for the digits, else 0.25."""
+    bench = BENCHMARKS[name]()
+    if sigma is None:
+        return bench
+    return replace(bench, run=replace(bench.run, train=replace(bench.run.train, sigma=sigma)))

@@ -25,9 +25,9 @@ def recipe(
     A change names a field wherever it stands (`epochs=3`, `root="data"`), or a stage with a mapping
     (`train={"epochs": 3}`). A misspelt one suggests the nearest.
     """
-    from smoothheads.cookbook import compose
+    from smoothheads.cookbook import get
 
-    data = to_dict(compose(name, structure=structure, method=method, sigma=sigma).config)
+    data = to_dict(get(name, structure=structure, method=method, sigma=sigma).config)
     for key, value in changes.items():
         _change(data, key, value)
     return from_dict(RunConfig, data)

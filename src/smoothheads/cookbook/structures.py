@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from smoothheads.cookbook.base import Benchmark, Recipe, Setting
@@ -19,18 +20,7 @@ from smoothheads.errors import ConfigError
 from smoothheads.objectives.config import DiversityConfig, ObjectiveConfig, TeachingConfig
 from smoothheads.objectives.method import Method
 
-EXAMPLES = (
-    "single",
-    "m2",
-    "some",
-    "some-letter",
-    "some-5dnns",
-    "5heads",
-    "5heads-lr5",
-    "dnn5",
-    "5dnns",
-    "5dnns-m2",
-)
+EXAMPLES = "single, m2, some, some-letter, some-5dnns, 5heads, 5heads-lr5, dnn5, 5dnns, 5dnns-m2"
 
 _LAMBDA_LAST = {
     ("gaussian", 0.25): 1.2, ("gaussian", 0.5): 0.8, ("gaussian", 1.0): 0.8,
@@ -54,6 +44,9 @@ class Parts(NamedTuple):
     train: dict[str, Any] = {}  # noqa: RUF012
     data: dict[str, Any] = {}  # noqa: RUF012
     members: int = 1
+
+
+Structure = Callable[[Benchmark, Setting], Parts]
 
 
 def single(bench: Benchmark, setting: Setting) -> Parts:
@@ -154,39 +147,27 @@ def side_by_side(bench: Benchmark, setting: Setting, count: int, *, two_draws: b
     )
 
 
-def _structure(name: str) -> Callable[[Benchmark, Setting], Parts] | None:
-    if name == "single":
-        return single
-    if name == "m2":
-        return single_two_draws
-    if name == "some":
-        return some
-    if name == "some-letter":
-        return letter
+def find(name: str) -> Structure | None:
+    """The structure of that name (see the top of this file); none if there is none."""
     number = re.search(r"\d+", name)
-    if number is None or int(number[0]) < 2:
-        return None
-    k = int(number[0])
-    named: dict[str, Callable[[Benchmark, Setting], Parts]] = {
-        f"some-{k}dnns": lambda bench, setting: some(bench, setting, separate=k),
-        f"{k}heads": lambda bench, setting: plain_heads(bench, setting, k, scaled=False),
-        f"{k}heads-lr{k}": lambda bench, setting: plain_heads(bench, setting, k, scaled=True),
-        f"dnn{k}": lambda bench, setting: members(bench, setting, k),
-        f"{k}dnns": lambda bench, setting: side_by_side(bench, setting, k, two_draws=False),
-        f"{k}dnns-m2": lambda bench, setting: side_by_side(bench, setting, k, two_draws=True),
+    k = int(number[0]) if number else 0
+    named: dict[str, Structure] = {
+        "single": single,
+        "m2": single_two_draws,
+        "some": some,
+        "some-letter": letter,
+        f"some-{k}dnns": partial(some, separate=k),
+        f"{k}heads": partial(plain_heads, count=k, scaled=False),
+        f"{k}heads-lr{k}": partial(plain_heads, count=k, scaled=True),
+        f"dnn{k}": partial(members, count=k),
+        f"{k}dnns": partial(side_by_side, count=k, two_draws=False),
+        f"{k}dnns-m2": partial(side_by_side, count=k, two_draws=True),
     }
-    return named.get(name)
+    return None if number and k < 2 else named.get(name)
 
 
-def is_structure(name: str) -> bool:
-    return _structure(name) is not None
-
-
-def apply(name: str, bench: Benchmark, setting: Setting, recipe_name: str) -> Recipe:
-    """The recipe of a structure (see the top of this file), a benchmark and a method's setting."""
-    structure = _structure(name)
-    if structure is None:
-        raise one_of_structures(name)
+def apply(structure: Structure, bench: Benchmark, setting: Setting, recipe_name: str) -> Recipe:
+    """The recipe of a structure, a benchmark and a method's setting."""
     parts = structure(bench, setting)
     run, method = bench.run, parts.setting.method
     schedule = "otherwise" if parts.setting.train else "schedule"
@@ -203,10 +184,6 @@ def apply(name: str, bench: Benchmark, setting: Setting, recipe_name: str) -> Re
         ),
         members=parts.members,
     )
-
-
-def one_of_structures(name: str) -> ConfigError:
-    return ConfigError("a known structure", repr(name), f"choose from: {', '.join(EXAMPLES)} (any number)")
 
 
 def _teaching(bench: Benchmark, method: Method) -> tuple[TeachingConfig, str]:
