@@ -13,7 +13,8 @@ from PIL import Image
 from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
 
 import smoothheads as sh
-from smoothheads.data import as_dataset, as_pixels, from_arrays
+from smoothheads.data import as_dataset, from_arrays
+from smoothheads.data.coerce import as_pixels
 from smoothheads.errors import DataError
 
 from .builders import numbered, pictures, png

@@ -10,14 +10,12 @@ if TYPE_CHECKING:
     from smoothheads.data.base import Dataset as Dataset
     from smoothheads.data.base import Splits as Splits
     from smoothheads.data.coerce import as_dataset as as_dataset
-    from smoothheads.data.coerce import as_pixels as as_pixels
     from smoothheads.data.coerce import from_arrays as from_arrays
     from smoothheads.data.config import DATASETS as DATASETS
     from smoothheads.data.config import DataConfig as DataConfig
     from smoothheads.data.config import SubsetConfig as SubsetConfig
     from smoothheads.data.config import named as named
     from smoothheads.data.digits import Digits as Digits
-    from smoothheads.data.folder import FolderDataset as FolderDataset
     from smoothheads.data.loader import Batch as Batch
     from smoothheads.data.loader import Loader as Loader
     from smoothheads.data.loader import Shards as Shards
@@ -34,10 +32,9 @@ __getattr__ = lazy.attributes(
     {
         "arrays": "ArrayDataset",
         "base": "DataInfo Dataset Splits",
-        "coerce": "as_dataset as_pixels from_arrays",
+        "coerce": "as_dataset from_arrays",
         "config": "DATASETS DataConfig SubsetConfig named",
         "digits": "Digits",
-        "folder": "FolderDataset",
         "loader": "Batch Loader Shards plain_batches",
         "read": "read_image",
         "splits": "augments describe load load_test",

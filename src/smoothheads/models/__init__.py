@@ -5,25 +5,20 @@ from typing import TYPE_CHECKING
 from smoothheads import lazy
 
 if TYPE_CHECKING:
-    from smoothheads.models.aggregate import decide as decide
-    from smoothheads.models.aggregate import ensemble as ensemble
     from smoothheads.models.aggregate import fit_weights as fit_weights
-    from smoothheads.models.aggregate import rules as rules
     from smoothheads.models.architectures import ARCHITECTURES as ARCHITECTURES
     from smoothheads.models.architectures import Architecture as Architecture
     from smoothheads.models.architectures import build as build
     from smoothheads.models.architectures import list_architectures as list_architectures
     from smoothheads.models.config import ModelConfig as ModelConfig
     from smoothheads.models.multihead import MultiHead as MultiHead
-    from smoothheads.models.normalize import Normalize as Normalize
 
 __getattr__ = lazy.attributes(
     __name__,
     {
-        "aggregate": "decide ensemble fit_weights rules",
+        "aggregate": "fit_weights",
         "architectures": "ARCHITECTURES Architecture build list_architectures",
         "config": "ModelConfig",
         "multihead": "MultiHead",
-        "normalize": "Normalize",
     },
 )

@@ -6,7 +6,6 @@ from smoothheads import lazy
 
 if TYPE_CHECKING:
     from smoothheads.objectives.acr_targeted import AcrTargeted as AcrTargeted
-    from smoothheads.objectives.attack import AttackTarget as AttackTarget
     from smoothheads.objectives.catrs import CatRs as CatRs
     from smoothheads.objectives.config import DiversityConfig as DiversityConfig
     from smoothheads.objectives.config import ObjectiveConfig as ObjectiveConfig
@@ -29,7 +28,6 @@ __getattr__ = lazy.attributes(
     __name__,
     {
         "acr_targeted": "AcrTargeted",
-        "attack": "AttackTarget",
         "catrs": "CatRs",
         "config": "DiversityConfig ObjectiveConfig TeachingConfig",
         "consistency": "Consistency",

@@ -9,7 +9,8 @@ import torch
 
 from smoothheads.data import Splits, SubsetConfig, select
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.models import MultiHead, decide, rules
+from smoothheads.models import MultiHead
+from smoothheads.models.aggregate import decide, rules
 from smoothheads.noise import make_noise
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Grid, Phase
