@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard
 
-from smoothheads.errors import HubError, MissingExtraError, SmoothheadsError
+from smoothheads.errors import HubError, MissingExtraError, SmoothheadsError, reason
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -47,10 +47,10 @@ def _unfolded(place: str | Path) -> str | Path:
 
 
 def parse(text: str) -> Address:
-    found = _ADDRESS.fullmatch(text)
-    if found is None:
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
         raise HubError(f"{SCHEME}user/name or {SCHEME}user/name@revision", repr(text), "mend the address")
-    return Address(found[1], found[2])
+    return Address(match[1], match[2])
 
 
 def local(place: str | Path, kind: Kind = "model", patterns: Sequence[str] | None = None) -> Path:
@@ -127,9 +127,5 @@ def _reaching(address: Address) -> Iterator[None]:
         fitting = [entry for entry in known if isinstance(error, entry[0])]
         nearest = max(fitting, key=lambda entry: len(entry[0].__mro__), default=None)
         if nearest is None or nearest[0] is errors.HfHubHTTPError:
-            raise HubError(f"the repository {address}", _first_line(error), "try again") from error
+            raise HubError(f"the repository {address}", reason(error), "try again") from error
         raise HubError(f"the repository {address}", nearest[1], nearest[2]) from error
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0][:200]}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from smoothheads.objectives import TeachingConfig
-from smoothheads.objectives.adaptive import FLOOR, Adaptive, budget_lambda
+from smoothheads.objectives.pace import FLOOR, Adaptive, budget_lambda
 from smoothheads.objectives.teaching import teaching_weights
 
 

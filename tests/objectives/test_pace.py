@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from smoothheads.objectives import TeachingConfig
-from smoothheads.objectives.adaptive import Adaptive
-from smoothheads.objectives.pace import build_pace, radius_lambda, scheduled_lambda
+from smoothheads.objectives.pace import Adaptive, build_pace, radius_lambda, scheduled_lambda
 
 LN10 = math.log(10)
 TABLE = [

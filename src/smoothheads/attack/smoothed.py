@@ -6,8 +6,8 @@ stay the same. `expected-ce` raises the mean cross-entropy under draws that are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator
+from itertools import repeat
 
 import numpy as np
 import torch
@@ -18,7 +18,14 @@ from smoothheads.attack.settings import Loss
 from smoothheads.config.check import at_least, positive
 from smoothheads.errors import SoundnessError
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives.attack import FixedNoise, attack_loss, frozen, input_gradient, lengths, project
+from smoothheads.objectives.attack import (
+    FixedNoise,
+    attack_loss,
+    frozen,
+    input_gradient,
+    lengths,
+    projected_ascent,
+)
 from smoothheads.objectives.losses import cross_entropy, draw_noise
 from smoothheads.types import ENSEMBLE, Grid, Pixels
 
@@ -47,29 +54,26 @@ def ascend(
     for name, value in (("draws", draws), ("steps", steps)):
         at_least(name, value, 1)
     clean = torch.from_numpy(image).to(generator.device, torch.float32)[None] / grid.max_value
-    delta = torch.zeros_like(clean)
-    answer = partial(decisive, rule=rule, weights_L=model.ensemble_weights)
+    labels_N = torch.tensor([label], device=clean.device)
+    noises: Iterator[Tensor] = (draw_noise(clean, sigma, draws, generator) for _ in range(steps))
+    if loss == "smoothed":
+        noises = repeat(next(noises))
+
+    def uphill(at: Tensor) -> Tensor:
+        view = FixedNoise(model, next(noises), draws)
+
+        def raised(images: Tensor) -> Tensor:
+            logits_LMNC = decisive(view.logits(images), rule, model.ensemble_weights)
+            if loss == "expected-ce":
+                return cross_entropy(logits_LMNC, labels_N).mean((0, 1))
+            return attack_loss(logits_LMNC, labels_N, "ensemble")
+
+        return _unit(input_gradient(raised, at), generator)
+
     with frozen(model), torch.enable_grad():
-        for step in range(steps):
-            if step == 0 or loss == "expected-ce":
-                view = FixedNoise(model, draw_noise(clean, sigma, draws, generator), draws)
-                raised = partial(_raised, view, answer, label, loss)
-            gradient = input_gradient(raised, clean + delta)
-            delta = delta + 2 * radius / steps * _unit(gradient, generator)
-            delta = project((clean + delta).clamp(0, 1) - clean, radius)
-    found: NDArray[np.float64] = delta[0].double().cpu().numpy()
-    return found
-
-
-def _raised(
-    view: FixedNoise, rule: Callable[[Tensor], Tensor], label: int, loss: Loss, images: Tensor
-) -> Tensor:
-    """What the attack makes large [N]."""
-    logits_LMNC = rule(view.logits(images))
-    labels_N = torch.full((len(images),), label, device=images.device)
-    if loss == "expected-ce":
-        return cross_entropy(logits_LMNC, labels_N).mean((0, 1))
-    return attack_loss(logits_LMNC, labels_N, "ensemble")
+        delta = projected_ascent(clean, radius, steps, uphill)
+    perturbation: NDArray[np.float64] = delta[0].double().cpu().numpy()
+    return perturbation
 
 
 def _unit(gradient: Tensor, generator: torch.Generator) -> Tensor:

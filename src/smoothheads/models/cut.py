@@ -7,8 +7,7 @@ import math
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,6 @@ from smoothheads.models.mode import borrowed_mode
 from smoothheads.models.multihead import MultiHead
 from smoothheads.seeding import drawing
 
-T = TypeVar("T")
 Parts = tuple[nn.Module, nn.Module]
 SIDES: Final = (32, 28, 224, 64, 96, 16, 8, 4, 128, 256, 299)  # of images, the usual ones first
 
@@ -55,7 +53,10 @@ def multihead(
     at_least("heads", heads, 1)
     _refuse_batch_statistics(model)
     if head_factory is not None:
-        made = [_drawn(head_factory, seed, k) for k in range(heads)]
+        made = []
+        for k in range(heads):
+            with drawing(seed, "init", k):
+                made.append(head_factory())
         return _from_factory(model, cut, made, example, normalize)
     trunk, head = split(copy.deepcopy(model), cut)
     _refuse_ties(trunk, head)
@@ -65,7 +66,8 @@ def multihead(
     if reinit:
         initialise = reset if reinit is True else reinit
         for k, copied in enumerate(network.heads):
-            _drawn(partial(initialise, copied), seed, k)
+            with drawing(seed, "init", k):
+                initialise(copied)
     return MultiHead(trunk, list(network.heads), normalize)
 
 
@@ -83,11 +85,6 @@ def reset(module: nn.Module) -> None:
             f"a parameter {name!r} of {type(module).__name__} without one",
             "pass reinit=False, or a function that initialises a head",
         )
-
-
-def _drawn(make: Callable[[], T], seed: int, k: int) -> T:
-    with drawing(seed, "init", k):
-        return make()
 
 
 def augment(*args: Any, **settings: Any) -> MultiHead:
@@ -160,19 +157,17 @@ def _refuse_batch_statistics(model: nn.Module) -> None:
 
 
 def _refuse_ties(trunk: nn.Module, head: nn.Module) -> None:
-    if not any(True for _ in head.parameters()):
+    if not list(head.parameters()):
         raise ConfigError("a head with parameters", "none behind the cut", "cut earlier in the network")
-    in_trunk = {id(p) for p in trunk.parameters()} | {id(m) for m in trunk.modules() if _has_buffers(m)}
+    in_trunk = {id(p) for p in trunk.parameters()} | {
+        id(m) for m in trunk.modules() if list(m.buffers(recurse=False))
+    }
     tied = [name for name, p in head.named_parameters() if id(p) in in_trunk]
     tied += [name for name, m in head.named_modules() if id(m) in in_trunk]
     if tied:
         raise ConfigError(
             "no weights that both sides of the cut use", f"the tied {tied[0]!r}", "choose another cut"
         )
-
-
-def _has_buffers(module: nn.Module) -> bool:
-    return any(True for _ in module.buffers(recurse=False))
 
 
 def _check(network: MultiHead, expected: list[Tensor], example: Tensor) -> None:

@@ -71,6 +71,18 @@ def unit(gradient: Tensor) -> Tensor:
     return gradient / (lengths(gradient) + 1e-8)
 
 
+def projected_ascent(
+    images: Tensor, radius: float, steps: int, direction: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """The perturbation, at most `radius` long, after steps along the unit directions that
+    lead uphill from a batch of images; the perturbed images stay in [0, 1]."""
+    delta = torch.zeros_like(images)
+    for _ in range(steps):
+        delta = delta + 2 * radius / steps * direction(images + delta)
+        delta = project((images + delta).clamp(0, 1) - images, radius)
+    return delta
+
+
 def project(perturbation: Tensor, radius: float) -> Tensor:
     """Every image's perturbation, shortened to at most `radius`."""
     return perturbation.renorm(2, 0, radius)

@@ -17,6 +17,7 @@ from smoothheads.objectives.attack import (
     input_gradient,
     lengths,
     project,
+    projected_ascent,
 )
 from smoothheads.objectives.losses import cross_entropy, draw_noise, forward_heads, repeat_draws
 from smoothheads.objectives.method import METHODS, Losses, Method, Step
@@ -85,12 +86,8 @@ class SmoothAttack:
     radius: float
 
     def pgd(self) -> Tensor:
-        images, steps = self.step.images, self.settings.steps
-        delta = torch.zeros_like(images)
-        for _ in range(steps):
-            delta = delta + 2 * self.radius / steps * self._direction(images + delta)
-            delta = project((images + delta).clamp(0, 1) - images, self.radius)
-        return images + delta
+        images = self.step.images
+        return images + projected_ascent(images, self.radius, self.settings.steps, self._direction)
 
     def ddn(self) -> Tensor:
         """Lengthens a perturbation that fails, shortens one that succeeds, and keeps the shortest success."""

@@ -43,21 +43,14 @@ def class_frequencies(
                 noise = _noise(seed, positions, block, (min(BLOCK, draws - start), *images.shape[1:]))
                 noisy = (images.unsqueeze(1) + sigma * noise).flatten(0, 1).to(device)
                 logits_LNC = model(noisy)
-                _require_classes(logits_LNC.shape[-1], counts_NC.shape[1])
+                if logits_LNC.shape[-1] != dataset.info.classes:
+                    expected = f"a network of {dataset.info.classes} classes, as the images have"
+                    raise ConfigError(expected, str(logits_LNC.shape[-1]), "choose one for these images")
                 votes_NM = ensemble(logits_LNC.float()).argmax(-1).view(noise.shape[:2]).cpu()
                 counts_NC[positions] += functional.one_hot(votes_NM, counts_NC.shape[1]).sum(1)
             if on_images:
                 on_images(int(positions[-1]) + 1, len(dataset))
     return ranks.total(counts_NC) / draws
-
-
-def _require_classes(got: int, expected: int) -> None:
-    if got != expected:
-        raise ConfigError(
-            f"a network of {expected} classes, as the images have",
-            str(got),
-            "choose one for these images",
-        )
 
 
 def _noise(seed: int, positions: Tensor, block: int, shape: tuple[int, ...]) -> Tensor:
