@@ -7,12 +7,12 @@ import hmac
 import logging
 import time
 from dataclasses import dataclass, field
-from http import cookies
 from secrets import token_hex
 from typing import Final
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -41,18 +41,13 @@ class Access:
     def is_token(self, text: str) -> bool:
         return self.token is not None and hmac.compare_digest(text.encode(), self.token.encode())
 
-    def admits(self, headers: Headers) -> bool:
+    def admits(self, request: HTTPConnection) -> bool:
         if self.token is None:
             return True
-        kind, _, text = headers.get("authorization", "").partition(" ")
+        kind, _, text = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return self.is_token(text.strip())
-        jar = cookies.SimpleCookie()
-        try:
-            jar.load(headers.get("cookie", ""))
-        except cookies.CookieError:
-            return False
-        return COOKIE in jar and hmac.compare_digest(jar[COOKIE].value.encode(), self.session.encode())
+        return hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self.session.encode())
 
     def knows(self, host: str) -> bool:
         return self.token is not None or _name(host) in self.hosts
@@ -102,14 +97,15 @@ class Guard:
             self.metrics.request(name, status or 500, time.monotonic() - begun)
 
     def _refused(self, scope: Scope) -> ASGIApp | None:
-        headers, path = Headers(scope=scope), scope["path"]
+        request, path = HTTPConnection(scope), scope["path"]
+        headers = request.headers
         host = headers.get("host", "")
         if not self.access.knows(host):
             return _error(403, "a request to this server's own name", "use the address that it printed")
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
             return _error(403, "a request from this server's own page", "other sites have no access")
-        if path not in OPEN and not self.access.admits(headers):
+        if path not in OPEN and not self.access.admits(request):
             if path == "/":
                 return RedirectResponse(LOGIN, 303)
             return _error(401, "the token", "send it as Authorization: Bearer TOKEN", bearer=True)

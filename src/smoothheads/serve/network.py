@@ -5,6 +5,7 @@ Everything here computes; it is called by the scheduler's thread alone.
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,40 +24,19 @@ from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import Store
 from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.checkpoint.folder import WEIGHTS
-from smoothheads.data import DataInfo
 from smoothheads.errors import ConfigError
 from smoothheads.runs.exported import Exported, is_export
 from smoothheads.runs.layout import checkpoint_folder, engines_folder, open_checkpoint
 from smoothheads.seeding import generator
+from smoothheads.serve import images
 from smoothheads.smoothed import Smoothed
-from smoothheads.types import ABSTAIN, Certificate, Phase, Pixels, Votes
+from smoothheads.types import ABSTAIN, Phase, Pixels, Votes, format_radius
 
 ATTACK_STEPS, ATTACK_DRAWS = 10, 16
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What stands after some samples: the certificate and all rules' votes."""
-
-    certificate: Certificate
-    votes: Votes
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """PREDICT's answer, or how far the sampling is when `prediction` is None."""
-
-    votes: Votes
-    prediction: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AttackFrame:
-    """The image pushed along the attack's direction, and what the classifier says there."""
-
-    distance: float
-    image: Pixels
-    answer: Answer
+Steps = Iterator[tuple[int, dict[str, Any] | None]]
+"""After every pass: the samples that it took, and what there is to tell a client, if anything."""
 
 
 class ServedNetwork:
@@ -64,18 +44,7 @@ class ServedNetwork:
 
     def __init__(self, smoothed: Smoothed) -> None:
         self._smoothed = smoothed
-
-    @property
-    def info(self) -> DataInfo:
-        return self._smoothed.info
-
-    @property
-    def sigma(self) -> float:
-        return self._smoothed.config.sigma
-
-    @property
-    def rule(self) -> str:
-        return self._smoothed.config.rule
+        self.info, self.sigma, self.rule = smoothed.info, smoothed.config.sigma, smoothed.config.rule
 
     def facts(self) -> dict[str, Any]:
         """What a client must know to read an answer."""
@@ -95,19 +64,28 @@ class ServedNetwork:
             "notes": list(self._smoothed.notes),
         }
 
-    def certify(self, image: Pixels, *, n: int, target: float = math.inf) -> Iterator[Moment]:
+    def certify(self, image: Pixels, *, n: int, target: float = math.inf) -> Steps:
         """Certificates that hold at every moment, one per pass; they only grow."""
         budget = AnytimeBudget(n=n, target=None if math.isinf(target) else target)
+        seen = 0
         for flight in self._smoothed.steps(budget.run, image):
             certificate = flight.result if flight.request is None else flight.so_far
             if certificate is not None:
-                yield Moment(certificate, flight.votes(Phase.ESTIMATION))
+                told = {
+                    **self._answer(certificate.prediction, flight.votes(Phase.ESTIMATION)),
+                    "radius": float(format_radius(certificate.radius)),  # rounded down
+                    **{name: getattr(certificate, name) for name in ("p_lower", "k", "n", "n0")},
+                }
+                yield certificate.n - seen, told
+                seen = certificate.n
 
-    def predict(self, image: Pixels, *, n: int) -> Iterator[Answer]:
-        """The votes after every pass; the last item has the answer."""
+    def predict(self, image: Pixels, *, n: int) -> Steps:
+        """Nothing to tell until the last pass, which gives the answer."""
+        seen = 0
         for flight in self._smoothed.steps(lambda _: self._predicted(n), image):
-            prediction = flight.result if flight.request is None else None
-            yield Answer(flight.votes(Phase.ESTIMATION), prediction)
+            votes = flight.votes(Phase.ESTIMATION)
+            yield votes.n - seen, None if flight.request is not None else self._answer(flight.result, votes)
+            seen = votes.n
 
     def _predicted(self, n: int) -> algorithm.Run[int]:
         """PREDICT, asking block by block."""
@@ -118,16 +96,16 @@ class ServedNetwork:
         run = algorithm.predict(n=n, alpha=config.alpha, correction=self._smoothed.correction)
         return algorithm.answered(run, lambda *_: counts).prediction
 
-    def attack(self, image: Pixels, *, radius: float, frames: int, n: int) -> Iterator[AttackFrame | None]:
-        """Pushes the image away from its class, up to `radius`; None after a step that shows nothing."""
+    def attack(self, image: Pixels, *, radius: float, frames: int, n: int) -> Steps:
+        """Pushes the image away from its class, up to `radius`, and tells what the classifier says there."""
         if (norm := self._smoothed.law.norm) != "l2":
             raise ConfigError("radii in the l2 norm", f"{norm} radii", "attack a network of Gaussian noise")
         label = 0
-        for answer in self.predict(image, n=n):
-            label = int(np.argmax(answer.votes.for_rule(self.rule)))
-            yield None
+        for samples, answer in self.predict(image, n=n):
+            label = label if answer is None else int(np.argmax(answer["votes"]))
+            yield samples, None
         direction = self._direction(image, label, radius)
-        yield None
+        yield 0, None
         q, seen = self.info.grid.max_value, -1
         for i in range(frames):
             budget = squared_grid_budget(radius * i / (frames - 1), q) if i else 0
@@ -136,12 +114,26 @@ class ServedNetwork:
             if squared == seen:
                 continue
             seen = squared
-            for answer in self.predict(pushed, n=n):
-                yield (
-                    AttackFrame(math.sqrt(squared) / q, pushed, answer)
-                    if answer.prediction is not None
-                    else None
-                )
+            shown = {"distance": math.sqrt(squared) / q, "picture": self.picture(pushed)}
+            for samples, answer in self.predict(pushed, n=n):
+                yield samples, None if answer is None else shown | answer
+
+    def picture(self, image: Pixels) -> str:
+        """For the page, as an address."""
+        data = base64.b64encode(images.png(image, self.info.grid)).decode()
+        return f"data:image/png;base64,{data}"
+
+    def _answer(self, prediction: int, votes: Votes) -> dict[str, Any]:
+        abstained = prediction == ABSTAIN
+        heads = [rule for rule in votes.rules if rule.startswith("head-")]
+        return {
+            "class": None if abstained else self.info.class_names[prediction],
+            "prediction": None if abstained else int(prediction),
+            "abstained": abstained,
+            "n": votes.n,
+            "votes": votes.for_rule(self.rule).tolist(),
+            "heads": {head: votes.for_rule(head).tolist() for head in heads},
+        }
 
     def _direction(self, image: Pixels, label: int, radius: float) -> NDArray[np.float64]:
         config = self._smoothed.config
@@ -185,7 +177,3 @@ def open_network(folder: Path, settings: Settings) -> ServedNetwork:
 
 def is_network(folder: Path) -> bool:
     return is_export(folder) or (checkpoint_folder(folder) / WEIGHTS).is_file()
-
-
-def class_name(info: DataInfo, prediction: int) -> str | None:
-    return None if prediction == ABSTAIN else info.class_names[prediction]

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smoothheads.errors import ConfigError, suggest
-from smoothheads.serve import images
 from smoothheads.serve.asked import ClientRequest
 from smoothheads.serve.metrics import Metrics
-from smoothheads.serve.network import Answer, Moment, ServedNetwork, Settings, class_name, open_network
-from smoothheads.types import ABSTAIN, format_radius
-
-if TYPE_CHECKING:
-    from smoothheads.types import Pixels, Votes
+from smoothheads.serve.network import ServedNetwork, Settings, Steps, open_network
+from smoothheads.types import Pixels
 
 KEPT = 2  # networks in memory at a time
 FRAMES = 26
@@ -82,79 +77,36 @@ def opened(networks: Networks, name: str | None) -> Iterator[dict[str, Any]]:
 
 def certify(networks: Networks, asked: ClientRequest, metrics: Metrics) -> Iterator[News]:
     """A `start` and then `moment`s for every image."""
-    network, decoded = yield from _opened(networks, asked)
-    n = asked.n or networks.settings.n
-    for i, image in enumerate(decoded):
-        yield News(i, "start", _start(network, image))
-        seen = 0
-        for moment in network.certify(image, n=n, target=asked.radius):
-            metrics.add_samples(moment.certificate.n - seen)
-            seen = moment.certificate.n
-            yield News(i, "moment", certified(network, moment))
-        metrics.add_image()
+    network, images = yield from _opened(networks, asked)
+    for i, image in enumerate(images):
+        yield News(i, "start", {"picture": network.picture(image)})
+        steps = network.certify(image, n=asked.n or networks.settings.n, target=asked.radius)
+        yield from _told(i, "moment", steps, metrics)
 
 
 def predict(networks: Networks, asked: ClientRequest, metrics: Metrics) -> Iterator[News]:
-    network, decoded = yield from _opened(networks, asked)
-    n = asked.n or min(1000, networks.settings.n)
-    for i, image in enumerate(decoded):
-        yield News(i, "start", _start(network, image))
-        seen = 0
-        for answer in network.predict(image, n=n):
-            metrics.add_samples(answer.votes.n - seen)
-            seen = answer.votes.n
-            final = answer.prediction is not None
-            yield News(i, "answer", predicted(network, answer)) if final else _QUIET
-        metrics.add_image()
+    """A `start` and then an `answer` for every image."""
+    network, images = yield from _opened(networks, asked)
+    for i, image in enumerate(images):
+        yield News(i, "start", {"picture": network.picture(image)})
+        steps = network.predict(image, n=asked.n or min(1000, networks.settings.n))
+        yield from _told(i, "answer", steps, metrics)
 
 
 def attack(networks: Networks, asked: ClientRequest, metrics: Metrics) -> Iterator[News]:
     """`frame`s of the first image, pushed farther and farther away from its class."""
-    network, decoded = yield from _opened(networks, asked)
-    image = decoded[0]
+    network, (image, *_) = yield from _opened(networks, asked)
     radius = asked.radius if asked.radius < float("inf") else 2 * network.sigma
-    yield News(0, "start", _start(network, image) | {"radius": radius})
-    for frame in network.attack(image, radius=radius, frames=FRAMES, n=asked.n or 500):
-        if frame is None:
-            yield _QUIET
-            continue
-        metrics.add_samples(frame.answer.votes.n)
-        seen = {"distance": frame.distance, "picture": _picture(network, frame.image)}
-        yield News(0, "frame", seen | predicted(network, frame.answer))
+    yield News(0, "start", {"picture": network.picture(image), "radius": radius})
+    steps = network.attack(image, radius=radius, frames=FRAMES, n=asked.n or 500)
+    yield from _told(0, "frame", steps, metrics)
+
+
+def _told(image: int, kind: str, steps: Steps, metrics: Metrics) -> Iterator[News]:
+    for samples, data in steps:
+        metrics.add_samples(samples)
+        yield _QUIET if data is None else News(image, kind, data)
     metrics.add_image()
-
-
-def certified(network: ServedNetwork, moment: Moment) -> dict[str, Any]:
-    """A certificate as plain data; its radius is rounded down."""
-    certificate = moment.certificate
-    return {
-        **_prediction(network, certificate.prediction),
-        "radius": float(format_radius(certificate.radius)),
-        "p_lower": certificate.p_lower,
-        "k": certificate.k,
-        "n": certificate.n,
-        "n0": certificate.n0,
-        **_votes(network, moment.votes),
-    }
-
-
-def predicted(network: ServedNetwork, answer: Answer) -> dict[str, Any]:
-    prediction = ABSTAIN if answer.prediction is None else answer.prediction
-    return {**_prediction(network, prediction), "n": answer.votes.n, **_votes(network, answer.votes)}
-
-
-def _prediction(network: ServedNetwork, prediction: int) -> dict[str, Any]:
-    abstained = prediction == ABSTAIN
-    return {
-        "class": class_name(network.info, prediction),
-        "prediction": None if abstained else int(prediction),
-        "abstained": abstained,
-    }
-
-
-def _votes(network: ServedNetwork, votes: Votes) -> dict[str, Any]:
-    heads = {rule: votes.for_rule(rule).tolist() for rule in votes.rules if rule.startswith("head-")}
-    return {"votes": votes.for_rule(network.rule).tolist(), "heads": heads}
 
 
 def _opened(
@@ -167,12 +119,3 @@ def _opened(
         decoded.append(source(network.info))
         yield _QUIET
     return network, decoded
-
-
-def _start(network: ServedNetwork, image: Pixels) -> dict[str, Any]:
-    return {"picture": _picture(network, image)}
-
-
-def _picture(network: ServedNetwork, image: Pixels) -> str:
-    data = base64.b64encode(images.png(image, network.info.grid)).decode()
-    return f"data:image/png;base64,{data}"
