@@ -23,7 +23,7 @@ from smoothheads.certify.engines import Request
 from smoothheads.certify.sharing import Sharing, Task
 from smoothheads.certify.spending import look_schedule
 from smoothheads.report import plots
-from smoothheads.report.table import Cell, Table
+from smoothheads.report.table import Cell, Table, number
 from smoothheads.types import Phase, Pixels
 
 BLOCK, N0, N = 100, 100, 100_000
@@ -199,7 +199,7 @@ def _table(runs: Sequence[SimulatedRun], settings: ClusterSettings) -> Table:
     columns = ("", *(f"{workers} workers" for workers in settings.workers))
     rows = []
     for (data, budget, way), points in _cases_of(runs).items():
-        shares = {run.workers: Cell(f"{run.efficiency:.3f}", run.efficiency) for run in points}
+        shares = {run.workers: number(run.efficiency, ".3f") for run in points}
         name = Cell(f"{data} ({IMAGES[data]:,} images), {budget}, {way}")
         rows.append((name, *(shares.get(workers, Cell("")) for workers in settings.workers)))
     speeds = " and ".join(f"{seconds:g}" for seconds in settings.seconds)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from smoothheads.bench.costs import Costs
-from smoothheads.report.table import Cell, Table
+from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.results.intervals import MedianInterval
 from smoothheads.studies import published
 from smoothheads.studies.published import PublishedRow
@@ -76,8 +76,8 @@ def total(text: str) -> float:
 
 def _row(name: str, ours: MedianInterval | None, theirs: float | None) -> tuple[Cell, ...]:
     return (
-        Cell(name, name),
-        Cell("–") if ours is None else Cell(f"{ours.median:.3f}", ours.median),
-        Cell("–") if ours is None else Cell(f"[{ours.low:.3f}, {ours.high:.3f}]", (ours.low, ours.high)),
-        Cell("–") if theirs is None else Cell(f"{theirs:.3f}", theirs),
+        word(name),
+        number(ours and ours.median, ".3f"),
+        NONE if ours is None else Cell(f"[{ours.low:.3f}, {ours.high:.3f}]", (ours.low, ours.high)),
+        number(theirs, ".3f"),
     )

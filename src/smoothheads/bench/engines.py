@@ -16,7 +16,7 @@ from smoothheads.bench.timing import OnRound, Turns, interleaved
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import Engine, work_of
 from smoothheads.certify.engines.lazy import Lazy
-from smoothheads.report.table import Cell
+from smoothheads.report.table import Cell, number
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Phase
 
@@ -98,7 +98,7 @@ def _agreement(engine: Engine, top: NDArray[np.int64], bench: Bench, samples: in
     if isinstance(engine, Lazy):
         return {}
     share = float((_scores(engine, bench, samples) == top).mean())
-    return {"agrees": Cell(f"{share:.2%}", share)}
+    return {"agrees": number(share, ".2%")}
 
 
 def _certified(smoothed: Smoothed, bench: Bench) -> dict[str, Cell]:
@@ -107,6 +107,6 @@ def _certified(smoothed: Smoothed, bench: Bench) -> dict[str, Cell]:
     shown = quality(certificates, bench.images.labels, smoothed.max_radius)
     work = work_of(smoothed.engine) - before
     if work.samples:
-        shown["consensus"] = Cell(f"{work.agreement:.1%}", work.agreement)
-        shown["passes saved"] = Cell(f"{work.saved:.1%}", work.saved)
+        shown["consensus"] = number(work.agreement, ".1%")
+        shown["passes saved"] = number(work.saved, ".1%")
     return shown

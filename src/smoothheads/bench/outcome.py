@@ -16,7 +16,7 @@ from smoothheads.bench.machine import line
 from smoothheads.bench.timing import Floats, interval_of_median, ratio
 from smoothheads.files import STAMP, claim, stamped, write_own
 from smoothheads.report import plots
-from smoothheads.report.table import Cell, Table, to_markdown
+from smoothheads.report.table import Cell, Table, number, to_markdown
 from smoothheads.results.intervals import MedianInterval
 from smoothheads.results.metrics import average_certified_radius, certified_accuracy, default_radii
 from smoothheads.types import Certificate
@@ -137,8 +137,8 @@ def quality(certificates: Sequence[Certificate], labels: Ints, max_radius: float
     radii = default_radii(max_radius)[:RADII]
     acr = average_certified_radius(correct, radius)
     shares = certified_accuracy(correct, radius, radii).tolist()
-    cells = {f"CA {r:g}": Cell(f"{share:.0%}", share) for r, share in zip(radii, shares, strict=True)}
-    return {"ACR": Cell(f"{acr:.4f}", acr)} | cells
+    cells = {f"CA {r:g}": number(share, ".0%") for r, share in zip(radii, shares, strict=True)}
+    return {"ACR": number(acr, ".4f")} | cells
 
 
 def times_faster(interval: MedianInterval) -> Cell:

@@ -29,7 +29,7 @@ from smoothheads.bench.timing import OnRound
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.errors import ConfigError, one_of
 from smoothheads.files import write_own
-from smoothheads.report.table import Cell, Table
+from smoothheads.report.table import Cell, Table, number
 from smoothheads.results.intervals import MedianInterval
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certificate, Phase
@@ -93,8 +93,8 @@ class MeasuredTable:
         rows = [self._row(budget) for budget in self.settings.budgets]
         known = list(dict.fromkeys(column for _, facts in rows for column in facts))
         plain = self.samples * float(np.mean([row["plain"]["seconds"] for row in self.rows]))
-        first = (Cell(PLAIN), Cell(f"{plain:,.1f}", plain), *(Cell("1") for _ in range(3)))
-        facts = {"samples per image": Cell(f"{self.samples:,}", self.samples)}
+        first = (Cell(PLAIN), number(plain, ",.1f"), *(Cell("1") for _ in range(3)))
+        facts = {"samples per image": number(self.samples, ",d")}
         return Table(
             f"{name}: certified-accuracy table of {len(self.rows)} images, n = {self.settings.n}, "
             f"alpha = {self.settings.alpha:g}, sigma = {self.settings.sigma:g}, {self.settings.engine}",
@@ -120,7 +120,7 @@ class MeasuredTable:
         seconds = float(np.mean([row[budget]["seconds"] for row in self.rows]))
         cells = (
             Cell(f"{self.settings.engine}, {budget}"),
-            Cell(f"{seconds:,.2f}", seconds),
+            number(seconds, ",.2f"),
             times_faster(times),
             times_faster(together),
             times_faster(self.times(budget, "cpu")),

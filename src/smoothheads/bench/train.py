@@ -19,7 +19,7 @@ from smoothheads.bench.timing import Job, OnRound, Turns, interleaved
 from smoothheads.data import plain_batches
 from smoothheads.models.cost import cost
 from smoothheads.objectives import Gaussian, ObjectiveConfig, TeachingConfig
-from smoothheads.report.table import Cell
+from smoothheads.report.table import number
 from smoothheads.training import TrainConfig, Trainer
 from smoothheads.training.loop import StepDone
 
@@ -54,10 +54,7 @@ def run(settings: TrainSettings, on_round: OnRound | None = None) -> BenchOutcom
     # Forwards, and twice that backwards.
     operations = 3 * settings.draws * cost(bench.model, size.shape).flops
     speeds = {name: float(np.median(each)) for name, each in rates.items()}
-    reached = {
-        name: {"Gop/s": Cell(f"{speed * operations / 1e9:.0f}", speed * operations)}
-        for name, speed in speeds.items()
-    }
+    reached = {name: {"Gop/s": number(speed * operations, ".0f", 1e-9)} for name, speed in speeds.items()}
     step = settings.images / speeds[OURS]
     precision = trainers[OURS].config.precision
     busiest = [operators(partial(jobs[OURS], 0))] if settings.profile else []

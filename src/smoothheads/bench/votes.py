@@ -17,7 +17,7 @@ from smoothheads.bench.plain import MeanOfHeads
 from smoothheads.bench.timing import OnRound, Turns, interleaved
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.models.cost import cost
-from smoothheads.report.table import Cell
+from smoothheads.report.table import Cell, number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +76,11 @@ def _profile(field: Field, bench: Bench, speeds: dict[str, float], threads: int)
         reached, limit = speeds[name] * operations, limits[name]
         parts = roofline.shares(engine, bench)
         facts[name] = {
-            "Gop/s": Cell(f"{reached / 1e9:.0f}", reached),
-            "of limit": _percent(reached / limit),
-            "noise": _percent(parts.noise / parts.whole),
-            "network": _percent(parts.network / parts.whole),
-            "counting": _percent(parts.counting / parts.whole),
+            "Gop/s": number(reached, ".0f", 1e-9),
+            "of limit": number(reached / limit, ".1%"),
+            "noise": number(parts.noise / parts.whole, ".1%"),
+            "network": number(parts.network / parts.whole, ".1%"),
+            "counting": number(parts.counting / parts.whole, ".1%"),
         }
     notes = [
         "Limits, Gop/s: " + ", ".join(f"{name} {rate / 1e9:.0f}" for name, rate in limits.items()) + ".",
@@ -90,7 +90,3 @@ def _profile(field: Field, bench: Bench, speeds: dict[str, float], threads: int)
         job = contenders.engine_job(field.engines["torch"], bench, field.engines["torch"].noise.block_size)
         notes.append(roofline.operators(partial(job, 0)))
     return facts, notes
-
-
-def _percent(share: float) -> Cell:
-    return Cell(f"{share:.1%}", share)

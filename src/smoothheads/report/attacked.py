@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from smoothheads.attack.outcome import AttackOutcome
-from smoothheads.report.table import Cell, Table
+from smoothheads.report.table import Cell, Table, number
 
 
 def table(outcome: AttackOutcome, radii: Sequence[float]) -> Table:
@@ -14,9 +14,7 @@ def table(outcome: AttackOutcome, radii: Sequence[float]) -> Table:
         "certified (lower)": outcome.certified_accuracy(radii),
         "attacked (upper)": outcome.empirical_accuracy(radii),
     }
-    rows = [
-        (Cell(name), *(Cell(f"{100 * x:.1f}", float(x)) for x in values)) for name, values in curves.items()
-    ]
+    rows = [(Cell(name), *(number(float(x), ".1f", 100) for x in values)) for name, values in curves.items()]
     return Table(
         title="Accuracy (%) of the smoothed classifier within radius r",
         columns=("", *(f"{r:.3g}" for r in radii)),

@@ -28,6 +28,20 @@ class Cell:
     best: bool = False
 
 
+NONE = Cell("–")
+"""Where there is no value."""
+
+
+def word(text: str) -> Cell:
+    """A name or another word, which is its own value."""
+    return Cell(text, text)
+
+
+def number(value: float | None, form: str, scale: float = 1) -> Cell:
+    """A value as `format` shows it, perhaps in another unit."""
+    return NONE if value is None else Cell(format(scale * value if scale != 1 else value, form), value)
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """The first column holds names, all others numbers."""
@@ -69,7 +83,8 @@ def to_latex(table: Table) -> str:
         text = rf"\textbf{{{_latex(cell.text)}}}" if cell.best else _latex(cell.text)
         return text + (rf" {{\scriptsize {_latex(cell.error)}}}" if cell.error else "")
 
-    lines = [r"\begin{table}[t]", r"  \centering", rf"  \caption{{{_latex(_caption(table))}}}"]
+    caption = " ".join([f"{table.title}.", *table.notes])
+    lines = [r"\begin{table}[t]", r"  \centering", rf"  \caption{{{_latex(caption)}}}"]
     lines += [rf"  \begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}", r"    \toprule"]
     lines += ["    " + " & ".join(_latex(name) for name in table.columns) + r" \\", r"    \midrule"]
     # A row that begins with a bracket or a star would be an option of the line break before it.
@@ -116,10 +131,6 @@ def to_json(table: Table) -> dict[str, Any]:
 
     rows = [dict(zip(table.columns, map(plain, row), strict=True)) for row in table.rows]
     return {"title": table.title, "rows": rows, "notes": list(table.notes)}
-
-
-def _caption(table: Table) -> str:
-    return " ".join([f"{table.title}.", *table.notes])
 
 
 def _finite(value: Value) -> Value:

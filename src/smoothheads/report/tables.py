@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from smoothheads.report.table import Cell, Table
+from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.results import metrics
 from smoothheads.results.compare import Comparison, Difference, Paired
 from smoothheads.results.intervals import Estimate, Floats, mean
 from smoothheads.results.summary import Summary
 
-_UNKNOWN = Cell("–")
 _EXPLAINED = {
     "ceiling": "ceiling: the largest radius that n samples can show; at it: share of images that reach it.",
     "noisy": "noisy: samples classified right, of all images; hard: of the half hardest for all logs.",
@@ -41,7 +40,7 @@ def headline(comparison: Comparison) -> Table:
 
 def certified(title: str, summaries: Sequence[Summary], radii: Sequence[str], what: str = "log") -> Table:
     """The same of any certificates; `radii` names the columns, `what` the rows."""
-    rows = [(_name(s.name), _number(s.acr, 3), *(_percent(each) for each in s.certified)) for s in summaries]
+    rows = [(word(s.name), _number(s.acr, 3), *(_percent(each) for each in s.certified)) for s in summaries]
     return Table(
         title=title,
         columns=(what, "ACR", *radii),
@@ -58,22 +57,22 @@ def differences(comparison: Comparison) -> list[Table]:
 def background(comparison: Comparison) -> Table:
     """Settings, what else happened to the images, and cost: one row per log."""
     makers: dict[str, Callable[[Summary], Cell]] = {
-        "log": lambda s: _name(s.name),
-        "sigma": lambda s: _plain(s.sigma, "g"),
-        "images": lambda s: _plain(s.images, ",d"),
-        "n": lambda s: _plain(s.n, ",d"),
-        "alpha": lambda s: _plain(s.alpha, "g"),
-        "ceiling": lambda s: _plain(s.ceiling, ".3f"),
-        "at it": lambda s: _share(s.at_ceiling),
+        "log": lambda s: word(s.name),
+        "sigma": lambda s: number(s.sigma, "g"),
+        "images": lambda s: number(s.images, ",d"),
+        "n": lambda s: number(s.n, ",d"),
+        "alpha": lambda s: number(s.alpha, "g"),
+        "ceiling": lambda s: number(s.ceiling, ".3f"),
+        "at it": lambda s: number(s.at_ceiling, ".1f", 100),
         "abstain": lambda s: _percent(s.abstained),
-        "noisy": lambda s: _UNKNOWN if s.noisy_accuracy is None else _percent(s.noisy_accuracy),
-        "hard": lambda s: _UNKNOWN if s.hard_accuracy is None else _percent(s.hard_accuracy),
-        "budget": lambda s: Cell(s.budget, s.budget),
-        "samples": lambda s: _UNKNOWN if s.samples is None else _cost(s.samples, ",.0f"),
+        "noisy": lambda s: NONE if s.noisy_accuracy is None else _percent(s.noisy_accuracy),
+        "hard": lambda s: NONE if s.hard_accuracy is None else _percent(s.hard_accuracy),
+        "budget": lambda s: word(s.budget),
+        "samples": lambda s: NONE if s.samples is None else _cost(s.samples, ",.0f"),
         "s": lambda s: _cost(s.seconds, ".3g"),
     }
     columns = {name: [make(s) for s in comparison.summaries] for name, make in makers.items()}
-    known = {name: cells for name, cells in columns.items() if any(cell is not _UNKNOWN for cell in cells)}
+    known = {name: cells for name, cells in columns.items() if any(cell is not NONE for cell in cells)}
     return Table(
         title="Behind the numbers (shares in %, cost per image)",
         columns=tuple(known),
@@ -112,12 +111,12 @@ def _pair(name: str, paired: Paired, scale: float, digits: int) -> tuple[Cell, .
     change = f"{shown(paired.difference, '+')} ±{shown(paired.standard_error)}"
     p = paired.p_value
     return (
-        Cell(name, name),
+        word(name),
         Cell(shown(paired.baseline), paired.baseline),
         Cell(shown(paired.this), paired.this),
         Cell(change, paired.difference, standard_error=paired.standard_error),
         Cell(f"[{low}, {high}]", tuple(paired.interval)),
-        _UNKNOWN if p is None else Cell("<0.001" if p < 0.001 else f"{p:.3f}", p),
+        NONE if p is None else Cell("<0.001" if p < 0.001 else f"{p:.3f}", p),
     )
 
 
@@ -144,10 +143,6 @@ def _clearly_best(values: Floats) -> list[bool]:
     return [all(above(i, j) for j in places if j != i) for i in places]
 
 
-def _name(name: str) -> Cell:
-    return Cell(name, name)
-
-
 def _cost(estimate: Estimate, form: str) -> Cell:
     error = f"±{estimate.standard_error:{form}}" if estimate.standard_error > 0 else ""
     return Cell(format(estimate.value, form), estimate.value, error, estimate.standard_error)
@@ -161,11 +156,3 @@ def _number(estimate: Estimate, digits: int, scale: float = 1) -> Cell:
 
 def _percent(estimate: Estimate) -> Cell:
     return _number(estimate, 1, 100)
-
-
-def _plain(value: float | None, form: str) -> Cell:
-    return _UNKNOWN if value is None else Cell(format(value, form), value)
-
-
-def _share(value: float | None) -> Cell:
-    return _UNKNOWN if value is None else Cell(f"{100 * value:.1f}", value)

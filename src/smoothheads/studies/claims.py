@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from smoothheads.report.table import Cell, Table
+from smoothheads.report.table import Cell, Table, number, word
 from smoothheads.results.intervals import Interval, MedianInterval
 from smoothheads.studies.outcome import Outcome
 from smoothheads.studies.statistics import Verdict
@@ -95,7 +95,7 @@ def table(name: str, outcome: Outcome, ratios: Ratios | None = None) -> Table:
     for claim in of_experiment(name):
         evidence = list(answers(claim, outcome, ratios or {}))
         whole = verdict(evidence)
-        rows.append((Cell(claim.id, claim.id), *[Cell("")] * 3, Cell(whole, whole)))
+        rows.append((word(claim.id), *[Cell("")] * 3, word(whole)))
         rows += [_row(item) for item in evidence]
     return Table(
         title=f"Claims of {name}",
@@ -121,10 +121,7 @@ def summary(outcomes: Mapping[str, Outcome], ratios: Ratios) -> Table:
         rows.append(
             (
                 Cell(f"{claim.id}: {claim.claim}", claim.id),
-                Cell(claim.where, claim.where),
-                Cell(claim.in_print, claim.in_print),
-                Cell(count, count),
-                Cell(whole, whole),
+                *map(word, (claim.where, claim.in_print, count, whole)),
             )
         )
     return Table("All claims", ("claim", "where", "in print", "confirmed here", "verdict"), tuple(rows))
@@ -174,8 +171,8 @@ def _base_of(outcome: Outcome, where: tuple[str, float], base: str, structure: s
 def _row(answer: ClaimEvidence) -> tuple[Cell, ...]:
     return (
         Cell(f"  {answer.what}", answer.what),
-        Cell(f"{answer.value:+.4f}", answer.value),
+        number(answer.value, "+.4f"),
         interval(answer.images),
         interval(answer.seeds),
-        Cell(answer.verdict, answer.verdict),
+        word(answer.verdict),
     )

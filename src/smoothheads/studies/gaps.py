@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from smoothheads.report import plots
-from smoothheads.report.table import Cell, Table
+from smoothheads.report.table import Table, number, word
 from smoothheads.runs import diversity
 from smoothheads.runs.layout import open_checkpoint
 from smoothheads.runs.sampling import Sampling
@@ -63,10 +63,10 @@ def _of_network(folder: Path, chosen: Images, sigma: float, draws: int) -> dict[
 def table(gaps: Gaps) -> Table:
     rows = [
         (
-            Cell(arm, arm),
-            Cell(f"{100 * each['below']:.2f}", each["below"]),
-            Cell(f"{each['mean']:.3f}", each["mean"]),
-            Cell(f"{each['deviation']:.3f}", each["deviation"]),
+            word(arm),
+            number(each["below"], ".2f", 100),
+            number(each["mean"], ".3f"),
+            number(each["deviation"], ".3f"),
         )
         for arm, each in gaps.items()
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from smoothheads.errors import ConfigError
-from smoothheads.report.table import Cell, Table
+from smoothheads.report.table import Cell, Table, number, word
 from smoothheads.studies import figures, gaps, schedule, stages
 from smoothheads.studies.experiments import EXPERIMENTS, Experiment
 from smoothheads.studies.outcome import Outcome, Result
@@ -39,9 +39,7 @@ def listing() -> Table:
 
     rows = [
         (
-            Cell(each.id, each.id),
-            Cell(each.kind, each.kind),
-            Cell(each.title, each.title),
+            *map(word, (each.id, each.kind, each.title)),
             Cell(" ".join(claim.id for claim in of_experiment(each.id)) or "–"),
         )
         for each in EXPERIMENTS.values()
@@ -75,8 +73,8 @@ def comparison(experiment: Experiment, outcome: Outcome) -> Table:
 
 def _row(row: PublishedRow, outcome: Outcome, extra: Sequence[str], radii: Sequence[str]) -> tuple[Cell, ...]:
     results = list(outcome.of("", row.sigma, row.arm).values())
-    cells = [Cell(row.arm, row.arm), Cell(f"{row.sigma:.2f}", row.sigma)]
-    cells += [Cell(row.values[name], row.values[name]) for name in extra]
+    cells = [word(row.arm), number(row.sigma, ".2f")]
+    cells += [word(row.values[name]) for name in extra]
     state = "failed" if outcome.has_failed("", row.sigma, row.arm) else "–"
     cells.append(Cell(str(len(results)) if results else state, len(results)))
     below = _printed(row, "acr", 3)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from smoothheads.report.table import Cell, Table
+from smoothheads.report.table import NONE, Cell, Table, word
 
 KEYS = ("sigma", "base", "structure")
 
@@ -72,8 +72,8 @@ def _notes(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 def _cell(text: str) -> Cell:
     if not text:
-        return Cell("–")
+        return NONE
     try:
         return Cell(text, float(text))
     except ValueError:
-        return Cell(text, text)
+        return word(text)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from smoothheads.objectives import TeachingConfig
 from smoothheads.objectives.pace import scheduled_lambda
 from smoothheads.report import plots
-from smoothheads.report.table import Cell, Table
+from smoothheads.report.table import Table, number
 
 LAST = (1.2, 1.0, 0.8, 1.6)
 SHOWN = (1, 2, 10, 25, 50, 100, 150)
@@ -21,7 +21,7 @@ def curve(last: float, *, classes: int = 10, epochs: int = 150) -> list[float]:
 
 def table() -> Table:
     """The values of the paper's four schedules on CIFAR-10."""
-    rows = [(Cell(f"{last:g}", last), *(_cell(curve(last)[t - 1]) for t in SHOWN)) for last in LAST]
+    rows = [(number(last, "g"), *(number(curve(last)[t - 1], ".6f") for t in SHOWN)) for last in LAST]
     return Table(
         title="fig7: lambda against the epoch, -log10(a t + b) from ln 10 over 150 epochs",
         columns=("lambda_last", *(f"t = {t}" for t in SHOWN)),
@@ -36,7 +36,3 @@ def figure() -> Figure:
         axes.plot(range(1, 151), curve(last), dash, color=colour, label=f"lambda_last {last:g}")
     axes.legend(frameon=False)
     return drawn
-
-
-def _cell(value: float) -> Cell:
-    return Cell(f"{value:.6f}", value)

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.report.table import Cell, Table
+from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.results.intervals import Estimate, Interval, mean
 from smoothheads.studies.outcome import Outcome, Result, measured
 from smoothheads.studies.statistics import Gain, gain
 
 Floats = NDArray[np.float64]
-_NONE = Cell("–")
 
 
 def all_tables(outcome: Outcome) -> list[Table]:
@@ -48,12 +47,12 @@ def differences(outcome: Outcome) -> Table:
                 f"{outcome.arms[this]} − {outcome.arms[baseline]}",
                 f"{this} - {baseline}",
             ),
-            Cell(f"{sigma:g}", sigma),
-            Cell(f"{found.value:+.4f}", found.value),
+            number(sigma, "g"),
+            number(found.value, "+.4f"),
             interval(found.images),
             interval(found.seeds),
             Cell(" ".join(f"{each:+.3f}" for each in found.per_seed), found.per_seed),
-            Cell(found.verdict, found.verdict),
+            word(found.verdict),
         )
         for setting, sigma, this, baseline, found in gains(outcome)
     ]
@@ -76,7 +75,7 @@ def costs(outcome: Outcome) -> Table:
                 rows.append(
                     (
                         Cell(" ".join(filter(None, (setting, title))), f"{setting} {arm}".strip()),
-                        Cell(f"{sigma:g}", sigma),
+                        number(sigma, "g"),
                         _mean([each.facts.get("epoch_seconds") for each in results], ".2f"),
                         _mean([each.facts.get("peak_mib") for each in results], ".0f"),
                         _mean([float(each.samples.mean()) for each in votes], ",.0f"),
@@ -132,7 +131,7 @@ def certified_accuracy(results: list[Result], radius: float) -> float:
 
 
 def interval(shown: Interval | None) -> Cell:
-    return _NONE if shown is None else Cell(f"[{shown.low:+.4f}, {shown.high:+.4f}]", tuple(shown))
+    return NONE if shown is None else Cell(f"[{shown.low:+.4f}, {shown.high:+.4f}]", tuple(shown))
 
 
 def _same_images(one: Result, other: Result) -> bool:
@@ -148,23 +147,23 @@ def _name(outcome: Outcome, setting: str, title: str, name: str) -> Cell:
 
 def _arm_row(outcome: Outcome, setting: str, sigma: float, arm: str) -> tuple[Cell, ...]:
     results = list(outcome.of(setting, sigma, arm).values())
-    head = (_name(outcome, setting, outcome.arms[arm], arm), Cell(f"{sigma:g}", sigma))
+    head = (_name(outcome, setting, outcome.arms[arm], arm), number(sigma, "g"))
     if not results:
         state = "failed" if outcome.has_failed(setting, sigma, arm) else "not yet"
-        return (*head, Cell(state, state), *[_NONE] * (3 + len(outcome.radii)))
+        return (*head, word(state), *[NONE] * (3 + len(outcome.radii)))
     radius, error = acr(results)
     shares = [certified_accuracy(results, r) for r in outcome.radii]
     noisy = float(np.mean([np.mean(each.noisy) for each in measured(results)]))
     return (
         *head,
-        Cell(str(len(results)), len(results)),
+        number(len(results), "d"),
         Cell(f"{radius:.4f}", radius, f"±{error:.4f}", error),
-        *(Cell(f"{share:.1f}", share) for share in shares),
-        _NONE if np.isnan(noisy) else Cell(f"{100 * noisy:.1f}", 100 * noisy),
+        *(number(share, ".1f") for share in shares),
+        NONE if np.isnan(noisy) else number(100 * noisy, ".1f"),
         _mean([each.facts.get("loss") for each in results], ".3f"),
     )
 
 
 def _mean(values: list[float | None], form: str) -> Cell:
     known = [value for value in values if value is not None]
-    return Cell(format(float(np.mean(known)), form), float(np.mean(known))) if known else _NONE
+    return number(float(np.mean(known)) if known else None, form)
