@@ -14,7 +14,7 @@ from smoothheads.certify.budgets.base import BUDGETS, Budget
 from smoothheads.certify.budgets.fixed import FixedBudget
 from smoothheads.certify.engines.base import ENGINES, EngineConfig
 from smoothheads.certify.engines.torch import Torch
-from smoothheads.config.check import LEAST_ALPHA, at_least, between, check_sigma
+from smoothheads.config.check import LEAST_ALPHA, Count, Natural, at_least, between, check_fields, check_sigma
 from smoothheads.errors import ConfigError, suggest
 from smoothheads.noise.law import NoiseLaw
 from smoothheads.noise.laws import GridGaussian
@@ -36,12 +36,12 @@ class CertifyConfig:
     rule: str = "ensemble"
     """The base classifier that is certified: ensemble (mean logits), softmax (mean probabilities), vote,
     margin (the surest head decides), weighted (learned), head-K, prefix-K or consensus-K."""
-    seed: int | None = None
+    seed: Natural | None = None
     """Key of the noise, to be chosen after the weights are fixed. None: drawn at the start; a certification
     records it, a prediction keeps it secret."""
     noise: NoiseLaw = field(default_factory=GridGaussian)
     """The law of the noise, whose theorem decides the norm of the radii."""
-    block: int = 100
+    block: Count = 100
     """Samples per block of noise; part of its key, so that results depend on nothing else."""
     engine: EngineConfig = field(default_factory=Torch)
     """What computes the network."""
@@ -52,9 +52,7 @@ class CertifyConfig:
         check_sigma(self.sigma)
         between("alpha", self.alpha, 0, 0.5)
         at_least("alpha", self.alpha, LEAST_ALPHA)
-        at_least("block", self.block, 1)
-        if self.seed is not None:
-            at_least("seed", self.seed, 0)
+        check_fields(self)
         if getattr(self.engine, "lazy_consensus", False) and not self.rule.startswith("consensus-"):
             raise ConfigError(
                 "a rule consensus-K with lazy_consensus", repr(self.rule), "for example --rule consensus-2"

@@ -10,7 +10,7 @@ from smoothheads.certify.algorithm import DAMAGED, Run, Samples, Terms, require_
 from smoothheads.certify.bounds import p_lower_anytime
 from smoothheads.certify.budgets.base import Budget
 from smoothheads.certify.radius import minimum_n
-from smoothheads.config.check import at_least, positive
+from smoothheads.config.check import Count, Positive
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.types import Certificate, Counts, Phase
 
@@ -27,23 +27,14 @@ class AnytimeBudget(Budget):
 
     name: ClassVar[str] = "anytime"
 
-    n0: int = 100
+    n0: Count = 100
     """Samples that choose the class; they never enter the bound."""
-    n: int | None = 100_000
+    n: Count | None = 100_000
     """Fresh samples at most; none: only target, seconds or whoever listens to the stream ends it."""
-    target: float | None = None
+    target: Positive | None = None
     """Radius at which to stop."""
-    seconds: float | None = None
+    seconds: Positive | None = None
     """Time after which to stop, for every image; what holds then is the answer."""
-
-    def __post_init__(self) -> None:
-        at_least("n0", self.n0, 1)
-        if self.n is not None:
-            at_least("n", self.n, 1)
-        if self.target is not None:
-            positive("target", self.target)
-        if self.seconds is not None:
-            positive("seconds", self.seconds)
 
     @property
     def max_samples(self) -> int | None:

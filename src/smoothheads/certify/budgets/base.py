@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from smoothheads.config.check import check_fields
 from smoothheads.registry import Registry
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ class Budget(ABC):
 
     registry: ClassVar[Registry[type[Budget]]]
     name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     @abstractmethod

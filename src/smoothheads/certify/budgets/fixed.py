@@ -8,7 +8,7 @@ from typing import ClassVar
 from smoothheads.certify import algorithm
 from smoothheads.certify.algorithm import Run, Terms
 from smoothheads.certify.budgets.base import Budget
-from smoothheads.config.check import at_least
+from smoothheads.config.check import Count
 from smoothheads.types import Certificate, Counts
 
 
@@ -18,16 +18,12 @@ class FixedBudget(Budget):
 
     name: ClassVar[str] = "fixed"
 
-    n0: int = 100
+    n0: Count = 100
     """Samples that choose the class; they never enter the bound."""
-    n: int = 100_000
+    n: Count = 100_000
     """Fresh samples that bound its probability."""
     bound: algorithm.Bound = "clopper-pearson"
     """randomized and pair (bounds the runner-up too) are tighter but do not compare with published tables."""
-
-    def __post_init__(self) -> None:
-        at_least("n0", self.n0, 1)
-        at_least("n", self.n, 1)
 
     @property
     def max_samples(self) -> int:

@@ -17,7 +17,7 @@ from smoothheads.certify.algorithm import DAMAGED, Run, Samples, Terms, require_
 from smoothheads.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
 from smoothheads.certify.budgets.base import Budget
 from smoothheads.certify.radius import minimum_n
-from smoothheads.config.check import at_least, positive
+from smoothheads.config.check import Count, Positive
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.lazy import special
 from smoothheads.noise import NoiseLaw
@@ -40,24 +40,22 @@ class RadiusBudget(Budget):
 
     name: ClassVar[str] = "radius"
 
-    n: int = 100_000
+    n: Count = 100_000
     """Fresh samples at most."""
     tolerance: float = 0.05
     """Share of the radius that may be lost on average."""
     floor: float = 0.01
     """Radius, in sigmas, that may be lost in any case."""
-    price: float | None = None
+    price: Positive | None = None
     """Samples that a radius of one sigma is worth, instead of a tolerance."""
     label_aware: bool = False
     """Test the true label instead of a chosen class: cheaper, for evaluation only."""
 
     def __post_init__(self) -> None:
-        at_least("n", self.n, 1)
+        super().__post_init__()
         if not (0 <= self.tolerance < 1 and self.floor >= 0):
             got = f"{self.tolerance:g} and {self.floor:g}"
             raise ConfigError("0 <= tolerance < 1 and floor >= 0", got, "0.05 and 0.01 are usual")
-        if self.price is not None:
-            positive("price", self.price)
 
     @property
     def max_samples(self) -> int:

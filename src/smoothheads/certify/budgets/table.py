@@ -11,7 +11,7 @@ from smoothheads.certify.algorithm import DAMAGED, Run, Samples, Terms, require_
 from smoothheads.certify.budgets.base import Budget
 from smoothheads.certify.radius import max_radius
 from smoothheads.certify.spending import SequentialTest, sequential_test
-from smoothheads.config.check import at_least
+from smoothheads.config.check import Count
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.types import ABSTAIN, Certificate, Counts, Phase
 
@@ -28,9 +28,9 @@ class TableBudget(Budget):
 
     name: ClassVar[str] = "table"
 
-    n0: int = 100
+    n0: Count = 100
     """Samples that choose the class; they never enter the tests."""
-    n: int = 100_000
+    n: Count = 100_000
     """Fresh samples at most."""
     radii: tuple[float, ...] | None = None
     """Default: steps of a quarter from 0 up to what n can show."""
@@ -38,8 +38,7 @@ class TableBudget(Budget):
     """Test the true label instead of a chosen class: cheaper, for evaluation only."""
 
     def __post_init__(self) -> None:
-        at_least("n0", self.n0, 1)
-        at_least("n", self.n, 1)
+        super().__post_init__()
         given = (0.0,) if self.radii is None else self.radii
         rising = all(a < b for a, b in pairwise(given))
         if not given or not given[0] >= 0 or not rising or not math.isfinite(given[-1]):

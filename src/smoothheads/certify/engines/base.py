@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from smoothheads import device as devices
 from smoothheads.certify import soundness
-from smoothheads.config.check import at_least, check_fields
+from smoothheads.config.check import Count, at_least, check_fields
 from smoothheads.errors import ConfigError
 from smoothheads.lazy import torch
 from smoothheads.models import aggregate
@@ -70,14 +70,13 @@ class EngineConfig(ABC):
     registry: ClassVar[Registry[type[EngineConfig]]] = ENGINES
     name: ClassVar[str]
 
-    threads: int = 1
+    threads: Count = 1
     blocks_per_pass: int | Literal["auto"] = 1
     """Blocks per forward pass, of one image or of several: more are faster for small networks. auto: what a
     trial finds fastest."""
 
     def __post_init__(self) -> None:
         check_fields(self)
-        at_least("threads", self.threads, 1)
         if self.blocks_per_pass != "auto":
             at_least("blocks_per_pass", self.blocks_per_pass, 1)
 
