@@ -247,6 +247,6 @@ def test_the_ledger_is_that_of_one_image_at_a_time(
         alone += without_time(certify_run(ready, one, config, tmp_path / str(position)))
     assert whole == alone
     with pytest.raises(
-        LedgerError, match=r"engine\.blocks_per_pass 3.*got certify\.engine\.blocks_per_pass 1"
+        LedgerError, match=r"engine\.blocks_per_pass = 3.*got certify\.engine\.blocks_per_pass = 1"
     ):
         certify_run(ready, images, settings("table", blocks_per_pass=1), tmp_path / "whole")

@@ -117,7 +117,7 @@ def test_it_goes_on_where_it_stopped(
     assert attack(trained, ledger, "--first", "3", "--out", str(tmp_path / "parts")) == 2
     assert "a selection without 2 of them" in capsys.readouterr().err
     assert attack(trained, ledger, "--seed", "1", "--out", str(tmp_path / "parts")) == 2
-    assert "settings.seed 0" in capsys.readouterr().err
+    assert "settings.seed = 0" in capsys.readouterr().err
     assert (
         attack(trained, ledger, "--first", "1", "--seed", "1", "--fresh", "--out", str(tmp_path / "parts"))
         == 0

@@ -83,7 +83,7 @@ def test_the_quantised_network_that_was_certified_answers(
     assert (out / "engine" / "model.bin").read_bytes() == certified
     assert predict(capsys, str(out), digit, "--radius") == before
     message = refused(capsys, "predict", str(out), digit, "--precision", "float32")
-    assert 'precision "int8" as certified' in message
+    assert 'the function that was certified (precision = "int8")' in message
     (out / "engine" / "model.bin").write_bytes(certified[:-1] + bytes([certified[-1] ^ 1]))
     assert "engine/model.bin with sha256" in refused(capsys, "predict", str(out), digit)
 
@@ -94,7 +94,7 @@ def test_what_would_be_another_function_is_refused(
     certify(run)
     out = str(export(run, tmp_path))
     message = refused(capsys, "predict", out, digit, "--sigma", "0.3", "--block", "10")
-    assert "expected block 20, sigma 0.5 as certified, got block 10, sigma 0.3; the certificate is" in message
+    assert "that was certified (block = 20; sigma = 0.5), got block = 10; sigma = 0.3; the cert" in message
     (tmp_path / "elsewhere" / "export.json").unlink()  # and what is left is not taken for a checkpoint
     assert "export.json with sha256 no file" in refused(capsys, "predict", out, digit)
 
@@ -115,7 +115,8 @@ def test_the_folder_of_the_run_will_do_and_the_summary_is_json(
 def test_a_budget_that_gives_up_early_still_says_how_the_copies_voted(
     run: Path, digit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("smoothheads.certify.bounds.clopper_pearson_upper", lambda *_: 0.0)  # hopeless
+    hopeless = "smoothheads.certify.budgets.radius.clopper_pearson_upper"
+    monkeypatch.setattr(hopeless, lambda *_: 0.0)
     (answer,) = predict(capsys, str(run), digit, *RADIUS, "--radius")
     assert (answer["class"], answer["n"]) == ("abstain", 100)
     assert 0 < answer["share"] <= 1

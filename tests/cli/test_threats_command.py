@@ -73,7 +73,7 @@ def test_l1_and_l2_ledgers_are_kept_apart(
     assert main(["compare", str(l2), str(l1), "--align"]) == 2
     assert "l2 radii as in l2, got l1 radii in l1" in capsys.readouterr().err
     assert main(["certify", str(network), *FEW, "--noise", "laplace", "--out", str(l1)]) == 2
-    assert 'certify.noise.name "laplace"' in capsys.readouterr().err
+    assert 'certify.noise.name = "laplace"' in capsys.readouterr().err
 
 
 def test_predict_names_the_norm(network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,7 +63,7 @@ def test_other_settings_are_refused_by_name(run: Run, manifest: Manifest) -> Non
     before = (folder / "ledger.tsv").read_bytes()
     changed = replace(manifest, certify=replace(manifest.certify, sigma=0.25), rules=("ensemble",))
     with (
-        pytest.raises(LedgerError, match=r"certify.sigma 0.5; rules .*got certify.sigma 0.25"),
+        pytest.raises(LedgerError, match=r"certify.sigma = 0.5; rules .*got certify.sigma = 0.25"),
         Ledger.open(folder, changed),
     ):
         pass

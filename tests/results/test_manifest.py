@@ -76,7 +76,7 @@ def test_differences_name_nested_keys_and_skip_the_date() -> None:
 def test_runs_are_the_same_whatever_is_incidental() -> None:
     require_same(BARE, replace(BARE, created="later", format="x/1", network={"heads": 5}), "run")
     other = replace(BARE, certify=CertifyConfig(sigma=0.25, seed=0))
-    with pytest.raises(LedgerError, match=r"certify.sigma 0.5.*got certify.sigma 0.25.*another folder"):
+    with pytest.raises(LedgerError, match=r"certify.sigma = 0.5.*got certify.sigma = 0.25.*another folder"):
         require_same(BARE, other, "run")
 
 

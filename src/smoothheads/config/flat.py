@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from smoothheads.config.reader import Json
+from smoothheads.errors import SmoothheadsError
 
 _MISSING = object()
 
@@ -26,6 +27,13 @@ def differences(stored: Json, now: Json) -> list[tuple[str, str, str]]:
     keys = sorted(key for key in old.keys() | new.keys() if key != "created")
     pairs = [(key, old.get(key, _MISSING), new.get(key, _MISSING)) for key in keys]
     return [(key, _show(a), _show(b)) for key, a, b in pairs if a != b]
+
+
+def require_equal(stored: Json, now: Json, error: type[SmoothheadsError], what: str, remedy: str) -> None:
+    """Raises `error` that names every key in which `now` differs from `what` is stored."""
+    if found := differences(stored, now):
+        before = "; ".join(f"{key} = {value}" for key, value, _ in found)
+        raise error(f"{what} ({before})", "; ".join(f"{key} = {value}" for key, _, value in found), remedy)
 
 
 def _show(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.config import from_dict, load_json, to_dict
-from smoothheads.config.flat import differences
+from smoothheads.config.flat import require_equal
 from smoothheads.config.reader import Json
 from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.noise import NoiseLaw
@@ -172,15 +172,5 @@ def require_same(stored: Manifest, now: Manifest, where: str) -> None:
         {key: value for key, value in manifest.to_json().items() if key not in _INCIDENTAL}
         for manifest in (stored, now)
     )
-    require_equal(old, new, where)
-
-
-def require_equal(stored: Json, now: Json, where: str) -> None:
-    """Raises LedgerError that names every differing key."""
-    found = differences(stored, now)
-    if found:
-        raise LedgerError(
-            f"the settings {where} was started with ({'; '.join(f'{key} {a}' for key, a, _ in found)})",
-            "; ".join(f"{key} {b}" for key, _, b in found),
-            "use another folder or rerun with the original settings",
-        )
+    remedy = "use another folder or rerun with the original settings"
+    require_equal(old, new, LedgerError, f"the settings {where} was started with", remedy)

@@ -18,12 +18,13 @@ from smoothheads.attack.settings import AttackSettings
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config import to_dict
 from smoothheads.config.check import at_least
+from smoothheads.config.flat import require_equal
 from smoothheads.data import Dataset, SubsetConfig
 from smoothheads.errors import LedgerError
 from smoothheads.files import sha256
 from smoothheads.provenance import versions
 from smoothheads.results.ledger import TABLE
-from smoothheads.results.manifest import FILE, Manifest, require_equal
+from smoothheads.results.manifest import FILE, Manifest
 from smoothheads.results.read import ledger_folder, read_log
 from smoothheads.results.results import Results
 from smoothheads.runs.certify import certification_images
@@ -158,7 +159,8 @@ def _earlier(out: Path, facts: dict[str, Any], claims: Sequence[Claim], *, fresh
     record.claim(out)
     stored, attacked = ({}, []) if fresh else record.load(out)
     if stored:
-        require_equal(stored, facts, str(out))
+        what, remedy = f"the settings {out} was started with", "name another --out, or start --fresh"
+        require_equal(stored, facts, LedgerError, what, remedy)
     others = [each.claim.index for each in attacked if each.claim not in set(claims)]
     if others:
         raise LedgerError(

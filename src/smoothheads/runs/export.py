@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,7 @@ from smoothheads.results.results import Results
 from smoothheads.results.summary import summarize
 from smoothheads.runs import exported
 from smoothheads.runs.exported import CHECKPOINT_FILES, EXTRAS, LEDGER_FILES, Exported
-from smoothheads.runs.layout import (
-    CHECKPOINT,
-    LEDGER,
-    checkpoint_folder,
-)
+from smoothheads.runs.layout import CHECKPOINT, LEDGER, checkpoint_folder, open_checkpoint
 
 README = """\
 A smoothed image classifier with certificates
@@ -89,9 +86,7 @@ def export_run(ledger: Path | str, out: Path | str, *, checkpoint: Path | str | 
     sources = _sources(manifest, ledger, Path(checkpoint or _above(ledger)))
     facts: dict[str, Any] = {"format": exported.FORMAT, "summary": summary(log, manifest)}
     with new_folder(out) as partial:
-        for name, source in sources.items():
-            (partial / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, partial / name)
+        copy_files(sources, partial)
         write_json(partial / exported.FACTS, facts)
         write_atomic(partial / exported.README, _readme(facts["summary"], manifest))
         write_atomic(partial / exported.SUMS, exported.sums(partial))
@@ -99,11 +94,17 @@ def export_run(ledger: Path | str, out: Path | str, *, checkpoint: Path | str | 
     return out
 
 
+def copy_files(sources: Mapping[str, Path], folder: Path) -> None:
+    """Each file under the name that it gets in the folder."""
+    for name, source in sources.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, folder / name)
+
+
 def export_onnx(place: Path | str, out: Path | str, *, checkpoint: Path | str | None = None) -> Path:
     """Writes the network of a checkpoint, a training run or a ledger as the one file `out`, which must be
     new."""
     from smoothheads.certify.engines import onnx
-    from smoothheads.runs.layout import open_checkpoint
 
     place, out = Path(place), Path(out)
     if out.exists():

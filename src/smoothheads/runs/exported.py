@@ -19,13 +19,13 @@ from smoothheads.certify.engines.artefact import Artefact
 from smoothheads.certify.engines.onnx import OnnxRuntime
 from smoothheads.checkpoint import folder as checkpoint
 from smoothheads.config import load_json, to_dict
-from smoothheads.config.flat import differences
+from smoothheads.config.flat import differences, require_equal
 from smoothheads.errors import CheckpointError, ConfigError, LedgerError
 from smoothheads.files import sha256
 from smoothheads.provenance import versions
 from smoothheads.results import ledger
 from smoothheads.results.manifest import FILE, Manifest, read_manifest
-from smoothheads.runs.layout import CHECKPOINT, ENGINES, LEDGER, engines_folder
+from smoothheads.runs.layout import CHECKPOINT, ENGINES, LEDGER, engines_folder, open_checkpoint
 
 if TYPE_CHECKING:
     from smoothheads.models.multihead import MultiHead
@@ -119,13 +119,9 @@ class Exported:
 
     def _same_function(self, config: CertifyConfig | None, changes: dict[str, Any]) -> CertifyConfig:
         config = (config or replace(self.config, seed=None)).changed(**changes)
-        changed = differences(_function(self.config), _function(config))
-        if changed:
-            raise ConfigError(
-                ", ".join(f"{name} {stated}" for name, stated, _ in changed) + " as certified",
-                ", ".join(f"{name} {got}" for name, _, got in changed),
-                "the certificate is for the exported function; certify the other one and export that",
-            )
+        remedy = "the certificate is for the exported function; certify the other one and export that"
+        certified, wanted = _function(self.config), _function(config)
+        require_equal(certified, wanted, ConfigError, "the function that was certified", remedy)
         return config
 
     def _unlike(self, smoothed: Certifier) -> tuple[str, ...]:
@@ -140,6 +136,23 @@ class Exported:
 def open_export(folder: Path | str, *, model: MultiHead | None = None, **changes: Any) -> Smoothed:
     """The smoothed classifier in an exported folder, or at `hf://user/name[@revision]`; see `Exported`."""
     return Exported.open(folder).smoothed(model=model, **changes)
+
+
+def from_pretrained(place: str | Path, **changes: Any) -> Smoothed:
+    """The smoothed classifier in a folder or at `hf://user/name[@revision]`.
+
+    An export is exactly the function that was certified, and refuses `changes` that make another one; a plain
+    checkpoint has the sigma that it was trained with unless `changes` name another. Every file is checked
+    against its hash, and no code that comes with it is run.
+    """
+    from smoothheads.smoothed import Smoothed
+
+    folder = hub.local(place)
+    if is_export(folder):
+        return Exported.open(folder).smoothed(**changes)
+    loaded = open_checkpoint(folder)
+    settings = {"sigma": loaded.config.train.sigma, "store": Store(engines_folder(folder)), **changes}
+    return Smoothed(loaded.model, loaded.info, **settings)
 
 
 def is_export(folder: Path | str) -> bool:

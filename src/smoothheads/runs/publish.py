@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from smoothheads.errors import CheckpointError
 from smoothheads.files import write_atomic
 from smoothheads.report import guarantee
 from smoothheads.results import read_log
-from smoothheads.runs.export import export_run
+from smoothheads.runs.export import copy_files, export_run
 from smoothheads.runs.exported import CHECKPOINT_FILES, SUMS, Exported, is_export
 from smoothheads.runs.layout import CHECKPOINT, LEDGER, checkpoint_folder
 
@@ -91,8 +90,8 @@ def card(folder: Path, name: str) -> str:
     log = read_log(folder / LEDGER)
     lead = (
         "A smoothed image classifier with certificates: for each test image a radius within which no change "
+        "of the image alters the answer."
     )
-    lead += "of the image alters the answer."
     rows = [f"| {each['radius']:g} | {each['value']:.1%} |" for each in facts["certified"]]
     certified = CERTIFIED.format(
         **facts | {"acr": facts["acr"]["value"], "scope": guarantee.scope(log)},
@@ -134,8 +133,7 @@ def _parts(folder: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as temporary:
         staged = Path(temporary) / "repository"
         if is_export(folder):
-            names = [SUMS, *Exported.open(folder).listed()]
-            _copy(folder, staged, names)
+            copy_files({name: folder / name for name in (SUMS, *Exported.open(folder).listed())}, staged)
         elif (folder / LEDGER).is_dir():
             export_run(folder / LEDGER, staged)
         else:
@@ -145,14 +143,8 @@ def _parts(folder: Path) -> Iterator[Path]:
                     f"an export, a run or a checkpoint at {folder}", "none", "check the path"
                 )
             verified_manifest(network)
-            _copy(network, staged / CHECKPOINT, CHECKPOINT_FILES)
+            copy_files({f"{CHECKPOINT}/{name}": network / name for name in CHECKPOINT_FILES}, staged)
         yield staged
-
-
-def _copy(source: Path, target: Path, names: Any) -> None:
-    for name in names:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source / name, target / name)
 
 
 def _items(lines: list[str]) -> str:

@@ -15,23 +15,25 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
+from torch import Tensor
 
 from smoothheads import checkpoint, ranks
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.checkpoint.folder import MANIFEST
 from smoothheads.checkpoint.join import differing
 from smoothheads.config import from_dict, load_json, to_dict
-from smoothheads.config.flat import differences
-from smoothheads.data import DataInfo, augments, load
+from smoothheads.config.flat import require_equal
+from smoothheads.data import DataInfo, Dataset, augments, load
 from smoothheads.device import parse, threads
 from smoothheads.errors import CheckpointError, DataError, StorageError, WorkerError
-from smoothheads.files import append, claim, exclusive, holder, storage, write_json
+from smoothheads.files import append, claim, exclusive, holder, storage, write_atomic, write_json
 from smoothheads.models import MultiHead, build
+from smoothheads.objectives.method import Preparation
 from smoothheads.provenance import versions
 from smoothheads.runs.interrupt import Interrupt
 from smoothheads.runs.layout import CHECKPOINT, CONFIG, METRICS, PREPARED, STATE, open_checkpoint
-from smoothheads.runs.prepared import keep, prepare
 from smoothheads.runs.tensorboard import Writer
 from smoothheads.training import EpochDone, Plan, RunConfig, StepDone, Trainer, make_plan
 from smoothheads.training.loop import resolve
@@ -78,7 +80,7 @@ def train_run(
                 data = load(config.data)
                 device = parse(ranks.own_device(config.train.device))
                 model = _initial(config, data.train.info, start)
-                prepared = prepare(config.objective.method, data.train, out, device, on_prepare)
+                prepared = _prepared(config, data.train, out / PREPARED, device, on_prepare)
                 trainer = Trainer(
                     model,
                     data.train,
@@ -96,7 +98,9 @@ def train_run(
                     _follow(trainer)
                     return out / CHECKPOINT
                 write_json(out / CONFIG, to_dict(config))
-                keep(prepared, out)
+                if prepared is not None and not (out / PREPARED).exists():  # for the next start
+                    content = safetensors.torch.save({"prepared": prepared.contiguous()})
+                    write_atomic(out / PREPARED, content)
                 if on_plan:
                     on_plan(make_plan(trainer))
                 with (
@@ -156,13 +160,9 @@ def _require_same(trainer: Trainer, config: RunConfig) -> None:
     if ranks.count() == 1:
         return
     told = to_dict(config)
-    found = differences(json.loads(ranks.from_first(json.dumps(told))), told)
-    if found:
-        raise WorkerError(
-            f"the settings of rank 0 ({'; '.join(f'{key} = {there}' for key, there, _ in found)})",
-            "; ".join(f"{key} = {here}" for key, _, here in found),
-            "start all ranks with the same command on machines of one kind",
-        )
+    first = json.loads(ranks.from_first(json.dumps(told)))
+    remedy = "start all ranks with the same command on machines of one kind"
+    require_equal(first, told, WorkerError, "the settings of rank 0", remedy)
     state = trainer.state()
     content = hashlib.sha256(json.dumps(state.meta, sort_keys=True).encode())
     tensors = state.tensors | ({} if trainer.prepared is None else {"prepared": trainer.prepared})
@@ -192,15 +192,10 @@ def _start(config: RunConfig) -> Checkpoint | None:
     if config.init is None:
         return None
     start = open_checkpoint(config.init)
-    found = differences(to_dict(start.config.model), to_dict(config.model))
-    if config.init_sha256 not in (None, start.weights_hash):
-        found.append(("init_sha256", str(config.init_sha256), start.weights_hash))
-    if found:
-        raise CheckpointError(
-            f"what {config.init} holds ({'; '.join(f'{key} = {there}' for key, there, _ in found)})",
-            "; ".join(f"{key} = {here}" for key, _, here in found),
-            "train the network of the checkpoint, or name another one",
-        )
+    there = to_dict(start.config.model) | {"init_sha256": start.weights_hash}
+    wanted = to_dict(config.model) | {"init_sha256": config.init_sha256 or start.weights_hash}
+    remedy = "train the network of the checkpoint, or name another one"
+    require_equal(there, wanted, CheckpointError, f"what {config.init} holds", remedy)
     return start
 
 
@@ -219,6 +214,27 @@ def _initial(config: RunConfig, info: DataInfo, start: Checkpoint | None) -> Mul
         raise DataError(f"images of {what} {there}, as of {config.init}", here, "choose the matching data")
     start.model.weigh(None)  # learned for logits that training will change
     return start.model
+
+
+def _prepared(
+    config: RunConfig,
+    dataset: Dataset,
+    path: Path,
+    device: torch.device,
+    on_prepare: Callable[[int, int], None] | None,
+) -> Tensor | None:
+    """What the method wants to know about the training images: from the file if an earlier start has made it,
+    else computed; nothing is written."""
+    if path.exists():
+        return safetensors.torch.load_file(path)["prepared"]
+    return config.objective.method.prepare(
+        Preparation(
+            dataset=dataset,
+            device=device,
+            open_model=lambda folder: open_checkpoint(folder).model,
+            on_progress=on_prepare or (lambda *_: None),
+        )
+    )
 
 
 def _loop(
@@ -261,25 +277,19 @@ def _check_folder(out: Path, config: RunConfig, resume: bool) -> None:
     path = out / CONFIG
     if not path.exists():
         return
-    saved = (out / STATE).exists() or (out / CHECKPOINT).exists() or _size(out / METRICS)
+    metrics = out / METRICS
+    written = metrics.exists() and metrics.stat().st_size > 0
+    saved = written or (out / STATE).exists() or (out / CHECKPOINT).exists()
     if saved and not resume:
         raise CheckpointError(
             f"a new folder at {out}", "one that holds a run", "add --resume or choose another --out"
         )
-    stored = from_dict(RunConfig, load_json(path))
-    found = differences(to_dict(stored), to_dict(config))
-    if found and not saved:
+    stored, now = to_dict(from_dict(RunConfig, load_json(path))), to_dict(config)
+    if saved:
+        remedy = "resume with the original settings or choose another --out"
+        require_equal(stored, now, CheckpointError, f"what {out} was started with", remedy)
+    elif stored != now:
         (out / PREPARED).unlink(missing_ok=True)  # it was made for the other settings
-    elif found:
-        raise CheckpointError(
-            f"what {out} was started with ({'; '.join(f'{key} = {old}' for key, old, _ in found)})",
-            "; ".join(f"{key} = {new}" for key, _, new in found),
-            "resume with the original settings or choose another --out",
-        )
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def _restore(trainer: Trainer, path: Path) -> tuple[int, float]:
