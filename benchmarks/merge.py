@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.noise import NOISES
 from smoothheads.results.ledger import save
-from smoothheads.results.manifest import DataFacts, Manifest, sharded
+from smoothheads.results.manifest import DataFacts, Manifest, Shard
 from smoothheads.results.merge import merge
 from smoothheads.results.row import to_line
 from smoothheads.types import ABSTAIN, Certificate, Certified, Votes
@@ -89,7 +89,8 @@ def write(folder: Path, rows: list[str], count: int) -> None:
     for number in range(count):
         shard = folder / f"shard-{number}"
         shard.mkdir()
-        save(shard, sharded(manifest, number, count), rows[number::count])
+        told = replace(manifest, shard=Shard(number=number, of=count))
+        save(shard, told, rows[number::count])
 
 
 def one(folder: Path) -> dict[str, float]:

@@ -22,7 +22,7 @@ from smoothheads.data import DataInfo
 from smoothheads.device import threads
 from smoothheads.models import ModelConfig, build
 from smoothheads.noise import FloatGaussian, Noise, make_noise
-from smoothheads.noise.floats import FloatNoise
+from smoothheads.noise.base import FloatNoise
 from smoothheads.types import Grid, Phase, Pixels
 
 

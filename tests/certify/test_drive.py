@@ -32,7 +32,8 @@ IMAGE = np.zeros((1, 2, 2), dtype=np.uint8)
 class Counting:
     """An engine whose votes name the block: the samples of block b of image i vote for class (i + b) % 7."""
 
-    rules, classes = ("ensemble",), 7
+    rules: tuple[str, ...] = ("ensemble",)
+    classes = 7
     noise: Noise = make_noise("gaussian", 0.5, Grid(16), 0, SIZE)
 
     def __init__(self, blocks_per_pass: int) -> None:
