@@ -146,7 +146,8 @@ def new_folder(path: Path) -> Iterator[Path]:
                 if inner.is_dir():
                     sync_folder(inner)
                 else:
-                    _sync_file(inner)
+                    with inner.open("r+b") as file:
+                        os.fsync(file.fileno())
             if path.exists():
                 claim(path)
                 for inner in sorted(partial.iterdir()):
@@ -212,11 +213,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _sync_file(path: Path) -> None:
-    with path.open("r+b") as file:
-        os.fsync(file.fileno())
 
 
 def _partial(path: Path) -> Path:

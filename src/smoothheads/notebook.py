@@ -11,22 +11,22 @@ _WIDTH, _HEIGHT = 360, 180
 
 def table(facts: Mapping[str, str], title: str) -> str:
     """Names and values, one row each."""
-    rows = "".join(
-        f'<tr><th style="text-align:left;font-weight:500">{escape(name)}</th>'
-        f'<td style="text-align:left">{escape(value)}</td></tr>'
-        for name, value in facts.items()
-    )
-    return f"<table><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>"
+    return _table({name: escape(value) for name, value in facts.items()}, title)
 
 
 def bars(rows: Mapping[str, Sequence[int]], title: str, most: int = 10) -> str:
     """For every row the classes with most votes, as bars."""
-    parts = [
-        f"<tr><th style='text-align:left;vertical-align:top;font-weight:500'>{escape(name)}</th>"
-        f"<td style='text-align:left'>{_bar_chart(counts, most)}</td></tr>"
-        for name, counts in rows.items()
-    ]
-    return f"<table><caption>{escape(title)}</caption><tbody>{''.join(parts)}</tbody></table>"
+    return _table({name: _bar_chart(counts, most) for name, counts in rows.items()}, title)
+
+
+def _table(cells: Mapping[str, str], title: str) -> str:
+    """Cells of HTML, each behind its name."""
+    rows = "".join(
+        f'<tr><th style="text-align:left;vertical-align:top;font-weight:500">{escape(name)}</th>'
+        f'<td style="text-align:left">{cell}</td></tr>'
+        for name, cell in cells.items()
+    )
+    return f"<table><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>"
 
 
 def _bar_chart(counts: Sequence[int], most: int) -> str:

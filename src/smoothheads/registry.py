@@ -42,14 +42,11 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """Raises ConfigError with the nearest name for an unknown one, and says which plugins failed."""
-        if name in self._loaded:
-            return self._loaded[name]
-        if name in self._ours:
+        if name in self._ours and name not in self._loaded:
             module, _, attribute = self._ours[name].partition(":")
-            component: T = getattr(importlib.import_module(f"smoothheads.{module}"), attribute)
-            self._loaded[name] = component
-            return component
-        self._load_plugins()
+            self._loaded[name] = getattr(importlib.import_module(f"smoothheads.{module}"), attribute)
+        if name not in self._loaded:
+            self._load_plugins()
         if name in self._loaded:
             return self._loaded[name]
         error = one_of(self.kind, name, self.names())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from smoothheads.config import load_json, parse_json
-from smoothheads.errors import ConfigError, LedgerError
+from smoothheads.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -30,11 +30,11 @@ def test_what_no_reader_could_stand_is_refused(text: str | bytes, message: str) 
         parse_json(text, "here")
 
 
-def test_the_reader_of_a_ledger_gets_its_own_error(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="got none"):
-        load_json(tmp_path / "absent.json", LedgerError)
-    with pytest.raises(LedgerError, match="readable file"):
-        load_json(tmp_path, LedgerError)
+def test_a_file_that_is_missing_or_a_folder_is_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="got none"):
+        load_json(tmp_path / "absent.json")
+    with pytest.raises(ConfigError, match="readable file"):
+        load_json(tmp_path)
 
 
 def test_a_good_file_is_read(tmp_path: Path) -> None:

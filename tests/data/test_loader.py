@@ -155,10 +155,6 @@ def test_folder_batches_are_the_right_images(folder: Dataset) -> None:
             assert np.array_equal(image.numpy(), folder.image(position).astype(np.float32) / np.float32(255))
 
 
-def test_plain_batches_with_workers(folder: Dataset) -> None:
-    assert same(list(plain_batches(folder, 4)), list(plain_batches(folder, 4, workers=1)))
-
-
 def test_an_empty_split_has_no_plain_batches() -> None:
     assert list(plain_batches(in_memory(3).take(np.array([], np.int64)), 4)) == []
 

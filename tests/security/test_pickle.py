@@ -138,7 +138,7 @@ def test_registered_extensions_are_not_a_way_in(witness: Path) -> None:
     [
         (b"Pname\n.", "persistent"),
         (DTYPE + b"}b.", "a state for a function"),
-        (b"cnumpy\nndarray\n}b.", "a state for a type"),
+        (b"cnumpy\nndarray\n}b.", "a state for a function"),
         (b"cnumpy\nndarray\n)R.", "not callable"),
         (b"cnumpy\nndarray\n.", "instead of a dict"),
         (DTYPE + b".", "instead of a dict"),

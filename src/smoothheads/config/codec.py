@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def to_dict(config: Any) -> Json:
-    """Nested plain dict; a choice between dataclasses is tagged with its `name`."""
+    """Nested plain dict; a component is tagged with its `name`."""
     if not dataclasses.is_dataclass(config):
         raise TypeError(f"expected a configuration, got {type(config).__name__}")
     out: Json = {"name": _tag(config)} if _tag(config) else {}
@@ -64,7 +64,7 @@ def digest(config: Any) -> str:
 
 
 def _tag(config: Any) -> str | None:
-    """The fixed `name` that tells the members of a union apart (ClassVar of a method's dataclass)."""
+    """The fixed `name` that tells components apart (ClassVar of a method's dataclass)."""
     fields = {f.name for f in dataclasses.fields(config)}
     name = getattr(config, "name", None)
     return name if isinstance(name, str) and "name" not in fields else None
@@ -130,12 +130,6 @@ def _parse_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in args:
         return None
     members = [a for a in args if a is not type(None)]
-    if all(dataclasses.is_dataclass(a) for a in members) and len(members) > 1:
-        tags = {str(_tag(a)): a for a in members}
-        name = value.get("name") if isinstance(value, dict) else value
-        if name not in tags:
-            raise ConfigError(f"a known name at {where}", repr(name), suggest(str(name), tags))
-        return from_dict(tags[name], value, where)
     for member in members[:-1]:
         try:
             return _parse(member, value, where)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from smoothheads.errors import ConfigError, SmoothheadsError
+from smoothheads.errors import ConfigError
 
 MAX_BYTES = 1 << 26  # nothing that we write comes near
 MAX_DEPTH = 50
@@ -15,19 +15,20 @@ MAX_INTEGER = 2**64  # seeds; beyond it lie numbers that cannot become floats
 Json = dict[str, Any]
 
 
-def load_json(path: Path, error: type[SmoothheadsError] = ConfigError) -> Json:
-    """The JSON object in a file; raises `error` for a file that is missing, damaged or out of all bounds."""
+def load_json(path: Path) -> Json:
+    """The JSON object in a file; raises ConfigError where it is missing, damaged or out of all bounds."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise error(f"a file {path}", "none", "check the path") from None
-    except OSError as failure:
-        raise error(f"a readable file {path}", str(failure), "check the path and its permissions") from None
-    return parse_json(data, str(path), error)
+        raise ConfigError(f"a file {path}", "none", "check the path") from None
+    except OSError as error:
+        remedy = "check the path and its permissions"
+        raise ConfigError(f"a readable file {path}", str(error), remedy) from None
+    return parse_json(data, str(path))
 
 
-def parse_json(data: bytes | str, where: str, error: type[SmoothheadsError] = ConfigError) -> Json:
+def parse_json(data: bytes | str, where: str) -> Json:
     """The JSON object in a text: each key once, at most MAX_DEPTH levels, integers below MAX_INTEGER."""
     remedy = "repair or recreate the file"
     try:
@@ -35,11 +36,11 @@ def parse_json(data: bytes | str, where: str, error: type[SmoothheadsError] = Co
             raise ValueError(f"more than {MAX_BYTES >> 20} MiB")
         value = json.loads(data, object_pairs_hook=_unique)
         _check(value)
-    except (ValueError, RecursionError) as failure:  # a ValueError is also how Python refuses 5000 digits
-        why = "too many levels" if isinstance(failure, RecursionError) else str(failure)
-        raise error(f"JSON in {where}", why, remedy) from None
+    except (ValueError, RecursionError) as error:  # a ValueError is also how Python refuses 5000 digits
+        why = "too many levels" if isinstance(error, RecursionError) else str(error)
+        raise ConfigError(f"JSON in {where}", why, remedy) from None
     if not isinstance(value, dict):
-        raise error(f"a JSON object in {where}", type(value).__name__, remedy)
+        raise ConfigError(f"a JSON object in {where}", type(value).__name__, remedy)
     return value
 
 

@@ -99,9 +99,7 @@ class Loader:
         yield from _batches(reader, list(enumerate(parts))[start_step:], self.workers)
 
 
-def plain_batches(
-    dataset: Dataset, size: int, workers: int = 0, *, first: int = 0, every: int = 1
-) -> Iterator[Batch]:
+def plain_batches(dataset: Dataset, size: int, *, first: int = 0, every: int = 1) -> Iterator[Batch]:
     """All images in order and without augmentation, `size` at a time; the last batch may be smaller.
 
     Processes that share the batches out take one of `every` so many, from the `first` (from 0) on.
@@ -109,7 +107,7 @@ def plain_batches(
     at_least("size", size, 1)
     starts = range(first * size, len(dataset), every * size)
     parts = [np.arange(start, min(start + size, len(dataset)), dtype=np.int64) for start in starts]
-    yield from _batches(_Reader(dataset, None), list(enumerate(parts)), workers)
+    yield from _batches(_Reader(dataset, None), list(enumerate(parts)), workers=0)
 
 
 class _Reader(torch.utils.data.Dataset[NDArray[np.uint8] | DataError]):

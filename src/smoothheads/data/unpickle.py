@@ -34,15 +34,6 @@ def unpickle(data: bytes, source: Path | str) -> dict[str, Any]:
         raise damaged(source, "pickle of arrays, lists, strings and integers", error) from error
 
 
-class _Type:
-    """Stands for numpy.ndarray, which is only ever passed on."""
-
-    __slots__ = ()
-
-    def __setstate__(self, state: object) -> None:
-        raise pickle.UnpicklingError("a state for a type")
-
-
 class _Dtype:
     """Stands for numpy.dtype: an integer type in the given byte order."""
 
@@ -80,7 +71,7 @@ class _Array:
 
 
 class _Callable:
-    """A stand-in that can be called, but to which the pickle can assign nothing."""
+    """A stand-in that can be called, unless for nothing, but to which the pickle can assign nothing."""
 
     __slots__ = ("_call",)
 
@@ -111,7 +102,7 @@ class _Unpickler(pickle._Unpickler):
             case "numpy.core.multiarray._reconstruct" | "numpy._core.multiarray._reconstruct":
                 return _Callable(_Array)
             case "numpy.ndarray":
-                return _Type()
+                return _Callable(None)  # only ever passed on
             case "numpy.dtype":
                 return _Callable(_Dtype)
             case "_codecs.encode":
