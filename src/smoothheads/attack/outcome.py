@@ -68,7 +68,7 @@ class AttackOutcome:
 
     @property
     def violations(self) -> tuple[Attacked, ...]:
-        return tuple(each for each in self.attacked if each.violated)
+        return tuple(image for image in self.attacked if image.violated)
 
     @property
     def p_value(self) -> float:
@@ -84,7 +84,7 @@ class AttackOutcome:
 
     def certified_accuracy(self, radii: Sequence[float]) -> Floats:
         """Share of the images that are right and certified at least that far: the lower curve."""
-        claims = [each.claim for each in self.attacked]
+        claims = [image.claim for image in self.attacked]
         return np.array([np.mean([c.correct and c.radius >= r for c in claims]) for r in radii])
 
     def empirical_accuracy(self, radii: Sequence[float]) -> Floats:
@@ -93,6 +93,8 @@ class AttackOutcome:
         An abstention is not right; radii beyond those attacked keep the last value.
         """
         budgets = [squared_grid_budget(r, self.max_value) for r in radii]
-        right = [each for each in self.attacked if each.claim.correct]
-        standing = [sum(each.broken is None or each.broken > budget for each in right) for budget in budgets]
+        right = [image for image in self.attacked if image.claim.correct]
+        standing = [
+            sum(image.broken is None or image.broken > budget for image in right) for budget in budgets
+        ]
         return np.array(standing, dtype=np.float64) / max(len(self.attacked), 1)

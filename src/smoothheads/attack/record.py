@@ -31,7 +31,7 @@ def save(path: Path, outcome: AttackOutcome, facts: dict[str, Any], radii: Seque
     table, about = files(path)
     about_text = json.dumps(summary(outcome, facts, radii), indent=2, sort_keys=True)
     write_own(about, f"{about_text}\n", _KIND)
-    lines = ["\t".join(COLUMNS), *(_line(each, outcome.max_value) for each in outcome.attacked)]
+    lines = ["\t".join(COLUMNS), *(_line(attacked, outcome.max_value) for attacked in outcome.attacked)]
     write_own(table, "\n".join(lines) + "\n", lines[0])
 
 
@@ -63,8 +63,8 @@ def summary(outcome: AttackOutcome, facts: dict[str, Any], radii: Sequence[float
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "facts": facts,
         "images": len(outcome.attacked),
-        "claims": sum(not each.claim.abstained for each in outcome.attacked),
-        "violations": [each.claim.index for each in outcome.violations],
+        "claims": sum(not attacked.claim.abstained for attacked in outcome.attacked),
+        "violations": [attacked.claim.index for attacked in outcome.violations],
         "level": outcome.level,
         "p_value": outcome.p_value,
         "refuted": outcome.refuted,
@@ -74,11 +74,12 @@ def summary(outcome: AttackOutcome, facts: dict[str, Any], radii: Sequence[float
     }
 
 
-def _line(each: Attacked, q: int) -> str:
-    claim = each.claim
-    distance = None if each.broken is None else f"{math.sqrt(each.broken) / q:.6f}"
-    values = (claim.index, claim.label, claim.prediction, repr(claim.radius), each.budget, each.inside)
-    return "\t".join(_NONE if v is None else str(v) for v in (*values, each.broken, each.answer, distance))
+def _line(attacked: Attacked, q: int) -> str:
+    claim = attacked.claim
+    distance = None if attacked.broken is None else f"{math.sqrt(attacked.broken) / q:.6f}"
+    claimed = (claim.index, claim.label, claim.prediction, repr(claim.radius))
+    seen = (attacked.budget, attacked.inside, attacked.broken, attacked.answer, distance)
+    return "\t".join(_NONE if value is None else str(value) for value in (*claimed, *seen))
 
 
 def _parse(line: str) -> Attacked:

@@ -51,11 +51,11 @@ def differing(one: DataInfo, other: DataInfo) -> tuple[str, str, str] | None:
 
 
 def _require_alike(first: Checkpoint, member: Checkpoint, number: int) -> None:
-    found = differing(first.info, member.info)
+    images = differing(first.info, member.info)
     for what, a, b in (
         ("architecture", first.config.model.arch, member.config.model.arch),
         ("sigma", f"{first.config.train.sigma:g}", f"{member.config.train.sigma:g}"),
-        *([found] if found else []),
+        *([images] if images else []),
     ):
         if a != b:
             raise CheckpointError(

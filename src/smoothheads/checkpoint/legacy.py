@@ -128,7 +128,7 @@ def _rename_single(foreign: Mapping[str, Tensor], model: MultiHead) -> dict[str,
 
 
 def _rename_heads(foreign: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    stages = [int(found[1]) for name in foreign if (found := re.match(r"layer(\d+)\.", name))]
+    stages = [int(match[1]) for name in foreign if (match := re.match(r"layer(\d+)\.", name))]
     parts = {"0": f"layer{max(stages, default=0) + 1}", "1": "fc"}
 
     def own(name: str) -> str:

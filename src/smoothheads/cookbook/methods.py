@@ -127,26 +127,24 @@ def acr_targeted(data: Data, sigma: float) -> Setting:
     step_size, steps = _by(sigma, 0.25, 0.25, 0.5), _by(sigma, 3, 6, 4)
     match data:
         case "mnist":
-            start = _by(sigma, 36, 42, 36)
-            source = f"{_LIKE_CIFAR}; start scaled to 90 epochs"
-            method = cfg.AcrTargeted(start=start, keep=keep, step_size=step_size, steps=steps)
+            start, source = _by(sigma, 36, 42, 36), f"{_LIKE_CIFAR}; start scaled to 90 epochs"
         case "cifar10":
-            source = "Sun et al. 2025, their scripts"
-            start = _by(sigma, 60, 70, 60)
-            method = cfg.AcrTargeted(start=start, keep=keep, step_size=step_size, steps=steps)
+            start, source = _by(sigma, 60, 70, 60), "Sun et al. 2025, their scripts"
         case "imagenet":
-            source = (
-                "Sun et al. 2025, their scripts; they drop images before training, by an earlier network's "
-                "answers, and weigh none; that the network judges itself, once at epoch 31, is chosen here"
+            return Setting(
+                method=cfg.AcrTargeted(
+                    draws=_by(sigma, 1, 1, 2),
+                    start=30,
+                    every=60,
+                    keep=_by(sigma, 0.2, 0.2, 0.1),
+                    step_size=_by(sigma, 0.5, 1.0, 2.0),
+                    steps=_by(sigma, 2, 2, 1),
+                ),
+                source="Sun et al. 2025, their scripts; they drop images before training, by an earlier "
+                "network's answers, and weigh none; that the network judges itself, once at epoch 31, is "
+                "chosen here",
             )
-            method = cfg.AcrTargeted(
-                draws=_by(sigma, 1, 1, 2),
-                start=30,
-                every=60,
-                keep=_by(sigma, 0.2, 0.2, 0.1),
-                step_size=_by(sigma, 0.5, 1.0, 2.0),
-                steps=_by(sigma, 2, 2, 1),
-            )
+    method = cfg.AcrTargeted(start=start, keep=keep, step_size=step_size, steps=steps)
     return Setting(method=method, source=source)
 
 
@@ -186,7 +184,7 @@ def setting(bench: Benchmark, method: str | None) -> Setting:
     if bench.name not in _DATA or method not in PUBLISHED:
         return Setting(method=cfg.METHODS.get(method)(), source=f"{method}: its defaults")
     sigma = min(SIGMAS, key=lambda known: abs(math.log(known / bench.sigma)))
-    found = PUBLISHED[method](_DATA[bench.name], sigma)
+    published = PUBLISHED[method](_DATA[bench.name], sigma)
     if sigma == bench.sigma:
-        return found
-    return replace(found, source=f"{found.source}; values of sigma {sigma:g}, as none are published")
+        return published
+    return replace(published, source=f"{published.source}; values of sigma {sigma:g}, as none are published")

@@ -115,13 +115,13 @@ def fit_weights(logits_LNC: Tensor, labels_N: Tensor, *, ridge: float = RIDGE) -
         p_NC = _weighted_sum(gaps_LNC, torch.from_numpy(w)).softmax(-1)
         centred_LNC = gaps_LNC - (p_NC * gaps_LNC).sum(-1, keepdim=True)
         flat = (p_NC.sqrt() * centred_LNC).flatten(1)
-        found: NDArray[np.float64] = (flat @ flat.T / len(p_NC) + pull * torch.eye(heads)).numpy()
-        return found
+        hessian_LL: NDArray[np.float64] = (flat @ flat.T / len(p_NC) + pull * torch.eye(heads)).numpy()
+        return hessian_LL
 
-    found = optimize.minimize(
+    minimum = optimize.minimize(
         loss, mean_L.numpy(), jac=True, hess=curvature, method="trust-exact", options={"gtol": 1e-9}
     )
-    return torch.from_numpy(found.x)
+    return torch.from_numpy(minimum.x)
 
 
 def _prefix_means(logits_LNC: Tensor) -> Tensor:

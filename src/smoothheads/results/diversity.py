@@ -14,8 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from smoothheads.objectives.monitor import disagreement, log_probability_gap
-
 BIN = 0.1
 LIMIT = 50.0  # gaps beyond it, odds of e^50, fall into the outermost bins
 
@@ -64,7 +62,7 @@ class Spread:
             self._right_R += samples - wrong_RM.sum(1)
             self._wrong_together_LL += wrong_RM[1:] @ wrong_RM[1:].T
             if self.heads > 1:
-                self._differing += samples * float(disagreement(logits_LMC.unsqueeze(2)))
+                self._differing += samples * disagreement(logits_LMC)
             moments.add(logits_RMC.transpose(0, 1).numpy())
         ensemble_C, heads_LC = moments.variance[0], moments.variance[1:]
         self._variances += ensemble_C.mean(), heads_LC.mean()
@@ -127,9 +125,7 @@ class Gaps:
         self._right_R = np.zeros(1 + heads)
 
     def add(self, logits_LMC: Tensor, label: int) -> None:
-        labels = torch.tensor([label])
-        rows = [log_probability_gap(head[None, :, None], labels)[:, 0] for head in with_ensemble(logits_LMC)]
-        gaps_RM = torch.stack(rows).numpy()
+        gaps_RM = log_probability_gaps(with_ensemble(logits_LMC), label).numpy()
         self.moments.add(gaps_RM.T)
         self._right_R += (gaps_RM > 0).sum(1)
         inside = np.clip(gaps_RM, -LIMIT, math.nextafter(LIMIT, 0))
@@ -168,3 +164,17 @@ def with_ensemble(logits_LMC: Tensor) -> Tensor:
     """[R, M, C] in float64: the mean over the heads, then the heads."""
     logits = logits_LMC.double()
     return torch.cat([logits.mean(0, keepdim=True), logits])
+
+
+def disagreement(logits_LMC: Tensor) -> float:
+    """Share of samples on which two heads answer differently, over all pairs of two heads or more."""
+    answers_LM = logits_LMC.argmax(-1)
+    first, second = torch.triu_indices(len(answers_LM), len(answers_LM), offset=1)
+    return float((answers_LM[first] != answers_LM[second]).float().mean())
+
+
+def log_probability_gaps(logits_RMC: Tensor, label: int) -> Tensor:
+    """log p_label - max over other classes of log p [R, M]; positive where the answer is right."""
+    others_RMC = logits_RMC.clone()
+    others_RMC[..., label] = -torch.inf
+    return logits_RMC[..., label] - others_RMC.amax(-1)

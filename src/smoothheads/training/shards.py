@@ -30,8 +30,8 @@ def own_shards(count: int, rank: int, number: int) -> Shards:
             if count == 1
             else f"start as many ranks as divide {count}, or set --train.shards",
         )
-    each = count // number
-    return Shards(count, rank * each, (rank + 1) * each)
+    share = count // number
+    return Shards(count, rank * share, (rank + 1) * share)
 
 
 def require_images(loader: Loader) -> None:
