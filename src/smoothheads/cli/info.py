@@ -171,16 +171,14 @@ def parts(model: MultiHead) -> dict[str, Any]:
 
 
 def checkpoint(folder: Path) -> dict[str, Any]:
+    from smoothheads.checkpoint.folder import WEIGHTS
     from smoothheads.runs.layout import CHECKPOINT, CONFIG, open_checkpoint
 
-    if (folder / CONFIG).is_file() and not ((folder / CHECKPOINT).is_dir() or _is_checkpoint(folder)):
+    finished = (folder / CHECKPOINT).is_dir() or (folder / WEIGHTS).exists()
+    if (folder / CONFIG).is_file() and not finished:
         return {"unfinished run": load_json(folder / CONFIG)}
     loaded = open_checkpoint(folder)
     return {"data": to_dict(loaded.info), "run": to_dict(loaded.config), "manifest": loaded.manifest}
-
-
-def _is_checkpoint(folder: Path) -> bool:
-    return (folder / "model.safetensors").exists()
 
 
 def ledger(folder: Path) -> dict[str, Any]:

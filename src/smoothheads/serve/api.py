@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -44,22 +45,17 @@ class Api:
     """What of a message may leave the machine."""
 
     def endpoints(self) -> list[Endpoint]:
-        certified, predicted = "Class and certified radius of images", "Class of images, or an abstention"
+        certify = partial(self._answer, work.certify, "moment")
+        predict = partial(self._answer, work.predict, "answer")
         return [
-            Endpoint("/v1/certify", self.certify, certified, answer="Certified"),
-            Endpoint("/v1/predict", self.predict, predicted, answer="Predicted"),
+            Endpoint("/v1/certify", certify, "Class and certified radius of images", answer="Certified"),
+            Endpoint("/v1/predict", predict, "Class of images, or an abstention", answer="Predicted"),
             Endpoint("/v1/attack", self.attack, "An image pushed away from its class", answer=EVENTS),
             Endpoint("/v1/models", self.models, "The classifiers that are served"),
             Endpoint("/v1/model", self.model, "One of them: classes, image size, sigma, alpha", ("model",)),
             Endpoint("/v1/samples", self.samples, "Test images to try", ("model",)),
             Endpoint("/v1/sample", self.sample, "One of them as PNG", ("model", "index")),
         ]
-
-    async def certify(self, request: Request) -> Response:
-        return await self._answer(request, work.certify, "moment")
-
-    async def predict(self, request: Request) -> Response:
-        return await self._answer(request, work.predict, "answer")
 
     async def attack(self, request: Request) -> Response:
         """Events only."""
@@ -96,7 +92,8 @@ class Api:
     def _dataset(self, request: Request) -> Dataset:
         return self.pictures.dataset(self.networks.folder(request.query_params.get("model")))
 
-    async def _answer(self, request: Request, work_of: Work, kind: str) -> Response:
+    async def _answer(self, work_of: Work, kind: str, request: Request) -> Response:
+        """The last news of that kind, of every image; or all of them as events."""
         asked = await asking.read(request, self.limits)
         if "text/event-stream" in request.headers.get("accept", ""):
             return self._events(asked, work_of)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import UploadFile
@@ -42,7 +43,7 @@ def fields(limits: Limits) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientRequest:
-    images: list[Source]
+    images: Sequence[Source]
     model: str | None = None
     n: int | None = None
     radius: float = math.inf
@@ -82,10 +83,16 @@ def _from_json(body: bytes, limits: Limits) -> ClientRequest:
         encoded = [values["image"]]
     if not isinstance(encoded, list) or not all(isinstance(text, str) for text in encoded):
         raise ConfigError("image files in base64", "something else", "pixels takes numbers")
-    sources = [_encoded(text, i, limits, resize) for i, text in enumerate(encoded)]
+    how: Any = {"limit": limits.pixels, "resize": resize}
+    sources: list[Source] = [
+        partial(images.from_base64, text, name=f"image {i}", **how) for i, text in enumerate(encoded, 1)
+    ]
     if pixels is not None:
         batch = pixels if isinstance(pixels, list) and _depth(pixels) == 4 else [pixels]
-        sources += [_numbers(values, len(sources) + i) for i, values in enumerate(batch)]
+        sources += [
+            partial(images.from_numbers, numbers, name=f"image {i}")
+            for i, numbers in enumerate(batch, len(sources) + 1)
+        ]
     return _asked(values, sources, limits)
 
 
@@ -99,11 +106,12 @@ async def _from_form(request: Request, limits: Limits) -> ClientRequest:
             if isinstance(value, UploadFile) and key in ("image", "images")
         ]
         data = [await file.read() for file in files]
-    sources = [_file(content, i, limits, resize) for i, content in enumerate(data)]
+    how: Any = {"limit": limits.pixels, "resize": resize}
+    sources = [partial(images.decode, file, name=f"image {i}", **how) for i, file in enumerate(data, 1)]
     return _asked(values, sources, limits)
 
 
-def _asked(values: dict[str, Any], sources: list[Source], limits: Limits) -> ClientRequest:
+def _asked(values: dict[str, Any], sources: Sequence[Source], limits: Limits) -> ClientRequest:
     known = fields(limits)
     for key in values:
         if key not in known:
@@ -157,19 +165,3 @@ def _depth(values: Any) -> int:
     while isinstance(values, list) and values:
         values, depth = values[0], depth + 1
     return depth
-
-
-def _name(i: int) -> str:
-    return f"image {i + 1}"
-
-
-def _encoded(text: str, i: int, limits: Limits, resize: bool) -> Source:
-    return lambda info: images.from_base64(text, info, name=_name(i), limit=limits.pixels, resize=resize)
-
-
-def _file(data: bytes, i: int, limits: Limits, resize: bool) -> Source:
-    return lambda info: images.decode(data, info, name=_name(i), limit=limits.pixels, resize=resize)
-
-
-def _numbers(values: Any, i: int) -> Source:
-    return lambda info: images.from_numbers(values, info, name=_name(i))

@@ -31,13 +31,10 @@ class Metrics:
             for bucket in _BUCKETS:
                 self._buckets[bucket] += seconds <= bucket
 
-    def add_samples(self, count: int) -> None:
+    def add(self, *, samples: int = 0, images: int = 0) -> None:
         with self._lock:
-            self.samples += count
-
-    def add_image(self) -> None:
-        with self._lock:
-            self.images += 1
+            self.samples += samples
+            self.images += images
 
     def text(self) -> str:
         with self._lock:

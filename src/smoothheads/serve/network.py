@@ -20,13 +20,12 @@ from smoothheads.attack.grid import move, squared_distance
 from smoothheads.attack.smoothed import ascend
 from smoothheads.certify import algorithm
 from smoothheads.certify.budgets import AnytimeBudget
-from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import Store
 from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.checkpoint.folder import WEIGHTS
 from smoothheads.errors import ConfigError
-from smoothheads.runs.exported import Exported, is_export
-from smoothheads.runs.layout import checkpoint_folder, engines_folder, open_checkpoint
+from smoothheads.runs.exported import is_export
+from smoothheads.runs.layout import checkpoint_folder
+from smoothheads.runs.pretrained import from_pretrained
 from smoothheads.seeding import generator
 from smoothheads.serve import images
 from smoothheads.smoothed import Smoothed
@@ -167,12 +166,9 @@ def open_network(folder: Path, settings: Settings) -> ServedNetwork:
     """A checkpoint, a training run's folder or an export."""
     wanted = {"n": settings.n, "sigma": settings.sigma, "alpha": settings.alpha}
     changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
-    if is_export(folder):
-        return ServedNetwork(Exported.open(folder).smoothed(**changes))
-    checkpoint = open_checkpoint(folder)
-    config = CertifyConfig.of(checkpoint.config.train.sigma, threads=settings.threads).changed(**changes)
-    store = Store(engines_folder(folder))
-    return ServedNetwork(Smoothed(checkpoint.model, checkpoint.info, config, store=store))
+    if not is_export(folder):
+        changes["threads"] = settings.threads
+    return ServedNetwork(from_pretrained(folder, **changes))
 
 
 def is_network(folder: Path) -> bool:

@@ -104,9 +104,9 @@ def attack(networks: Networks, asked: ClientRequest, metrics: Metrics) -> Iterat
 
 def _told(image: int, kind: str, steps: Steps, metrics: Metrics) -> Iterator[News]:
     for samples, data in steps:
-        metrics.add_samples(samples)
+        metrics.add(samples=samples)
         yield _QUIET if data is None else News(image, kind, data)
-    metrics.add_image()
+    metrics.add(images=1)
 
 
 def _opened(

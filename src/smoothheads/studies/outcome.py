@@ -21,7 +21,7 @@ from smoothheads.errors import LedgerError, SmoothheadsError
 from smoothheads.files import claim, stamped, write_atomic, write_json
 from smoothheads.provenance import versions
 from smoothheads.studies import stages
-from smoothheads.studies.plan import Joining, Network, Row, StudyPlan
+from smoothheads.studies.plan import Joining, Network, Row, RowName, StudyPlan
 from smoothheads.studies.stages import Measured
 from smoothheads.studies.store import StudyStore
 
@@ -33,20 +33,12 @@ _WHO = ("setting", "sigma", "arm", "seed")
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """One row: who it is, what was measured (none if it failed or is not there), and what is known of it."""
+class Result(RowName):
+    """What was measured of a row (none if it failed or is not there), and what is known of it."""
 
-    setting: str
-    sigma: float
-    arm: str
-    seed: int
     measured: Measured | None
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Fit of the training set, seconds, memory, hashes; `failed` holds the message of a failure."""
-
-    @property
-    def name(self) -> str:
-        return "/".join(filter(None, (self.setting, f"{self.sigma:.2f}", self.arm, str(self.seed))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +61,8 @@ class Outcome:
 
     def of(self, setting: str, sigma: float, arm: str) -> dict[int, Result]:
         """The measured rows of an arm, by seed."""
-        wanted = (setting, sigma, arm)
-        return {
-            each.seed: each
-            for each in self.results
-            if (each.setting, each.sigma, each.arm) == wanted and each.measured is not None
-        }
+        cell = (setting, sigma, arm)
+        return {each.seed: each for each in self.results if each.cell == cell and each.measured is not None}
 
     @property
     def several(self) -> bool:
@@ -82,10 +70,7 @@ class Outcome:
         return len({each.setting for each in self.results}) > 1
 
     def has_failed(self, setting: str, sigma: float, arm: str) -> bool:
-        wanted = (setting, sigma, arm)
-        return any(
-            "failed" in each.facts for each in self.results if (each.setting, each.sigma, each.arm) == wanted
-        )
+        return any("failed" in each.facts for each in self.results if each.cell == (setting, sigma, arm))
 
     @property
     def failed(self) -> dict[str, str]:

@@ -72,10 +72,10 @@ class _UnknownKeyError(Exception):
 
 def _study(data: Mapping[str, Any], name: str) -> Study:
     _known(data, _TOP, ())
-    common = _table(data, "all", ())
+    common = _table(data, "all")
     _known(common, (*_ARM, *_RUN), ("all",))
-    arms = _table(data, "arms", ())
-    settings = _table(data, "settings", ())
+    arms = _table(data, "arms")
+    settings = _table(data, "settings")
     for setting, changes in settings.items():
         _known(_as_table(changes, f"settings.{setting}"), _RUN, ("settings", setting))
     return Study(
@@ -85,9 +85,9 @@ def _study(data: Mapping[str, Any], name: str) -> Study:
         sigmas=tuple(_numbers(data, "sigmas")),
         seeds=tuple(int(seed) for seed in _numbers(data, "seeds", [0])),
         settings=settings or {"": {}},
-        certify=_table(data, "certify", ()),
-        images=_fields(Images, _table(data, "images", ()), "images"),
-        show=_show(_table(data, "show", ())),
+        certify=_table(data, "certify"),
+        images=_fields(Images, _table(data, "images"), "images"),
+        show=_show(_table(data, "show")),
     )
 
 
@@ -121,8 +121,8 @@ def _known(data: Mapping[str, Any], known: Iterable[str], path: tuple[str, ...])
             raise _UnknownKeyError((*path, key), known)
 
 
-def _table(data: Mapping[str, Any], key: str, path: tuple[str, ...]) -> Mapping[str, Any]:
-    return _as_table(data.get(key, {}), ".".join((*path, key)))
+def _table(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    return _as_table(data.get(key, {}), key)
 
 
 def _as_table(value: Any, where: str) -> Mapping[str, Any]:

@@ -63,23 +63,32 @@ Item: TypeAlias = Training | Joining | Certification
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One certified network of the study, and the rule of the ledger in which it stands."""
-
+class RowName:
     setting: str
     sigma: float
     arm: str
     seed: int
+
+    @property
+    def name(self) -> str:
+        return "/".join(filter(None, (self.setting, f"{self.sigma:.2f}", self.arm, str(self.seed))))
+
+    @property
+    def cell(self) -> tuple[str, float, str]:
+        """What all its seeds have in common."""
+        return self.setting, self.sigma, self.arm
+
+
+@dataclass(frozen=True, slots=True)
+class Row(RowName):
+    """One certified network of the study, and the rule of the ledger in which it stands."""
+
     network: Network
     own: Certification
     """What the row would have if it shared nothing."""
     certification: Certification
     """Where its votes are."""
     rule: str
-
-    @property
-    def name(self) -> str:
-        return "/".join(filter(None, (self.setting, f"{self.sigma:.2f}", self.arm, str(self.seed))))
 
     @property
     def votes(self) -> tuple[str, str]:
@@ -139,8 +148,6 @@ def together(plans: Mapping[str, StudyPlan]) -> tuple[StudyPlan, dict[str, Study
 def needs(item: Item) -> tuple[Item, ...]:
     """What must exist before an item can be made."""
     match item:
-        case Training(start=None):
-            return ()
         case Training(start=start):
             return (start,) if start is not None else ()
         case Joining(members=members):
@@ -159,8 +166,7 @@ class _Maker:
     def row(self, setting: str, sigma: float, arm: Arm, seed: int) -> Row:
         network = self.network(setting, sigma, arm, seed)
         config = self.study.certify_config(sigma, arm.rule)
-        told = to_dict(config)
-        key = _digest("certification", network.key, told, self.images)
+        key = _digest("certification", network.key, to_dict(config), self.images)
         certification = Certification(key, network, config, self.study.images)
         return Row(setting, sigma, arm.name, seed, network, certification, certification, arm.rule)
 
@@ -186,7 +192,7 @@ def _shared(rows: list[Row]) -> Iterator[Row]:
     number of samples (budget fixed), so that all rows are certified alike."""
     for row in rows:
         found = [(other, rule) for other in rows if (rule := _rule_in(row, other)) is not None]
-        if not found or not _fixed(row.own.config):
+        if not found or row.own.config.budget.name != "fixed":
             yield row
             continue
         other, rule = max(found, key=lambda each: len(each[0].network.parts))
@@ -206,10 +212,6 @@ def _rule_in(row: Row, other: Row) -> str | None:
     if rule != ENSEMBLE or not one_head or not begins:
         return None
     return "head-1" if len(parts) == 1 else f"prefix-{len(parts)}"
-
-
-def _fixed(config: CertifyConfig) -> bool:
-    return config.budget.name == "fixed"
 
 
 def _needed(item: Item) -> Iterator[Item]:
