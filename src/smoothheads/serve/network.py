@@ -23,9 +23,8 @@ from smoothheads.certify.budgets import AnytimeBudget
 from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.checkpoint.folder import WEIGHTS
 from smoothheads.errors import ConfigError
-from smoothheads.runs.exported import is_export
+from smoothheads.runs.exported import from_pretrained, is_export
 from smoothheads.runs.layout import checkpoint_folder
-from smoothheads.runs.pretrained import from_pretrained
 from smoothheads.seeding import generator
 from smoothheads.serve import images
 from smoothheads.smoothed import Smoothed
