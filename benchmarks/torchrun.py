@@ -25,9 +25,10 @@ import tyro
 
 from smoothheads import ranks
 from smoothheads.bench import machine, networks
-from smoothheads.bench.timing import interleaved, interval_of_median, ratio
+from smoothheads.bench.timing import interleaved, ratio
 from smoothheads.device import threads
 from smoothheads.objectives import Gaussian, ObjectiveConfig
+from smoothheads.results.intervals import interval_of_median
 from smoothheads.training import StepDone, TrainConfig, Trainer
 
 SERVE = "serve"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from smoothheads.bench.cost_table import table
-from smoothheads.bench.costs import Costs, CostSettings, from_json, measure, to_json
+from smoothheads.bench.costs import CostSettings, measure
 from smoothheads.report.table import to_text
+from smoothheads.studies.costs import Costs, load, save, table
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +28,11 @@ def test_arithmetic_is_counted_and_time_is_measured(costs: Costs) -> None:
     assert costs.ratio("train", ("gaussian", "some"), ("nobody", "some")) is None
 
 
-def test_costs_come_back_from_json_and_stand_beside_the_published_ratios(costs: Costs) -> None:
-    again = from_json(json.loads(json.dumps(to_json(costs))))
+def test_costs_that_were_kept_stand_beside_the_published_ratios(costs: Costs, tmp_path: Path) -> None:
+    assert load(tmp_path) is None
+    save(costs, tmp_path)
+    again = load(tmp_path)
+    assert again is not None
     assert again.ratios() == costs.ratios()
     assert "0.332" in to_text(table("table2", again))
     assert "some / dnn10, smoothmix / consistency" in to_text(table("table8", again))

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from smoothheads.bench.timing import Job, interleaved, interval_of_median, ratio
-from smoothheads.results.intervals import MedianInterval
+from smoothheads.bench.timing import Job, interleaved, ratio
+from smoothheads.results.intervals import MedianInterval, interval_of_median
 
 
 def test_interval_of_a_median() -> None:

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from smoothheads.bench.cost_table import total
 from smoothheads.cli import main
 from smoothheads.studies import claims, published
+from smoothheads.studies.costs import total
 from smoothheads.studies.experiments import EXPERIMENTS
 
 COUNTS = {

@@ -7,28 +7,22 @@ take K times one of them, by definition.
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from smoothheads.bench import machine, networks
 from smoothheads.bench.contenders import plain_job
 from smoothheads.bench.plain import MeanOfHeads
-from smoothheads.bench.timing import Floats, Job, OnRound, interleaved, interval_of_median
+from smoothheads.bench.timing import Job, OnRound, interleaved
 from smoothheads.bench.train import training_job
 from smoothheads.data import ArrayDataset
 from smoothheads.models import ModelConfig
 from smoothheads.models.cost import cost
-from smoothheads.results.intervals import MedianInterval
 from smoothheads.studies import experiments
+from smoothheads.studies.costs import Costs, Key
 from smoothheads.training import RunConfig, Trainer
-
-Key = tuple[str, str]
-"""Base method and structure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,39 +36,6 @@ class CostSettings:
     """Noisy images per turn of a certification."""
     rounds: int = 7
     threads: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Rates (images or samples per second) of every round, and arithmetic, by base and structure."""
-
-    settings: Mapping[str, Any]
-    machine: Mapping[str, Any]
-    train: Mapping[Key, Floats]
-    certify: Mapping[Key, Floats]
-    params: Mapping[Key, int]
-    gflops: Mapping[Key, float]
-
-    def ratios(self) -> dict[tuple[str, str, str, str], MedianInterval]:
-        """Of time or arithmetic, by cost, baseline's base, this and the baseline structure, with the 95 %
-        interval of the median. This one has the baseline's base, or its own where there is none of that."""
-        ratios = {}
-        for name in ("train", "certify", "gflops"):
-            keys: Collection[Key] = getattr(self, name)
-            for (base, baseline), this in itertools.product(keys, dict.fromkeys(key[1] for key in keys)):
-                own = base if (base, this) in keys else next(key[0] for key in keys if key[1] == this)
-                ratio = self.ratio(name, (own, this), (base, baseline))
-                if this != baseline and ratio is not None:
-                    ratios[name, base, this, baseline] = ratio
-        return ratios
-
-    def ratio(self, name: str, this: Key, baseline: Key) -> MedianInterval | None:
-        """Of one cost, this over baseline; none where one of them was not measured."""
-        costs: Mapping[Key, Any] = getattr(self, name)
-        if this not in costs or baseline not in costs:
-            return None
-        mine, theirs = np.atleast_1d(costs[this]), np.atleast_1d(costs[baseline])
-        return interval_of_median(mine / theirs if name == "gflops" else theirs / mine)
 
 
 def measure(names: tuple[str, ...], settings: CostSettings, on_round: OnRound | None = None) -> Costs:
@@ -106,23 +67,6 @@ def measure(names: tuple[str, ...], settings: CostSettings, on_round: OnRound | 
         params={key: each.params for key, each in counted.items()},
         gflops={key: each.macs_paper / 1e9 for key, each in counted.items()},
     )
-
-
-def to_json(costs: Costs) -> dict[str, Any]:
-    def plain_keys(values: Mapping[Key, Any]) -> dict[str, Any]:
-        return {" ".join(key): v.tolist() if isinstance(v, np.ndarray) else v for key, v in values.items()}
-
-    parts = {name: plain_keys(getattr(costs, name)) for name in ("train", "certify", "params", "gflops")}
-    return {"settings": dict(costs.settings), "machine": dict(costs.machine), **parts}
-
-
-def from_json(data: Mapping[str, Any]) -> Costs:
-    def keys(values: Mapping[str, Any]) -> dict[Key, Any]:
-        pairs = {(name.split(" ")[0], name.split(" ")[1]): v for name, v in values.items()}
-        return {key: np.array(v) if isinstance(v, list) else v for key, v in pairs.items()}
-
-    parts = {name: keys(data[name]) for name in ("train", "certify", "params", "gflops")}
-    return Costs(data["settings"], data["machine"], **parts)
 
 
 def _rows(name: str, settings: CostSettings) -> Iterator[tuple[Key, RunConfig]]:

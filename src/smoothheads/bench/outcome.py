@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from smoothheads.bench.machine import line
-from smoothheads.bench.timing import Floats, interval_of_median, ratio
+from smoothheads.bench.timing import ratio
 from smoothheads.files import STAMP, claim, stamped, write_own
 from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table, number, to_markdown
-from smoothheads.results.intervals import MedianInterval
+from smoothheads.results.intervals import Floats, MedianInterval, interval_of_median
 from smoothheads.results.metrics import average_certified_radius, certified_accuracy, default_radii
 from smoothheads.types import Certificate
 

@@ -16,13 +16,13 @@ from matplotlib.figure import Figure
 from smoothheads.bench import contenders, machine, networks
 from smoothheads.bench.networks import Bench, Size
 from smoothheads.bench.outcome import BenchOutcome, times_faster
-from smoothheads.bench.timing import Floats, Job, OnRound, interleaved, interval_of_median
+from smoothheads.bench.timing import Job, OnRound, interleaved
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.data.subset import take
 from smoothheads.models.cost import cost
 from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table
-from smoothheads.results.intervals import MedianInterval
+from smoothheads.results.intervals import Floats, MedianInterval, interval_of_median
 from smoothheads.runs import workers
 
 KNEE: Final = 1.25  # a cost per unit that is so many times the least

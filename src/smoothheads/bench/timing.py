@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import stats
 
-from smoothheads.results.intervals import MedianInterval
+from smoothheads.results.intervals import Floats, MedianInterval, interval_of_median
 
 K = TypeVar("K")
-Floats = NDArray[np.float64]
 Job = Callable[[int], int]
 """Does one turn's work, the same every turn, and says how much it was."""
 OnRound = Callable[[], None]
@@ -52,14 +49,6 @@ def interleaved(
         if on_round:
             on_round()
     return {name: np.array(each[1:]) for name, each in rates.items()}
-
-
-def interval_of_median(values: Floats, level: float = 0.95) -> MedianInterval:
-    """Between the two order statistics that enclose the distribution's median with this confidence; all there
-    is when the values are too few for it (below 6 for 95 %)."""
-    ordered, count = np.sort(values), len(values)
-    below = max(int(stats.binom.ppf((1 - level) / 2, count, 0.5)), 1)
-    return MedianInterval(float(np.median(ordered)), float(ordered[below - 1]), float(ordered[count - below]))
 
 
 def ratio(rates: Floats, baseline: Floats) -> MedianInterval:

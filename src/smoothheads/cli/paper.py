@@ -15,12 +15,11 @@ from smoothheads.cli.study import StudyOptions, make
 from smoothheads.errors import ConfigError
 
 if TYPE_CHECKING:
-    from smoothheads.bench.costs import Costs
     from smoothheads.report.table import Table
+    from smoothheads.studies.costs import Costs
     from smoothheads.studies.experiments import Experiment
     from smoothheads.studies.outcome import Outcome
 
-COSTS, COSTS_STAMP = "costs.json", '"gflops"'
 DESCRIPTION = """The experiments of the SOME paper: published values, and the same rows and columns run here.
 
   smoothheads paper                              the experiments and the claims that they answer
@@ -130,32 +129,24 @@ def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> di
 
 def cost(chosen: Sequence[Experiment], args: PaperOptions) -> Costs | None:
     """What the cost tables among the chosen compare, measured now or kept before."""
-    names = tuple(each.id for each in chosen if each.kind == "cost")
-    if args.source is not None and names:
-        return _kept_costs(args.source)
-    if args.scale is None or not names:
-        return None
-
     from smoothheads.bench.costs import CostSettings, measure
     from smoothheads.config import from_dict
     from smoothheads.studies import experiments
+    from smoothheads.studies.costs import load
 
+    names = tuple(each.id for each in chosen if each.kind == "cost")
+    if args.source is not None and names:
+        return load(args.source)
+    if args.scale is None or not names:
+        return None
     settings = from_dict(CostSettings, dict(experiments.scale(args.scale).costs))
     with Progress("costs", 2 * (settings.rounds + 1)) as progress:
         return measure(names, settings, lambda: progress.add(1))
 
 
-def _kept_costs(folder: Path) -> Costs | None:
-    from smoothheads.bench.costs import from_json
-    from smoothheads.config import load_json
-
-    path = folder / COSTS
-    return from_json(load_json(path)) if path.is_file() else None
-
-
 def tables(experiment: Experiment, outcome: Outcome, costs: Costs | None) -> list[Table]:
-    from smoothheads.bench import cost_table
     from smoothheads.studies import claims, gaps, paper, schedule
+    from smoothheads.studies.costs import table as cost_table
     from smoothheads.studies.tables import costs as costs_here
 
     if experiment.kind == "schedule":
@@ -164,7 +155,7 @@ def tables(experiment: Experiment, outcome: Outcome, costs: Costs | None) -> lis
     if outcome.extra.get("gaps"):
         shown.append(gaps.table(outcome.extra["gaps"]))
     if experiment.kind == "cost" and costs is not None:
-        shown.append(cost_table.table(experiment.id, costs))
+        shown.append(cost_table(experiment.id, costs))
     if any(each.measured and "imported" not in each.facts for each in outcome.results):
         shown.append(costs_here(outcome))
     if claims.of_experiment(experiment.id):
@@ -176,16 +167,10 @@ def write_page(path: Path, source: Path | None) -> int:
     if source is None:
         raise ConfigError("--from with --page", "none", "name the folder of kept results")
 
-    from smoothheads.bench import cost_table
     from smoothheads.files import write_own
-    from smoothheads.studies.experiments import EXPERIMENTS
     from smoothheads.studies.page import MADE_BY, page
 
-    costs = _kept_costs(source)
-    names = [name for name, each in EXPERIMENTS.items() if each.kind == "cost"]
-    cost_tables = {name: cost_table.table(name, costs) for name in names if costs}
-    text = page(source, path.parent, costs.ratios() if costs else {}, cost_tables)
-    write_own(path, text, MADE_BY)
+    write_own(path, page(source, path.parent), MADE_BY)
     say(f"wrote {path}")
     return 0
 
@@ -193,17 +178,17 @@ def write_page(path: Path, source: Path | None) -> int:
 def _claim(folder: Path, chosen: Sequence[Experiment]) -> None:
     """Raises StorageError where something else lies than what this command writes."""
     from smoothheads.files import claim_file
+    from smoothheads.studies.costs import FILE, STAMP
     from smoothheads.studies.outcome import claim_folder
 
     for each in chosen:
         claim_folder(folder / each.id)
-    claim_file(folder / COSTS, COSTS_STAMP)
+    claim_file(folder / FILE, STAMP)
 
 
 def _keep(outcomes: Mapping[str, Outcome], costs: Costs | None, folder: Path) -> None:
-    from smoothheads.bench.costs import to_json
-    from smoothheads.files import write_json
     from smoothheads.studies import experiments, html, paper
+    from smoothheads.studies.costs import save as save_costs
     from smoothheads.studies.figures import write
     from smoothheads.studies.outcome import save
 
@@ -215,4 +200,4 @@ def _keep(outcomes: Mapping[str, Outcome], costs: Costs | None, folder: Path) ->
         if drawn is not None:
             write(drawn, folder / name, name)
     if costs is not None:
-        write_json(folder / COSTS, to_json(costs))
+        save_costs(costs, folder)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
 from smoothheads.certify.algorithm import two_sided_p_value
 from smoothheads.errors import ConfigError
@@ -38,6 +38,14 @@ class MedianInterval(NamedTuple):
     median: float
     low: float
     high: float
+
+
+def interval_of_median(values: Floats, level: float = 0.95) -> MedianInterval:
+    """Between the two order statistics that enclose the distribution's median with this confidence; all there
+    is when the values are too few for it (below 6 for 95 %)."""
+    ordered, count = np.sort(values), len(values)
+    below = max(int(stats.binom.ppf((1 - level) / 2, count, 0.5)), 1)
+    return MedianInterval(float(np.median(ordered)), float(ordered[below - 1]), float(ordered[count - below]))
 
 
 def mean(values: Floats | Bools) -> Estimate:

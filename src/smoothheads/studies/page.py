@@ -7,12 +7,10 @@ measured, and `protocol.md`, which was written before any test image was certifi
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from smoothheads.report.table import Table, to_markdown
-from smoothheads.studies import claims, gaps, paper, tables
-from smoothheads.studies.claims import Ratios
+from smoothheads.studies import claims, costs, gaps, paper, tables
 from smoothheads.studies.experiments import EXPERIMENTS
 from smoothheads.studies.outcome import FACTS, Outcome, load
 
@@ -25,9 +23,10 @@ def outcomes(folder: Path) -> dict[str, Outcome]:
     return {path.parent.name: load(path.parent) for path in sorted(folder.glob(f"*/{FACTS}"))}
 
 
-def page(folder: Path, beside: Path, ratios: Ratios, cost_tables: Mapping[str, Table]) -> str:
+def page(folder: Path, beside: Path) -> str:
     """Markdown for a file in the folder `beside`; nothing in it was written by hand but the protocol."""
-    found = outcomes(folder)
+    found, measured = outcomes(folder), costs.load(folder)
+    ratios = measured.ratios() if measured else {}
     parts = [
         "# The paper's experiments, measured here",
         f"{MADE_BY} all --from {folder} --page docs/paper.md`; every number and interval "
@@ -39,14 +38,15 @@ def page(folder: Path, beside: Path, ratios: Ratios, cost_tables: Mapping[str, T
     parts += ["## All claims", _body(claims.summary(found, ratios))]
     parts += [_study(name, outcome) for name, outcome in found.items() if name not in EXPERIMENTS]
     for name, experiment in EXPERIMENTS.items():
-        outcome, costs = found.get(name), cost_tables.get(name)
-        if outcome is not None or costs is not None:
+        outcome = found.get(name)
+        compared = [costs.table(name, measured)] if measured and experiment.kind == "cost" else []
+        if outcome is not None or compared:
             shown = [f"## {name}: {experiment.title}", f"`smoothheads paper {name} --from {folder}`"]
             if outcome is not None and outcome.results:
                 shown += [to_markdown(paper.comparison(experiment, outcome)), *_picture(folder, beside, name)]
             if outcome is not None and outcome.extra.get("gaps"):
                 shown.append(to_markdown(gaps.table(outcome.extra["gaps"])))
-            shown += [to_markdown(costs)] if costs is not None else []
+            shown += map(to_markdown, compared)
             shown.append(to_markdown(claims.table(name, outcome or paper.empty(experiment), ratios)))
             parts.append("\n\n".join(shown))
     return "\n\n".join(parts) + "\n"

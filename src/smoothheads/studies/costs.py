@@ -1,21 +1,90 @@
-"""The paper's cost tables: ratios measured here beside those that follow from the published values."""
+"""The paper's cost tables: ratios measured here beside those that follow from the published values.
+
+`bench.costs` measures them.
+"""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from smoothheads.bench.costs import Costs
+import numpy as np
+
+from smoothheads.config import load_json
+from smoothheads.files import write_json
 from smoothheads.report.table import NONE, Cell, Table, number, word
-from smoothheads.results.intervals import MedianInterval
+from smoothheads.results.intervals import Floats, MedianInterval, interval_of_median
 from smoothheads.studies import published
 from smoothheads.studies.published import PublishedRow
 
+FILE, STAMP = "costs.json", '"gflops"'
+Key = tuple[str, str]
+"""Base method and structure."""
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "train": ("train_seconds_per_epoch",),
     "certify": ("certify_seconds_per_image", "seconds_per_image"),
     "gflops": ("gflops",),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Rates (images or samples per second) of every round, and arithmetic, by base and structure."""
+
+    settings: Mapping[str, Any]
+    machine: Mapping[str, Any]
+    train: Mapping[Key, Floats]
+    certify: Mapping[Key, Floats]
+    params: Mapping[Key, int]
+    gflops: Mapping[Key, float]
+
+    def ratios(self) -> dict[tuple[str, str, str, str], MedianInterval]:
+        """Of time or arithmetic, by cost, baseline's base, this and the baseline structure, with the 95 %
+        interval of the median. This one has the baseline's base, or the first that it has, by name."""
+        ratios = {}
+        for name in ("train", "certify", "gflops"):
+            keys: Collection[Key] = getattr(self, name)
+            for (base, baseline), this in itertools.product(keys, dict.fromkeys(key[1] for key in keys)):
+                own = base if (base, this) in keys else min(key[0] for key in keys if key[1] == this)
+                ratio = self.ratio(name, (own, this), (base, baseline))
+                if this != baseline and ratio is not None:
+                    ratios[name, base, this, baseline] = ratio
+        return ratios
+
+    def ratio(self, name: str, this: Key, baseline: Key) -> MedianInterval | None:
+        """Of one cost, this over baseline; none where one of them was not measured."""
+        costs: Mapping[Key, Any] = getattr(self, name)
+        if this not in costs or baseline not in costs:
+            return None
+        mine, theirs = np.atleast_1d(costs[this]), np.atleast_1d(costs[baseline])
+        return interval_of_median(mine / theirs if name == "gflops" else theirs / mine)
+
+
+def save(costs: Costs, folder: Path) -> None:
+    def plain_keys(values: Mapping[Key, Any]) -> dict[str, Any]:
+        return {" ".join(key): v.tolist() if isinstance(v, np.ndarray) else v for key, v in values.items()}
+
+    parts = {name: plain_keys(getattr(costs, name)) for name in ("train", "certify", "params", "gflops")}
+    write_json(folder / FILE, {"settings": costs.settings, "machine": costs.machine, **parts})
+
+
+def load(folder: Path) -> Costs | None:
+    """What was measured, if that was kept in a folder of results."""
+    path = folder / FILE
+    if not path.is_file():
+        return None
+
+    def keys(values: Mapping[str, Any]) -> dict[Key, Any]:
+        pairs = {(name.split(" ")[0], name.split(" ")[1]): v for name, v in values.items()}
+        return {key: np.array(v) if isinstance(v, list) else v for key, v in pairs.items()}
+
+    data = load_json(path)
+    parts = {name: keys(data[name]) for name in ("train", "certify", "params", "gflops")}
+    return Costs(data["settings"], data["machine"], **parts)
 
 
 def table(name: str, costs: Costs) -> Table:
