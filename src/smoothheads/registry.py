@@ -31,9 +31,7 @@ class Registry(Generic[T]):
     def register(self, component: T) -> T:
         """The decorator: adds a component under its `name`; a name that is taken by another is refused."""
         name = _name_of(component, self.kind)
-        taken = self._loaded.get(name, component)
-        ours = self._ours.get(name)
-        if taken is not component or (ours is not None and ours != _place_of(component)):
+        if name in self._ours or self._loaded.get(name, component) is not component:
             raise ConfigError(
                 f"a {self.kind} with a name of its own", f"{name!r}, which is taken", "choose another name"
             )
@@ -99,8 +97,3 @@ def _name_of(component: Any, kind: str) -> str:
     if not isinstance(name, str) or not name:
         raise ConfigError(f"a {kind} with a `name`", repr(component), "give the class a name: ClassVar[str]")
     return name
-
-
-def _place_of(component: Any) -> str:
-    module = str(getattr(component, "__module__", "")).removeprefix("smoothheads.")
-    return f"{module}:{getattr(component, '__qualname__', '')}"
