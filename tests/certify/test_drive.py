@@ -29,7 +29,7 @@ SIZE = 10
 IMAGE = np.zeros((1, 2, 2), dtype=np.uint8)
 
 
-class Counting:
+class Counting(Engine):
     """An engine whose votes name the block: the samples of block b of image i vote for class (i + b) % 7."""
 
     rules: tuple[str, ...] = ("ensemble",)

@@ -240,7 +240,7 @@ def test_a_cluster_without_enough_memory_is_named(cluster: TwoNodes) -> None:
 def test_a_worker_counts_what_it_was_sent(ready: Checkpoint, images: Dataset) -> None:
     """In this process, without Ray: damaged pixels are noticed."""
     smoothed = Smoothed(ready.model, ready.info, CONFIG)
-    package = Package.of(smoothed, images.image(0), ())
+    package = Package.of(smoothed, images.image(0))
     voter, image = Voter(), images.image(1)
     reply = voter.prepare(versions(), package.pickled())
     assert isinstance(reply, Ready)

@@ -12,7 +12,6 @@ from typing import Any
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.drive import OnVotes
 from smoothheads.certify.engines import EngineConfig, Store, Work, work_of
-from smoothheads.certify.engines.artefact import find
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config.check import at_least
 from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, load_test, select
@@ -20,7 +19,6 @@ from smoothheads.errors import ConfigError, DataError, duration
 from smoothheads.results.ledger import Ledger, claim_folder
 from smoothheads.results.manifest import FILE, Manifest, Shard, read_manifest
 from smoothheads.runs.cluster import Cluster
-from smoothheads.runs.exported import artefact_hashes
 from smoothheads.runs.layout import ENGINES
 from smoothheads.runs.on_ray import Crew, OnStatus
 from smoothheads.runs.workers import Job, certify_images, worth
@@ -134,18 +132,7 @@ def certify_run(
             before = work_of(smoothed.engine)  # in trials
             records = partial(smoothed.records, dataset, skip=skip, on_votes=on_votes)
             if ray is not None:
-                converted = [find([artefacts], digest) for digest in artefact_hashes(manifest).values()]
-                crew = Crew(
-                    ray,
-                    smoothed,
-                    converted,
-                    dataset.image(0),
-                    len(left),
-                    workers,
-                    note,
-                    on_status,
-                    done.append,
-                )
+                crew = Crew(ray, smoothed, dataset.image(0), len(left), workers, note, on_status, done.append)
                 rows = records(drive=crew.drive)
             elif workers == 1:
                 rows = records()

@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.drive import Flight, OnVotes
 from smoothheads.certify.engines import Engine, Request, work_of
-from smoothheads.certify.engines.artefact import Artefact
 from smoothheads.certify.sharing import Sharing, Task
 from smoothheads.errors import ConfigError, SmoothheadsError, WorkerError
 from smoothheads.runs.cluster import Need, Ray, nodes, on_node, require_room
@@ -98,7 +97,6 @@ class Crew:
 
     ray: Ray
     smoothed: Smoothed
-    artefacts: Sequence[Artefact]
     probe: Pixels
     total: int
     """Images that are left."""
@@ -122,7 +120,7 @@ class Crew:
         self._facts = FunctionFacts.of(engine, self.probe)
         self._work = before - work_of(engine)  # the probe's is none of the images'
         self._images = _Images(self.ray)
-        data = Package.of(self.smoothed, self.probe, self.artefacts).pickled()
+        data = Package.of(self.smoothed, self.probe).pickled()
         self._need = _need(self.smoothed.config, len(data))
         require_room(self.ray, self._need)
         self._data = _stored(self.ray, data)

@@ -9,7 +9,7 @@ import os
 import pickle
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,8 +66,8 @@ class Package:
     probe: Pixels
 
     @classmethod
-    def of(cls, smoothed: Smoothed, probe: Pixels, artefacts: Iterable[Artefact]) -> Package:
-        converted = tuple(map(Converted.of, artefacts))
+    def of(cls, smoothed: Smoothed, probe: Pixels) -> Package:
+        converted = tuple(map(Converted.of, smoothed.engine.artefacts))
         return cls(smoothed.model, smoothed.info, smoothed.config, converted, probe)
 
     def pickled(self) -> bytes:

@@ -29,7 +29,7 @@ from smoothheads.types import Phase, Pixels, Votes
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from smoothheads.certify.engines.artefact import Store
+    from smoothheads.certify.engines.artefact import Artefacts, Store
     from smoothheads.data import DataInfo
     from smoothheads.models.multihead import MultiHead
     from smoothheads.noise import Noise
@@ -130,6 +130,8 @@ class Engine(Protocol):
     noise: Noise
     blocks_per_pass: int
     """How many blocks the network computes at once."""
+    artefacts: Artefacts = ()
+    """The converted networks that it runs, if it runs such."""
 
     @abstractmethod
     def votes_of(self, requests: Sequence[Request]) -> list[Votes]:

@@ -81,7 +81,7 @@ class OnnxEngine(Engine):
     tolerance: float = 1e-3
 
     def __init__(self, artefact: Artefact, noise: Noise, threads: int = 1, blocks_per_pass: int = 1) -> None:
-        self.artefact, self.noise = artefact, noise
+        self.artefacts, self.noise = (artefact,), noise
         self.threads, self.blocks_per_pass = threads, blocks_per_pass
         self.heads, self.classes = artefact.facts["heads"], artefact.facts["classes"]
         self.weights: Sequence[float] | None = artefact.facts["head_weights"]
@@ -100,7 +100,7 @@ class OnnxEngine(Engine):
         }
 
     def fingerprint(self) -> str:
-        return self.artefact.sha256
+        return self.artefacts[0].sha256
 
     def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
         votes = [Votes.zeros(self.rules, self.classes) for _ in requests]

@@ -69,23 +69,23 @@ class OpenVinoEngine(BlockEngine):
 
     def __init__(self, config: OpenVino, network: Network, artefact: Artefact) -> None:
         super().__init__(config, network)
-        self.artefact, self.precision = artefact, config.precision
+        self.artefacts, self.precision = (artefact,), config.precision
         self.tolerance = 1e-3 if self.precision == "float32" else 5e-2
         self._request = self._compiled(artefact, network.info.shape)
 
     def describe(self) -> dict[str, Any]:
-        made = self.artefact.facts
+        made = self.artefacts[0]
         return {
             "engine": "openvino",
             "precision": self.precision,
             "device": "cpu",
             "threads": self.threads,
             "openvino": openvino().__version__,
-            "artefact": self.artefact.describe(),
-        } | ({"calibration": made["calibration"]} if "calibration" in made else {})
+            "artefact": made.describe(),
+        } | ({"calibration": made.facts["calibration"]} if "calibration" in made.facts else {})
 
     def fingerprint(self) -> str:
-        return self.artefact.sha256
+        return self.artefacts[0].sha256
 
     def _prepared(self, samples: NDArray[np.float32]) -> Tensor:
         return torch.from_numpy(samples)
@@ -111,17 +111,18 @@ class LazyOpenVinoEngine(Lazy, OpenVinoEngine):
 
     def __init__(self, config: OpenVino, network: Network, early: Artefact, late: Artefact) -> None:
         OpenVinoEngine.__init__(self, config, network, early)
-        self._parts = {"early": early, "late": late}
+        self.artefacts = (early, late)
         features = self._request.get_compiled_model().output(1).shape
         self._late = self._compiled(late, features[1:])
         self._start(network)
 
     def describe(self) -> dict[str, Any]:
-        parts = {part: artefact.describe() for part, artefact in self._parts.items()}
+        early, late = self.artefacts
+        parts = {"early": early.describe(), "late": late.describe()}
         return OpenVinoEngine.describe(self) | {"artefact": parts} | self._described()
 
     def fingerprint(self) -> str:
-        both = " ".join(artefact.sha256 for artefact in self._parts.values())
+        both = " ".join(artefact.sha256 for artefact in self.artefacts)
         return hashlib.sha256(both.encode()).hexdigest()
 
     def _first(self, samples_NCHW: Tensor) -> tuple[Tensor, Tensor]:
