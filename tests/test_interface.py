@@ -38,7 +38,7 @@ OWN = {
     "certify.as_before",
     "exported.sums",
     "exported.find_artefacts",
-    "members.member_folder",
+    "ensemble.member_folder",
     "export.copy_files",
     "publish.card",
     "make.claim_folder",

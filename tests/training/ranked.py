@@ -35,7 +35,7 @@ from smoothheads.objectives import (
     TeachingConfig,
 )
 from smoothheads.runs import train as runs
-from smoothheads.runs.members import train_members
+from smoothheads.runs.ensemble import train_members
 from smoothheads.training import EpochDone, RunConfig, StepDone, TrainConfig, Trainer
 
 BASE = RunConfig(

@@ -101,7 +101,7 @@ def _train(arguments: list[str]) -> None:
         raise ConfigError("--resume with torchrun --max-restarts", "none", "add it; it also begins new runs")
     out = args.out or Path("runs") / chosen.name
 
-    from smoothheads.runs.members import train_members
+    from smoothheads.runs.ensemble import train_members
     from smoothheads.runs.train import train_run
 
     with Progress("train") as progress:

@@ -1,8 +1,9 @@
-"""Checkpoints of separate networks become one checkpoint, with learned weights if asked for."""
+"""Checkpoints of separate networks become one checkpoint, with learned weights if asked for. An ensemble as
+the field means it: networks trained apart from as many seeds, then joined."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from smoothheads import checkpoint, seeding
+from smoothheads import checkpoint, ranks, seeding
 from smoothheads.checkpoint.join import join
 from smoothheads.config.check import at_least
 from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, plain_batches, select
@@ -19,7 +20,9 @@ from smoothheads.files import claim
 from smoothheads.models import MultiHead, fit_weights
 from smoothheads.models.mode import borrowed_mode
 from smoothheads.objectives.losses import add_noise
-from smoothheads.runs.layout import open_checkpoint
+from smoothheads.runs.layout import CHECKPOINT, open_checkpoint
+from smoothheads.runs.train import train_run
+from smoothheads.training.config import RunConfig
 
 IMAGES = 5000  # a handful of weights needs no more
 
@@ -66,6 +69,38 @@ def ensemble_run(
         model.weigh(fit_weights(logits, labels))
     checkpoint.save(out, model, config, members[0].info, **facts)
     return out
+
+
+def train_members(
+    config: RunConfig,
+    out: Path | str,
+    count: int,
+    *,
+    on_member: Callable[[int], None] | None = None,
+    resume: bool = False,
+    **settings: Any,
+) -> Path:
+    """Trains `count` networks with the seeds from the configuration's on, each in a folder of its own in
+    `out`, and joins them in OUT/checkpoint; `settings` are those of `train_run`."""
+    out = Path(out)
+    if count < 2:
+        raise ConfigError("two members or more", str(count), "train one network without members")
+    with ranks.joined(config.train.device):
+        if ranks.first():
+            claim(out, lambda folder: member_folder(folder, 1).is_dir())
+        folders = [member_folder(out, k) for k in range(1, count + 1)]
+        for k, folder in enumerate(folders):
+            if on_member:
+                on_member(k + 1)
+            member = replace(config, train=replace(config.train, seed=config.train.seed + k))
+            train_run(member, folder, resume=resume, **settings)
+        if ranks.first() and not (out / CHECKPOINT).is_dir():
+            ensemble_run(folders, out / CHECKPOINT)
+    return out / CHECKPOINT
+
+
+def member_folder(out: Path, number: int) -> Path:
+    return out / f"member-{number}"
 
 
 def _weighing_images(data: DataConfig, on_training: bool) -> Dataset:

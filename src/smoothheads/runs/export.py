@@ -11,7 +11,7 @@ from typing import Any
 
 from smoothheads.certify.engines import artefact
 from smoothheads.checkpoint import verified_manifest
-from smoothheads.checkpoint.folder import WEIGHTS
+from smoothheads.checkpoint.folder import WEIGHTS, checkpoint_folder
 from smoothheads.errors import CheckpointError, LedgerError, StorageError
 from smoothheads.files import claim, new_folder, write_atomic, write_json
 from smoothheads.results.manifest import Manifest
@@ -20,7 +20,7 @@ from smoothheads.results.results import Results
 from smoothheads.results.summary import summarize
 from smoothheads.runs import exported
 from smoothheads.runs.exported import CHECKPOINT_FILES, EXTRAS, LEDGER_FILES, Exported
-from smoothheads.runs.layout import CHECKPOINT, LEDGER, checkpoint_folder, open_checkpoint
+from smoothheads.runs.layout import CHECKPOINT, LEDGER, open_checkpoint
 
 README = """\
 A smoothed image classifier with certificates

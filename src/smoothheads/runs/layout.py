@@ -6,26 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from smoothheads import checkpoint
-from smoothheads.checkpoint.folder import FOLDER as CHECKPOINT
-from smoothheads.checkpoint.folder import checkpoint_folder
+from smoothheads.checkpoint.folder import FOLDER, checkpoint_folder
 
 if TYPE_CHECKING:
     from smoothheads.checkpoint import Checkpoint
 
-__all__ = [
-    "CHECKPOINT",
-    "CONFIG",
-    "ENGINES",
-    "LEDGER",
-    "METRICS",
-    "PREPARED",
-    "STATE",
-    "checkpoint_folder",
-    "engines_folder",
-    "open_checkpoint",
-]
-
-CONFIG, METRICS, STATE = "config.json", "metrics.jsonl", "state.safetensors"
+CHECKPOINT, CONFIG, METRICS, STATE = FOLDER, "config.json", "metrics.jsonl", "state.safetensors"
 PREPARED = "prepared.safetensors"
 ENGINES, LEDGER = "engines", "ledger"
 

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from smoothheads import hub
 from smoothheads.checkpoint import verified_manifest
+from smoothheads.checkpoint.folder import checkpoint_folder
 from smoothheads.errors import CheckpointError
 from smoothheads.files import write_atomic
 from smoothheads.report import guarantee
 from smoothheads.results import read_log
 from smoothheads.runs.export import copy_files, export_run
 from smoothheads.runs.exported import CHECKPOINT_FILES, SUMS, Exported, is_export
-from smoothheads.runs.layout import CHECKPOINT, LEDGER, checkpoint_folder
+from smoothheads.runs.layout import CHECKPOINT, LEDGER
 
 CARD: Final = "README.md"
 

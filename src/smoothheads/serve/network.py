@@ -21,10 +21,9 @@ from smoothheads.attack.smoothed import ascend
 from smoothheads.certify import algorithm
 from smoothheads.certify.budgets import AnytimeBudget
 from smoothheads.certify.radius import squared_grid_budget
-from smoothheads.checkpoint.folder import WEIGHTS
+from smoothheads.checkpoint.folder import WEIGHTS, checkpoint_folder
 from smoothheads.errors import ConfigError
 from smoothheads.runs.exported import from_pretrained, is_export
-from smoothheads.runs.layout import checkpoint_folder
 from smoothheads.seeding import generator
 from smoothheads.serve import images
 from smoothheads.smoothed import Smoothed
