@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from smoothheads.data import SubsetConfig, load, load_test, select
-from smoothheads.data.cifar import CIFAR10, CIFAR100
+from smoothheads.data.cifar import Cifar10, Cifar100
 from smoothheads.errors import DataError
 
 from . import builders
@@ -48,9 +48,9 @@ def test_cifar100_is_the_same_from_every_source(tmp_path: Path, kind: str) -> No
 
 
 def test_class_names() -> None:
-    assert CIFAR10.info.class_names[3] == "cat"
-    assert CIFAR100.info.classes == 100
-    assert list(CIFAR100.info.class_names) == sorted(CIFAR100.info.class_names)
+    assert Cifar10.known.class_names[3] == "cat"
+    assert Cifar100.known.classes == 100
+    assert list(Cifar100.known.class_names) == sorted(Cifar100.known.class_names)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "binary", "python"])

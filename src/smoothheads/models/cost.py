@@ -37,8 +37,8 @@ def cost(model: nn.Module, shape: tuple[int, int, int]) -> Cost:
 
     def count(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         nonlocal macs, extra
-        macs += _macs(module, output)
-        extra += _extra(module, inputs[0], output)
+        multiplied, rest = _arithmetic(module, inputs[0], output)
+        macs, extra = macs + multiplied, extra + rest
 
     hooks = [module.register_forward_hook(count) for module in model.modules() if isinstance(module, COUNTED)]
     try:
@@ -57,19 +57,11 @@ def _blank_image(model: nn.Module, shape: tuple[int, int, int]) -> Tensor:
     return torch.zeros(1, *shape, device=like.device, dtype=like.dtype)
 
 
-def _macs(module: nn.Module, output: Tensor) -> int:
-    if isinstance(module, CONVOLUTIONS):
-        return output.numel() * module.weight[0].numel()
-    if isinstance(module, nn.Linear):
-        return output.numel() * module.in_features
-    return 0
-
-
-def _extra(module: nn.Module, x: Tensor, output: Tensor) -> int:
+def _arithmetic(module: nn.Module, x: Tensor, output: Tensor) -> tuple[int, int]:
+    """Multiply-accumulates, and what ptflops counts beside them."""
     if isinstance(module, (*CONVOLUTIONS, nn.Linear)):
-        return output.numel() if module.bias is not None else 0
+        biases = output.numel() if module.bias is not None else 0
+        return output.numel() * module.weight[0].numel(), biases
     if isinstance(module, BATCH_NORMS):
-        return x.numel() * (2 if module.affine else 1)
-    if isinstance(module, nn.ReLU):
-        return output.numel()
-    return x.numel() if isinstance(module, POOLS) else 0
+        return 0, x.numel() * (2 if module.affine else 1)
+    return 0, (output if isinstance(module, nn.ReLU) else x).numel()
