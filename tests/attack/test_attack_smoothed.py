@@ -11,7 +11,7 @@ from smoothheads.attack.grid import move, squared_distance
 from smoothheads.attack.settings import Loss
 from smoothheads.attack.smoothed import ascend, decisive
 from smoothheads.certify.radius import squared_grid_budget
-from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.errors import SoundnessError
 from smoothheads.models.aggregate import decide, rules
 from smoothheads.models.multihead import MultiHead
 from smoothheads.types import Grid, Pixels
@@ -187,9 +187,3 @@ def test_the_model_is_given_back_as_it_was_also_after_an_error(half_space: Any) 
     assert settings() == before
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-@pytest.mark.parametrize("wrong", [{"radius": 0.0}, {"sigma": -1.0}, {"steps": 0}, {"draws": 0}])
-def test_wrong_settings_are_refused(half_space: Any, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        pgd(half_space.model, IMAGE, 0, **options(**wrong))

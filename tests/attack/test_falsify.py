@@ -221,6 +221,7 @@ def test_certificates_in_another_norm_are_refused(half_space: Any, noise: Any) -
     ("wrong", "message"),
     [
         ({"steps": 0}, "steps >= 1"),
+        ({"draws": 0}, "draws >= 1"),
         ({"n": 0}, "n >= 1"),
         ({"alpha": 0.5}, "alpha"),
         ({"halvings": -1}, "halvings >= 0"),

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from smoothheads.attack.settings import Loss
-from smoothheads.config.check import at_least, positive
 from smoothheads.errors import SoundnessError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.attack import (
@@ -49,10 +48,6 @@ def ascend(
     Computed on the generator's device, where the model must be. Afterwards, also after an error, the model
     is as it was.
     """
-    for name, value in (("radius", radius), ("sigma", sigma)):
-        positive(name, value)
-    for name, value in (("draws", draws), ("steps", steps)):
-        at_least(name, value, 1)
     clean = torch.from_numpy(image).to(generator.device, torch.float32)[None] / grid.max_value
     labels_N = torch.tensor([label], device=clean.device)
     noises: Iterator[Tensor] = (draw_noise(clean, sigma, draws, generator) for _ in range(steps))
