@@ -23,7 +23,7 @@ from smoothheads.data.subset import take
 from smoothheads.errors import SmoothheadsError, SoundnessError, WorkerError
 from smoothheads.models import ModelConfig, MultiHead
 from smoothheads.provenance import versions
-from smoothheads.runs import on_ray
+from smoothheads.runs import on_ray, voter
 from smoothheads.runs.certify import certify_run
 from smoothheads.runs.cluster import Cluster, Need, nodes, require_room
 from smoothheads.runs.on_ray import CrewStatus
@@ -105,7 +105,7 @@ def test_workers_and_nodes_come_and_go(
 ) -> None:
     """One is killed while another one hangs, then a node leaves and another one joins: nothing is lost or
     counted twice. Images go through Ray's store, as large ones do."""
-    monkeypatch.setattr(on_ray, "SMALL", 0)
+    monkeypatch.setattr(voter, "SMALL", 0)
     monkeypatch.setattr(on_ray, "SILENCE", 4.0)
     monkeypatch.setattr(on_ray, "SLOWEST", 3)
     config = CONFIG.changed(n=4000, blocks_per_pass=3)

@@ -95,7 +95,7 @@ def read_ladder(log: Results, sigma: float, stated: Sequence[SampleSettings] = (
     digits = digits_of(log)
     usual = (SampleSettings(n, alpha) for n, alpha in product(SAMPLES, ALPHAS))
     candidates = sorted({*usual, *stated})
-    fits = [_fit(radii.tolist(), digits, _Rungs(log.law, sigma, settings)) for settings in candidates]
+    fits = [_fit(radii.tolist(), digits, log.law, sigma, settings) for settings in candidates]
     return Ladder(sigma, tuple(sorted(fits, key=lambda fit: (not fit.possible, fit.chance))))
 
 
@@ -130,33 +130,27 @@ def digits_of(log: Results) -> WrittenDigits:
     return WrittenDigits(max(significant, default=0), max(decimals, default=0))
 
 
-class _Rungs(NamedTuple):
-    """The radii that some settings can give."""
-
-    law: NoiseLaw
-    sigma: float
-    settings: SampleSettings
-
-    @property
-    def top(self) -> float:
-        return max_radius(*self.settings, self.sigma, self.law.radius)
-
-    def telling(self, digits: WrittenDigits) -> Iterator[tuple[float, float]]:
-        """From the top: each rung and its distance to the next, while that is more than the digits blur."""
-        n, alpha = self.settings
-        bounds = (clopper_pearson_lower(n - j, n, alpha) for j in range(min(n, 400)))
-        for rung, following in pairwise(self.law.radius(bound, self.sigma) for bound in bounds):
-            if following <= 0 or rung - following < _TELLING * digits.unit(rung):
-                return
-            yield rung, rung - following
+def _rungs(
+    law: NoiseLaw, sigma: float, settings: SampleSettings, digits: WrittenDigits
+) -> Iterator[tuple[float, float]]:
+    """The radii that settings can give, from the top: each rung and its distance to the next, while that is
+    more than the digits blur."""
+    n, alpha = settings
+    bounds = (clopper_pearson_lower(n - j, n, alpha) for j in range(min(n, 400)))
+    for rung, following in pairwise(law.radius(bound, sigma) for bound in bounds):
+        if following <= 0 or rung - following < _TELLING * digits.unit(rung):
+            return
+        yield rung, rung - following
 
 
-def _fit(radii: list[float], digits: WrittenDigits, possible: _Rungs) -> Fit:
-    settings, top = possible.settings, possible.top
+def _fit(
+    radii: list[float], digits: WrittenDigits, law: NoiseLaw, sigma: float, settings: SampleSettings
+) -> Fit:
+    top = max_radius(*settings, sigma, law.radius)
     above = tuple(radius for radius in radii if radius > top + digits.room(radius))
     if above:
         return Fit(settings, 0, above, 1.0)
-    rungs = list(possible.telling(digits))
+    rungs = list(_rungs(law, sigma, settings, digits))
     matched, missed, chance = 0, [], 1.0
     for radius in radii:
         near = min(rungs, key=lambda rung: abs(rung[0] - radius), default=None)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.drive import Flight, OnVotes
-from smoothheads.certify.engines import Engine, Request, work_of
+from smoothheads.certify.engines import Engine, work_of
 from smoothheads.certify.sharing import Sharing, Task
 from smoothheads.errors import ConfigError, SmoothheadsError, WorkerError
 from smoothheads.runs.cluster import Need, Ray, nodes, on_node, require_room
-from smoothheads.runs.voter import FunctionFacts, Package, Range, Ready, Voter, digest
+from smoothheads.runs.voter import FunctionFacts, Package, Ready, SentImages, Voter, stored
 from smoothheads.runs.workers import FIRST_SIGN, SLOWEST, TICK, OnWork
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Pixels, Votes
@@ -29,7 +29,6 @@ SILENCE: Final = 60.0  # seconds that a task may take in any case
 LOOK_SECONDS: Final = 2.0  # between two looks at who is there
 RATE_SECONDS: Final = 30.0  # over which the speed is told
 MOST_LOSSES: Final = 10  # times that a node may lose all its workers without a single answer
-SMALL: Final = 2**14  # bytes of an image that is sent with every request; larger ones lie in Ray's store
 WORKER_BYTES: Final = 300 * 2**20  # of memory that a worker takes at least, besides the network
 COPIES: Final = 3  # of the network that it holds: as it came, the engine's, and what a pass takes
 
@@ -119,11 +118,11 @@ class Crew:
         before = work_of(engine)
         self._facts = FunctionFacts.of(engine, self.probe)
         self._work = before - work_of(engine)  # the probe's is none of the images'
-        self._images = _Images(self.ray)
+        self._images = SentImages(self.ray)
         data = Package.of(self.smoothed, self.probe).pickled()
         self._need = _need(self.smoothed.config, len(data))
         require_room(self.ray, self._need)
-        self._data = _stored(self.ray, data)
+        self._data = stored(self.ray, data)
         self._staffed = time.monotonic()  # when there was room last
         sharing: Sharing[Flight[T]] = Sharing(
             flights,
@@ -186,9 +185,9 @@ class Crew:
             task = self._sharing.next(worker.seconds, there)
             if task is None:
                 return
-            ranges, stored = self._images.ranges(task.requests)
+            ranges, images = self._images.ranges(task.requests)
             worker.task, worker.waited = task, 0.0
-            worker.asked = worker.actor.votes.remote(ranges, *stored)
+            worker.asked = worker.actor.votes.remote(ranges, *images)
 
     def _hear(self) -> None:
         asked = {worker.asked: worker for worker in self._workers if not worker.idle}
@@ -277,52 +276,11 @@ class Crew:
         )
 
 
-class _Images:
-    """Pixels on their way to the nodes: large ones lie in Ray's store, which brings them to a node once."""
-
-    def __init__(self, ray: Ray) -> None:
-        self._ray = ray
-        self._sent: dict[int, tuple[Any, str]] = {}
-
-    def ranges(self, requests: Sequence[Request]) -> tuple[list[Range], list[Any]]:
-        """As a worker takes them, and what Ray hands to it."""
-        ranges, stored = [], []
-        for request in requests:
-            image, sha256 = self._sent.get(request.index) or self._send(request)
-            if image is not request.image:
-                stored.append(image)
-                image = len(stored) - 1
-            ranges.append(Range(image, sha256, request.index, request.phase, request.block, request.count))
-        return ranges, stored
-
-    def _send(self, request: Request) -> tuple[Any, str]:
-        image = request.image
-        found = _stored(self._ray, image) if image.nbytes > SMALL else image, digest(image)
-        self._sent[request.index] = found
-        return found
-
-    def drop(self, indices: Iterable[int]) -> None:
-        for index in indices:
-            self._sent.pop(index, None)
-
-
 def _need(config: CertifyConfig, size: int) -> Need:
     device = config.device
     if device not in ("cpu", "cuda"):
         raise ConfigError("device cpu or cuda with Ray", repr(device), "Ray says which GPU a worker has")
     return Need(config.engine.threads, int(device == "cuda"), WORKER_BYTES + COPIES * size)
-
-
-def _stored(ray: Ray, value: Any) -> Any:
-    try:
-        return ray.put(value)
-    except ray.exceptions.ObjectStoreFullError:
-        size = len(value) if isinstance(value, bytes) else value.nbytes
-        raise WorkerError(
-            f"room for {size / 2**20:.0f} MiB in Ray's object store",
-            "a full one",
-            "start the nodes with a larger --object-store-memory",
-        ) from None
 
 
 def _reason(error: BaseException) -> str:

@@ -103,19 +103,15 @@ def train_run(
                     write_atomic(out / PREPARED, content)
                 if on_plan:
                     on_plan(make_plan(trainer))
-                with (
-                    _appending(out / METRICS, metrics_size) as metrics,
-                    Writer(out, enabled=tensorboard) as writer,
-                ):
-                    last = _loop(
-                        trainer,
-                        out,
-                        metrics,
-                        writer=writer,
-                        on_event=on_event,
-                        save_seconds=save_seconds,
-                        started=started,
-                    )
+                last = _loop(
+                    trainer,
+                    out,
+                    metrics_size,
+                    started,
+                    on_event=on_event,
+                    save_seconds=save_seconds,
+                    tensorboard=tensorboard,
+                )
             info = trainer.loader.dataset.info
             test = {"name": data.test.info.name, "fingerprint": data.test.fingerprint}
             seconds = round(time.monotonic() - started, 3)
@@ -240,16 +236,21 @@ def _prepared(
 def _loop(
     trainer: Trainer,
     out: Path,
-    metrics: FileIO,
+    metrics_size: int,
+    started: float,
     *,
-    writer: Writer,
     on_event: OnEvent | None,
     save_seconds: float,
-    started: float,
+    tensorboard: bool,
 ) -> dict[str, Any]:
+    """Trains to the end, writing metrics and now and then the state; the metrics of the last epoch."""
     last: dict[str, Any] = {}
     saved = time.monotonic()
-    with Interrupt() as interrupt:
+    with (
+        _appending(out / METRICS, metrics_size) as metrics,
+        Writer(out, enabled=tensorboard) as writer,
+        Interrupt() as interrupt,
+    ):
         for event in trainer.run():
             if isinstance(event, EpochDone):
                 last = event.metrics

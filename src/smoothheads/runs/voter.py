@@ -1,5 +1,5 @@
 """A worker of a Ray cluster: one engine that counts the votes of ranges of noise blocks, if it computes the
-function of the driver.
+function of the driver; and what is sent to it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import os
 import pickle
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,11 @@ from smoothheads.errors import ConfigError, SmoothheadsError, WorkerError, reaso
 from smoothheads.files import exclusive, new_folder
 from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import versions
+from smoothheads.runs.cluster import Ray
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Phase, Pixels
+
+SMALL: Final = 2**14  # bytes of an image that is sent with every request; larger ones lie in Ray's store
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,47 @@ class Range:
     phase: int
     block: int
     count: int
+
+
+class SentImages:
+    """Pixels on their way to the nodes: large ones lie in Ray's store, which brings them to a node once."""
+
+    def __init__(self, ray: Ray) -> None:
+        self._ray = ray
+        self._sent: dict[int, tuple[Any, str]] = {}
+
+    def ranges(self, requests: Sequence[Request]) -> tuple[list[Range], list[Any]]:
+        """As a worker takes them, and what Ray hands to it."""
+        ranges, references = [], []
+        for request in requests:
+            image, sha256 = self._sent.get(request.index) or self._send(request)
+            if image is not request.image:
+                references.append(image)
+                image = len(references) - 1
+            ranges.append(Range(image, sha256, request.index, request.phase, request.block, request.count))
+        return ranges, references
+
+    def _send(self, request: Request) -> tuple[Any, str]:
+        image = request.image
+        sent = stored(self._ray, image) if image.nbytes > SMALL else image, digest(image)
+        self._sent[request.index] = sent
+        return sent
+
+    def drop(self, indices: Iterable[int]) -> None:
+        for index in indices:
+            self._sent.pop(index, None)
+
+
+def stored(ray: Ray, value: Any) -> Any:
+    try:
+        return ray.put(value)
+    except ray.exceptions.ObjectStoreFullError:
+        size = len(value) if isinstance(value, bytes) else value.nbytes
+        raise WorkerError(
+            f"room for {size / 2**20:.0f} MiB in Ray's object store",
+            "a full one",
+            "start the nodes with a larger --object-store-memory",
+        ) from None
 
 
 class Voter:
