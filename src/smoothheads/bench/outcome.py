@@ -65,55 +65,43 @@ def compared(
     rates: Mapping[str, Floats],
     machine: Mapping[str, Any],
     settings: Mapping[str, Any],
-    facts: Facts | None = None,
-    notes: tuple[str, ...] = (),
+    facts: Facts,
+    notes: tuple[str, ...],
 ) -> BenchOutcome:
     """Contenders that took turns, as ratios to the baselines, the main one first; `rates` are in `unit`, one
     for every round."""
-    facts = facts or {}
-    speeds = {contender: interval_of_median(each) for contender, each in rates.items()}
-    ratios = {
-        contender: {baseline: ratio(each, rates[baseline]) for baseline in baselines}
-        for contender, each in rates.items()
-    }
     further = list(dict.fromkeys(column for columns in facts.values() for column in columns))
-    rows = [
-        (
-            Cell(contender),
-            Cell(_three_digits(speed.median), speed.median),
-            *(times_faster(interval) for interval in ratios[contender].values()),
-            *(facts.get(contender, {}).get(column, Cell("")) for column in further),
+    rows, contenders, main = [], {}, {}
+    for contender, each in rates.items():
+        speed, known = interval_of_median(each), facts.get(contender, {})
+        ratios = {baseline: ratio(each, rates[baseline]) for baseline in baselines}
+        main[contender] = ratios[baselines[0]]
+        rows.append(
+            (
+                Cell(contender),
+                Cell(_three_digits(speed.median), speed.median),
+                *map(times_faster, ratios.values()),
+                *(known.get(column, Cell("")) for column in further),
+            )
         )
-        for contender, speed in speeds.items()
-    ]
-    contenders = {
-        contender: {
-            "rates": rates[contender].tolist(),
+        contenders[contender] = {
+            "rates": each.tolist(),
             "rate": speed._asdict(),
-            "ratios": {baseline: interval._asdict() for baseline, interval in ratios[contender].items()},
-            "facts": {column: cell.value for column, cell in facts.get(contender, {}).items()},
+            "ratios": {baseline: interval._asdict() for baseline, interval in ratios.items()},
+            "facts": {column: cell.value for column, cell in known.items()},
         }
-        for contender, speed in speeds.items()
-    }
+    columns = ("", unit, *(f"x {baseline}" for baseline in baselines), *further)
     how = f"Medians of {len(rates[baselines[0]])} interleaved rounds, with 95 % intervals."
-    return BenchOutcome(
-        name,
-        Table(
-            title,
-            ("", unit, *(f"x {baseline}" for baseline in baselines), *further),
-            tuple(rows),
-            (how, *notes, line(machine)),
-        ),
-        {
-            "title": title,
-            "unit": unit,
-            "contenders": contenders,
-            "settings": dict(settings),
-            "machine": dict(machine),
-            "notes": list(notes),
-        },
-        bars(title, baselines[0], {contender: each[baselines[0]] for contender, each in ratios.items()}),
-    )
+    values = {
+        "title": title,
+        "unit": unit,
+        "contenders": contenders,
+        "settings": settings,
+        "machine": machine,
+        "notes": list(notes),
+    }
+    table = Table(title, columns, tuple(rows), (how, *notes, line(machine)))
+    return BenchOutcome(name, table, values, bars(title, baselines[0], main))
 
 
 def bars(title: str, baseline: str, ratios: Mapping[str, MedianInterval]) -> Figure:

@@ -34,7 +34,7 @@ ZSH = "#compdef smoothheads\nautoload -U +X bashcompinit && bashcompinit\n"
 
 def script(shell: str, commands: Mapping[str, str], modules: Mapping[str, str]) -> str:
     """A script for the shell to read; it takes some seconds to make, because every command is asked."""
-    makers = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+    makers = {"bash": _bash, "zsh": lambda *asked: ZSH + _bash(*asked), "fish": _fish}
     if shell not in makers:
         raise one_of("shell", shell, makers)
     options = {name: _options(modules.get(name, name)) for name in commands}
@@ -44,10 +44,6 @@ def script(shell: str, commands: Mapping[str, str], modules: Mapping[str, str]) 
 def _bash(commands: Mapping[str, str], options: Mapping[str, list[str]]) -> str:
     cases = "\n".join(f'      {name}) words="{" ".join(found)}" ;;' for name, found in options.items())
     return BASH.format(commands=" ".join(commands), cases=cases, recipes=" ".join(_recipes()))
-
-
-def _zsh(commands: Mapping[str, str], options: Mapping[str, list[str]]) -> str:
-    return ZSH + _bash(commands, options)
 
 
 def _fish(commands: Mapping[str, str], options: Mapping[str, list[str]]) -> str:

@@ -48,7 +48,9 @@ class Server:
 
         _check_token(host, token)
         limits = Limits() if limits is None else limits
-        contents = Catalogue(_existing(Path(folder))).contents()
+        if not Path(folder).is_dir():
+            raise CheckpointError(f"a folder at {folder}", "none", "check the path")
+        contents = Catalogue(Path(folder)).contents()
         if not (contents.networks or contents.ledgers or contents.trainings):
             raise CheckpointError(
                 f"a checkpoint, an export or a folder of runs at {folder}",
@@ -120,12 +122,6 @@ def notebook(folder: Path | str, *, port: int = 0, limits: Limits | None = None)
     """The page inside a notebook: the last line of a cell shows it. `.stop()` ends it."""
     local = "http://localhost:* http://127.0.0.1:* https://localhost:* https://127.0.0.1:*"
     return Server(folder, port=port, limits=limits, frame_ancestors=f"'self' {local}").start()
-
-
-def _existing(folder: Path) -> Path:
-    if not folder.is_dir():
-        raise CheckpointError(f"a folder at {folder}", "none", "check the path")
-    return folder
 
 
 def _require_extra() -> None:

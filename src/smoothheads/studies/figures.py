@@ -21,10 +21,11 @@ def write_figures(outcome: Outcome, folder: Path) -> list[Path]:
 def gains_against_fit(outcome: Outcome) -> Figure:
     """What each arm gains on its baseline, against the baseline's training loss: the fitted end is left."""
     figure, axes = plots.new_axes("training loss of the baseline, last epoch", "gain in ACR")
-    pairs = list(dict.fromkeys((this, baseline) for _, _, this, baseline, _ in gains(outcome)))
+    measured = list(gains(outcome))
+    pairs = dict.fromkeys((this, baseline) for _, _, this, baseline, _ in measured)
     for i, pair in enumerate(pairs):
         points = []
-        for setting, sigma, this, baseline, gain in gains(outcome):
+        for setting, sigma, this, baseline, gain in measured:
             losses = [each.facts.get("loss") for each in outcome.of(setting, sigma, baseline).values()]
             known = [loss for loss in losses if loss is not None]
             if (this, baseline) == pair and known:
