@@ -111,10 +111,9 @@ class RayTasks:
         try:
             require_room(self._ray, _need(job.item))
         except SmoothheadsError as error:
-            job.store.fail(job.item, str(error))
-            self._refused.append(Finished(job, str(error)))
-            return
-        self._start(job, 0)
+            self._refused.append(self._failed(job, str(error)))
+        else:
+            self._start(job, 0)
 
     def wait(self, seconds: float) -> list[Finished]:
         ended, self._refused = self._refused, []
