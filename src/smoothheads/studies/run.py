@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
-from smoothheads.config import load_json
 from smoothheads.errors import ConfigError
-from smoothheads.files import write_json
 from smoothheads.studies import stages
 from smoothheads.studies.executor import Executor
 from smoothheads.studies.jobs import StudyJob
@@ -47,13 +46,11 @@ def run(
 ) -> dict[str, str]:
     """Makes what is missing; messages of what failed, by key. `costs` are seconds of each item."""
     failed: dict[str, str] = {}
-    note = store.estimate(plan.study.name)
     done = {item.key for item in plan.items if store.facts(item) is not None}
     waiting = [item for item in plan.items if item.key not in done]
     running: set[str] = set()
     said = time.monotonic()
-    try:
-        write_json(note, {"jobs": executor.slots, "seconds": dict(costs)})
+    with closing(executor), store.noting(plan.study.name, costs, executor.slots):
         while waiting or running:
             waiting = _fail_dependents(waiting, failed)
             for item in [each for each in waiting if all(n.key in done for n in needs(each))]:
@@ -71,18 +68,14 @@ def run(
             if on_status and time.monotonic() - said >= STATUS_SECONDS:
                 said = time.monotonic()
                 on_status(_status(plan, store, costs, running, failed))
-    finally:
-        executor.close()
-        note.unlink(missing_ok=True)
     return failed
 
 
 def noted_estimate(plan: StudyPlan, store: StudyStore) -> tuple[dict[str, float], int] | None:
     """Costs of the items and jobs at once, as the study that runs elsewhere found them: trials beside it
     would find a busy machine. None where none runs, or another one."""
-    path = store.estimate(plan.study.name)
     try:
-        note = load_json(path) if path.is_file() else {}
+        note = store.noted(plan.study.name) or {}
     except ConfigError:  # it ended just now
         return None
     seconds = note.get("seconds", {})

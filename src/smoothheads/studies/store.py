@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from smoothheads.config import load_json
-from smoothheads.files import write_json
+from smoothheads.files import stamped, write_json, write_own
 from smoothheads.studies.plan import Certification, Item, Joining, Training
 
+ESTIMATE = "smoothheads-estimate/1"
 DONE, FAILED, LOG = "done.json", "failed.json", "output.txt"
 
 
@@ -45,9 +49,24 @@ class StudyStore:
         (self.folder(item) / FAILED).unlink(missing_ok=True)
         write_json(self.folder(item) / DONE, facts)
 
-    def estimate(self, study: str) -> Path:
-        """Where a running study notes how long it takes; it alone writes and removes that."""
-        return self.root / "estimates" / f"{study}.json"
+    @contextmanager
+    def noting(self, study: str, seconds: Mapping[str, float], jobs: int) -> Iterator[None]:
+        """While a study runs, others can read how long its items take and how many are made at once."""
+        path = self._note(study)
+        note = {"format": ESTIMATE, "seconds": dict(seconds), "jobs": jobs}
+        write_own(path, json.dumps(note, indent=2) + "\n", ESTIMATE)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+    def noted(self, study: str) -> dict[str, Any] | None:
+        """What a study that is running noted; none if it is not."""
+        path = self._note(study)
+        return load_json(path) if stamped(path, ESTIMATE) else None
+
+    def _note(self, study: str) -> Path:
+        return self.root / f".{study}.estimate.json"
 
     def fail(self, item: Item, message: str) -> None:
         write_json(self.folder(item) / FAILED, {"message": message})
