@@ -110,22 +110,19 @@ def _reaching(address: Address) -> Iterator[None]:
     """Turns what the library raises into one message with a remedy."""
     from huggingface_hub import errors
 
-    known: list[tuple[type[Exception], str, str]] = [
+    known: list[tuple[type[Exception], str, str]] = [  # a kind before the kind that it derives from
         (errors.RevisionNotFoundError, "no such revision", "check what stands behind the @"),
         (errors.GatedRepoError, "one that asks for consent", "agree on its page, then `hf auth login`"),
         (errors.RepositoryNotFoundError, "none, or a private one", "check the name, or `hf auth login`"),
-        (errors.EntryNotFoundError, "a file that is missing there", "check the repository"),
         (errors.LocalEntryNotFoundError, "no connection and no copy here", "connect to the network"),
+        (errors.EntryNotFoundError, "a file that is missing there", "check the repository"),
         (errors.HFValidationError, "a name that the Hub refuses", "check the name"),
-        (errors.HfHubHTTPError, "", ""),
     ]
     try:
         yield
     except SmoothheadsError:
         raise
     except Exception as error:
-        fitting = [entry for entry in known if isinstance(error, entry[0])]
-        nearest = max(fitting, key=lambda entry: len(entry[0].__mro__), default=None)
-        if nearest is None or nearest[0] is errors.HfHubHTTPError:
-            raise HubError(f"the repository {address}", reason(error), "try again") from error
-        raise HubError(f"the repository {address}", nearest[1], nearest[2]) from error
+        said = ((got, remedy) for kind, got, remedy in known if isinstance(error, kind))
+        got, remedy = next(said, (reason(error), "try again"))
+        raise HubError(f"the repository {address}", got, remedy) from error

@@ -134,7 +134,7 @@ class Folder(DataConfig):
         if folder is None:
             raise _no_split(root, split)
         classes = _classes(folder)
-        _same_classes(root, split, classes)
+        _same_classes(folder, _split_folder(root, "test" if split == "train" else "train"), classes)
         files = [_files(folder, name) for name in classes]
         labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(names) for names in files])
         paths = tuple(name for names in files for name in names)
@@ -202,19 +202,13 @@ def _classes(folder: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _same_classes(root: Path, split: Split, classes: tuple[str, ...]) -> None:
+def _same_classes(folder: Path, other: Path | None, classes: tuple[str, ...]) -> None:
     """A class number means the same in both splits only if both have the same folders."""
-    own, other = _split_folder(root, split), _split_folder(root, "test" if split == "train" else "train")
-    if own is None or other is None:
-        return
-    if differing := sorted(set(classes) ^ set(_classes(other))):
-        only = own.name if differing[0] in classes else other.name
+    if other is not None and (differing := sorted(set(classes) ^ set(_classes(other)))):
+        only = folder.name if differing[0] in classes else other.name
+        expected = f"the same class folders in {folder.name} and {other.name} of {folder.parent}"
         got = f"{differing[0]!r} only in {only} ({len(differing)} differ)"
-        raise DataError(
-            f"the same class folders in {own.name} and {other.name} of {root}",
-            got,
-            "add or remove class folders",
-        )
+        raise DataError(expected, got, "add or remove class folders")
 
 
 def _files(folder: Path, name: str) -> list[str]:

@@ -86,7 +86,12 @@ class RadiusCurriculum:
             return
         if since == 0:
             self.weights_N = (right_shares(self.method.keep_draws) >= self.method.keep).to(torch.float64)
-            self._refuse_an_empty_epoch()
+            if not self.weights_N.any():
+                raise TrainingError(
+                    f"images answered rightly on a share of {self.method.keep:g} of the draws",
+                    f"none after {self.method.start} epochs",
+                    "lower keep or start later",
+                )
         shares_N = right_shares(self.method.weigh_draws).numpy()
         weights_N = torch.from_numpy(radius_weights(shares_N, self.method.weigh_draws))
         self.weights_N = torch.where(self.weights_N > 0, weights_N, 0.0)
@@ -103,22 +108,13 @@ class RadiusCurriculum:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.weights_N = state["weights"].clone()
 
-    def _refuse_an_empty_epoch(self) -> None:
-        if not self.weights_N.any():
-            raise TrainingError(
-                f"images answered rightly on a share of {self.method.keep:g} of the draws",
-                f"none after {self.method.start} epochs",
-                "lower keep or start later",
-            )
 
-
-def radius_weights(
-    shares: NDArray[np.floating], draws: int, *, least: float = 0.75, alpha: float = 0.1
-) -> NDArray[np.float64]:
-    """Certified radius, in units of sigma, of `shares` of right answers out of `draws`, raised to `least`."""
+def radius_weights(shares: NDArray[np.floating], draws: int) -> NDArray[np.float64]:
+    """Radius, in units of sigma, certified at alpha 0.1 for `shares` of right answers out of `draws`; shares
+    below three quarters count as that."""
     import numpy as np
     from scipy.special import betaincinv, ndtri
 
-    counts = np.floor(np.clip(shares, least, 1.0).astype(np.float64) * draws + 1e-6)
-    lower: NDArray[np.float64] = betaincinv(counts, draws - counts + 1, alpha)
+    counts = np.floor(np.clip(shares, 0.75, 1.0).astype(np.float64) * draws + 1e-6)
+    lower: NDArray[np.float64] = betaincinv(counts, draws - counts + 1, 0.1)
     return np.asarray(ndtri(lower), dtype=np.float64)

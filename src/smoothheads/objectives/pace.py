@@ -11,6 +11,7 @@ from smoothheads.objectives.config import TeachingConfig
 from smoothheads.objectives.teaching import logistic_weight
 
 MEMORY = 0.9
+HALVINGS = 60
 FLOOR = math.log(1 / 0.9)
 
 
@@ -113,12 +114,12 @@ def radius_lambda(radius: float) -> float:
     return -math.log(0.5 * math.erfc(-radius / math.sqrt(2)))
 
 
-def budget_lambda(smoothed_LB: Tensor, budget: float, halvings: int = 60) -> Tensor:
+def budget_lambda(smoothed_LB: Tensor, budget: float) -> Tensor:
     """Lambda [L] at which the soft weights of each head's losses have the mean `budget`; 0 if they exceed it
     already there. Weights grow with lambda, so halving an interval finds it."""
     low_L = smoothed_LB.new_zeros(len(smoothed_LB))
     high_L = smoothed_LB.amax(1)
-    for _ in range(halvings):
+    for _ in range(HALVINGS):
         middle_L = (low_L + high_L) / 2
         lam_L1 = middle_L.unsqueeze(1)
         weights = torch.where(smoothed_LB <= lam_L1, 1.0, logistic_weight(smoothed_LB, lam_L1))

@@ -52,7 +52,7 @@ def make_plan(trainer: Trainer, patience: float = 2.0) -> Plan:
     )
 
 
-def _seconds_per_step(trainer: Trainer, images: int, repeats: int = 3) -> float:
+def _seconds_per_step(trainer: Trainer, images: int) -> float:
     info = trainer.loader.dataset.info
     model, objective = copy.deepcopy(trainer.model).train(), copy.deepcopy(trainer.objective)
     generator = seeding.generator(0, "trial", device=trainer.device)
@@ -61,7 +61,7 @@ def _seconds_per_step(trainer: Trainer, images: int, repeats: int = 3) -> float:
     batch = Batch(pixels, torch.arange(count) % info.classes, torch.zeros(count, dtype=torch.long))
     step = replace(trainer.as_step(batch, generator), model=model, epoch=trainer.config.epochs)
     times = []
-    for _ in range(repeats):
+    for _ in range(3):
         started = time.perf_counter()
         with autocast(trainer.device, trainer.config.precision):
             loss = objective(step).loss
