@@ -3,18 +3,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from smoothheads import checkpoint
-from smoothheads.data import DataConfig, Digits, Splits, SubsetConfig, load
+from smoothheads import checkpoint, seeding
+from smoothheads.data import DataConfig, Dataset, Digits, Splits, SubsetConfig, load
 from smoothheads.errors import ConfigError, StorageError
 from smoothheads.models import ModelConfig, MultiHead, fit_weights
 from smoothheads.runs import ensemble as subject
-from smoothheads.runs.ensemble import ensemble_run, noisy_logits
+from smoothheads.runs.ensemble import ensemble_run
 from smoothheads.training import RunConfig, TrainConfig
+from smoothheads.training.validate import noisy_logits
 
 RUN = RunConfig(
     data=Digits(subset=SubsetConfig(first=100), validation=0.2),
@@ -49,12 +51,19 @@ def test_the_joined_checkpoint_loads_like_any_other_and_names_its_members(tmp_pa
     ]
 
 
+def all_logits(model: MultiHead, dataset: Dataset, *, draws: int, batch: int) -> tuple[Tensor, Tensor]:
+    generator = seeding.generator(0, "ensemble-weights", device=CPU)
+    pairs = noisy_logits(model, dataset, generator, sigma=0.5, draws=draws, batch=batch)
+    logits, labels = zip(*pairs, strict=True)
+    return torch.cat(logits, 1), torch.cat(labels)
+
+
 def test_weights_are_learned_on_noisy_validation_images(tmp_path: Path, save: Save) -> None:
     joined = checkpoint.load(ensemble_run([save(1), save(2)], tmp_path / "a", learn_weights=True, draws=3))
     found_L = joined.model.ensemble_weights
     assert found_L is not None
     images = load(RUN.data).validation
-    expected = fit_weights(*noisy_logits(joined.model, images, sigma=0.5, draws=3, seed=0, device=CPU))
+    expected = fit_weights(*all_logits(joined.model, images, draws=3, batch=64))
     assert torch.equal(found_L, expected)
     folders = [tmp_path / "member-1", tmp_path / "member-2"]
     again = ensemble_run(folders, tmp_path / "b", learn_weights=True, draws=3)
@@ -69,9 +78,9 @@ def test_training_images_are_used_only_when_asked_for(
     def splits(_: DataConfig) -> Splits:
         return small_digits._replace(validation=small_digits.validation.take([]))  # type: ignore[attr-defined]
 
-    def spy(model: MultiHead, dataset: object, **settings: object) -> object:
-        seen.extend(dataset.indices.tolist())  # type: ignore[attr-defined]
-        return noisy_logits(model, dataset, **settings)  # type: ignore[arg-type]
+    def spy(model: MultiHead, dataset: Dataset, *others: Any, **settings: Any) -> object:
+        seen.extend(dataset.indices.tolist())
+        return noisy_logits(model, dataset, *others, **settings)
 
     monkeypatch.setattr(subject, "load", splits)
     monkeypatch.setattr(subject, "noisy_logits", spy)
@@ -99,9 +108,7 @@ def test_noisy_logits_are_those_of_noisy_copies(small_digits: Splits) -> None:
             return x.flatten(1)
 
     model = MultiHead(Pixels(), [nn.Identity(), nn.Identity()])
-    logits_LNC, labels_N = noisy_logits(
-        model, small_digits.validation, sigma=0.5, draws=200, seed=0, device=CPU, batch=7
-    )
+    logits_LNC, labels_N = all_logits(model, small_digits.validation, draws=200, batch=7)
     count = len(small_digits.validation)
     assert logits_LNC.shape == (2, 200 * count, 64)
     assert (

@@ -9,21 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from smoothheads import checkpoint, ranks, seeding
 from smoothheads.checkpoint.join import join
 from smoothheads.config.check import at_least
-from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, plain_batches, select
+from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, select
 from smoothheads.errors import ConfigError
 from smoothheads.files import claim
-from smoothheads.models import MultiHead, fit_weights
-from smoothheads.models.mode import borrowed_mode
-from smoothheads.objectives.losses import add_noise
+from smoothheads.models import fit_weights
 from smoothheads.runs.layout import CHECKPOINT, open_checkpoint
 from smoothheads.runs.train import train_run
 from smoothheads.training.config import RunConfig
+from smoothheads.training.validate import noisy_logits
 
+BATCH = 64
 IMAGES = 5000  # a handful of weights needs no more
 
 
@@ -63,10 +62,12 @@ def ensemble_run(
         images = _weighing_images(data, on_training)
         facts["weights_learned_on"] = "training" if on_training else "validation"
         device = torch.device(device)
-        logits, labels = noisy_logits(
-            model.to(device), images, sigma=config.train.sigma, draws=draws, seed=0, device=device
+        generator = seeding.generator(0, "ensemble-weights", device=device)
+        pairs = noisy_logits(
+            model.to(device), images, generator, sigma=config.train.sigma, draws=draws, batch=BATCH
         )
-        model.weigh(fit_weights(logits, labels))
+        logits, labels = zip(*((logits.cpu(), labels.cpu()) for logits, labels in pairs), strict=True)
+        model.weigh(fit_weights(torch.cat(logits, 1), torch.cat(labels)))
     checkpoint.save(out, model, config, members[0].info, **facts)
     return out
 
@@ -113,25 +114,3 @@ def _weighing_images(data: DataConfig, on_training: bool) -> Dataset:
             "add --on-training to take training images, which the networks know",
         )
     return select(images, SubsetConfig(every=-(-len(images) // IMAGES)))
-
-
-@torch.no_grad()
-def noisy_logits(
-    model: MultiHead,
-    dataset: Dataset,
-    *,
-    sigma: float,
-    draws: int,
-    seed: int,
-    device: torch.device,
-    batch: int = 64,
-) -> tuple[Tensor, Tensor]:
-    """Logits [L, N, C] of `draws` noise draws of every image, and their labels [N]."""
-    generator = seeding.generator(seed, "ensemble-weights", device=device)
-    logits, labels = [], []
-    with borrowed_mode(model, training=False):
-        for images, target_N, _ in plain_batches(dataset, batch):
-            noisy = add_noise(images.to(device), sigma, draws, generator)
-            logits.append(model(noisy).float().cpu())
-            labels.append(target_N.repeat(draws))
-    return torch.cat(logits, dim=1), torch.cat(labels)

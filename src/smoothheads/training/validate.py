@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
+from torch import Tensor
 
 from smoothheads import ranks, seeding
 from smoothheads.data import Dataset, plain_batches
@@ -14,22 +17,38 @@ from smoothheads.objectives.losses import add_noise
 
 
 @torch.no_grad()
+def noisy_logits(
+    model: MultiHead,
+    dataset: Dataset,
+    generator: torch.Generator,
+    *,
+    sigma: float,
+    draws: int = 1,
+    batch: int = 256,
+    first: int = 0,
+    every: int = 1,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Logits [L, M * N, C] of `draws` M noise draws of N images, and their labels, on the generator's device:
+    of every batch, or of each `every`-th from the `first` on, whose noise is the same."""
+    with borrowed_mode(model, training=False):
+        for number, (images, labels, _) in enumerate(plain_batches(dataset, batch)):
+            noisy = add_noise(images.to(generator.device), sigma, draws, generator)
+            if number % every == first:
+                yield model(noisy).float(), labels.to(generator.device).repeat(draws)
+
+
+@torch.no_grad()
 def noisy_accuracy(
-    model: MultiHead, dataset: Dataset, *, sigma: float, seed: int, device: torch.device, batch: int = 256
+    model: MultiHead, dataset: Dataset, *, sigma: float, seed: int, device: torch.device
 ) -> dict[str, float | list[float]]:
     """Accuracy of the ensemble and of each head under one noise draw per image, the same draws every time."""
     right_L = torch.zeros(len(model.heads), dtype=torch.long)
     right = 0
     generator = seeding.generator(seed, "validation", device=device)
-    with borrowed_mode(model, training=False):
-        for number, (images, labels, _) in enumerate(plain_batches(dataset, batch)):
-            noisy = add_noise(images.to(device), sigma, 1, generator)
-            if number % ranks.count() != ranks.rank():  # another rank's
-                continue
-            logits_LNC = model(noisy).float()
-            target = labels.to(device)
-            right_L += (logits_LNC.argmax(2) == target).sum(1).cpu()
-            right += int((ensemble(logits_LNC).argmax(1) == target).sum())
+    ours = {"first": ranks.rank(), "every": ranks.count()}
+    for logits_LNC, labels_N in noisy_logits(model, dataset, generator, sigma=sigma, **ours):
+        right_L += (logits_LNC.argmax(2) == labels_N).sum(1).cpu()
+        right += int((ensemble(logits_LNC).argmax(1) == labels_N).sum())
     right_L, right = ranks.total(right_L), int(ranks.total(torch.tensor(right)))
     return {"accuracy": right / len(dataset), "head_accuracy": (right_L / len(dataset)).tolist()}
 
