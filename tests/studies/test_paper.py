@@ -36,6 +36,14 @@ def test_every_published_row_is_an_arm_that_can_be_configured(
     assert {row.arm for row in experiment.rows} <= {arm.name for arm in study.arms}
 
 
+def test_a_mistake_in_a_scale_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    for text, said in (("title = [", "TOML in"), ('title = "x"\nsede = [1]', "did you mean 'seeds'")):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=said):
+            experiments.scale(str(file))
+
+
 def test_what_experiments_share_is_made_once() -> None:
     scale = experiments.scale("smoke")
     studies = {each.id: experiments.study(each, scale) for each in TRAINED}

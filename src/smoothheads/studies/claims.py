@@ -9,6 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from smoothheads.config import from_dict
 from smoothheads.report.table import Cell, Table, number, word
 from smoothheads.results.intervals import Interval, MedianInterval
 from smoothheads.studies.outcome import Outcome
@@ -31,7 +32,7 @@ class PaperClaim:
     in_print: str
     above: tuple[tuple[str, str], ...] = ()
     close: tuple[tuple[str, str], ...] = ()
-    ratio: Mapping[str, Any] | None = None
+    ratio: dict[str, Any] | None = None
     of: str = "certified_radius"
     sigmas: tuple[float, ...] = ()
 
@@ -51,12 +52,7 @@ class ClaimEvidence:
 def all_claims() -> dict[str, PaperClaim]:
     text = resources.files("smoothheads.studies").joinpath("claims.toml").read_text("utf-8")
     return {
-        name: PaperClaim(
-            id=name,
-            **fields
-            | {key: tuple((a, b) for a, b in fields.get(key, ())) for key in ("above", "close")}
-            | {"sigmas": tuple(fields.get("sigmas", ()))},
-        )
+        name: from_dict(PaperClaim, {"id": name, **fields}, name)
         for name, fields in tomllib.loads(text).items()
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -14,6 +13,7 @@ from smoothheads.config import from_dict
 from smoothheads.cookbook.changes import merge
 from smoothheads.errors import ConfigError, one_of
 from smoothheads.studies import published
+from smoothheads.studies.parse import load_toml
 from smoothheads.studies.spec import Arm, Changes, Images, Show, Study
 
 Kind = Literal["certification", "cost", "diagnosis", "schedule"]
@@ -77,18 +77,18 @@ class Scale:
 
     title: str
     seeds: tuple[int, ...] = (0,)
-    all: Changes = field(default_factory=dict)
-    heads: Changes = field(default_factory=dict)
+    all: dict[str, Any] = field(default_factory=dict)
+    heads: dict[str, Any] = field(default_factory=dict)
     """Changes of the arms whose heads are trained together."""
-    methods: Mapping[str, Changes] = field(default_factory=dict)
+    methods: dict[str, Any] = field(default_factory=dict)
     """Changes of the arms of one base method."""
-    certify: Changes = field(default_factory=dict)
-    images: Changes = field(default_factory=dict)
+    certify: dict[str, Any] = field(default_factory=dict)
+    images: dict[str, Any] = field(default_factory=dict)
     draws: int = 10_000
     """Noise draws of fig2."""
-    costs: Mapping[str, Any] = field(default_factory=dict)
+    costs: dict[str, Any] = field(default_factory=dict)
     """How cost tables are measured; by default with networks as large as the paper's."""
-    experiments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    experiments: dict[str, Any] = field(default_factory=dict)
     """What one experiment has otherwise: title, all, images, cifar (not ImageNet), sigmas, bases, without."""
 
 
@@ -100,12 +100,7 @@ def scale(name: str) -> Scale:
         text = Path(name).read_text(encoding="utf-8")
     else:
         raise one_of("scale", name, SCALES)
-    data = tomllib.loads(text)
-    known = [each.name for each in dataclasses.fields(Scale)]
-    for key in data:
-        if key not in known:
-            raise one_of(f"key of the scale {name}", key, known)
-    return Scale(**data | {"seeds": tuple(data.get("seeds", (0,)))})
+    return from_dict(Scale, load_toml(text, name), f"the scale {name}")
 
 
 def study(experiment: Experiment, chosen: Scale, root: str | None = None) -> Study:

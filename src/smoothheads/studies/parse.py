@@ -32,10 +32,7 @@ def read_study(path: Path) -> Study:
 
 
 def parse_study(text: str, name: str, where: str) -> Study:
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"TOML in {where}", str(error), "repair that line") from None
+    data = load_toml(text, where)
     try:
         study = _study(data, name)
     except _UnknownKeyError as unknown:
@@ -47,6 +44,13 @@ def parse_study(text: str, name: str, where: str) -> Study:
         raise ConfigError(f"{error.expected} ({where})", error.got, error.remedy) from None
     _check(study, text, where)
     return study
+
+
+def load_toml(text: str, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"TOML in {where}", str(error), "repair that line") from None
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int:
