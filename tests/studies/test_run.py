@@ -16,7 +16,7 @@ from smoothheads.errors import LedgerError
 from smoothheads.files import sha256
 from smoothheads.report.table import to_csv, to_json, to_text
 from smoothheads.studies import stages
-from smoothheads.studies.figures import write_figures
+from smoothheads.studies.figures import gains_against_fit, write_figures
 from smoothheads.studies.html import page, write_page
 from smoothheads.studies.jobs import StudyJob, network_folder
 from smoothheads.studies.outcome import collect, kept, load, save
@@ -168,10 +168,13 @@ def test_the_page_says_first_what_was_found_and_needs_nothing_else(
 def test_a_map_shows_gains_against_the_fit(finished: tuple[StudyPlan, StudyStore], tmp_path: Path) -> None:
     outcome = collect(*finished)
     moved = [replace(each, setting="other", facts={**each.facts, "loss": 0.1}) for each in outcome.results]
-    names = {
-        path.name for path in write_figures(replace(outcome, results=(*outcome.results, *moved)), tmp_path)
-    }
+    both = replace(outcome, results=(*outcome.results, *moved))
+    names = {path.name for path in write_figures(both, tmp_path)}
     assert names == {"acr.png", "acr.svg", "gains.png", "gains.svg"}
+    (axes,) = gains_against_fit(both).axes
+    shown = {float(y) for bar in axes.containers for y in bar[0].get_ydata()}
+    assert shown == {gain.value for *_, gain in gains(both)}
+    assert {"sigma 0.25", "other"} == {text.get_text() for text in axes.texts}
 
 
 def test_a_failed_arm_does_not_stop_the_others(finished: tuple[StudyPlan, StudyStore]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -19,25 +21,54 @@ def write_figures(outcome: Outcome, folder: Path) -> list[Path]:
 
 
 def gains_against_fit(outcome: Outcome) -> Figure:
-    """What each arm gains on its baseline, against the baseline's training loss: the fitted end is left."""
-    figure, axes = plots.new_axes("training loss of the baseline, last epoch", "gain in ACR")
+    """What the arms gain on their common baseline, against its training loss: the fitted end is left.
+    Pairs with other baselines are in the table alone."""
+    figure, axes = plots.new_axes("", "gain in ACR")
     measured = list(gains(outcome))
-    pairs = dict.fromkeys((this, baseline) for _, _, this, baseline, _ in measured)
-    for i, pair in enumerate(pairs):
-        points = []
-        for setting, sigma, this, baseline, gain in measured:
-            losses = [each.facts.get("loss") for each in outcome.of(setting, sigma, baseline).values()]
-            known = [loss for loss in losses if loss is not None]
-            if (this, baseline) == pair and known:
-                points.append((float(np.mean(known)), gain.value, *gain.interval))
-        if points:
-            x, y, low, high = np.array(points).T
-            colour, _ = plots.style(i)
-            label = f"{outcome.arms[pair[0]]} − {outcome.arms[pair[1]]}"
-            axes.errorbar(x, y, [y - low, high - y], fmt="o", color=colour, label=label, capsize=2)
+    baselines = Counter(baseline for _, _, _, baseline, _ in measured)
+    common = max(baselines, key=lambda name: baselines[name], default="")
+    losses = {
+        group: loss for group in outcome.groups() if (loss := _loss(outcome, *group, common)) is not None
+    }
+    arms = list(dict.fromkeys(this for _, _, this, baseline, _ in measured if baseline == common))
+    apart = 0.015 * (max(losses.values(), default=1.0) - min(losses.values(), default=0.0))
+    for i, arm in enumerate(arms):
+        points = np.array(
+            [
+                (losses[setting, sigma] + apart * (i - (len(arms) - 1) / 2), gain.value, *gain.interval)
+                for setting, sigma, this, baseline, gain in measured
+                if (this, baseline) == (arm, common) and (setting, sigma) in losses
+            ]
+        )
+        if len(points):
+            x, y, low, high = points.T
+            look: dict[str, Any] = {"fmt": "o", "color": plots.style(i)[0], "markersize": 5, "capsize": 2}
+            axes.errorbar(x, y, [y - low, high - y], label=outcome.arms[arm], **look)
     axes.axhline(0, color="#222222", linewidth=0.8)
-    axes.legend(fontsize=8, frameon=False)
+    largest = max(
+        (abs(gain.value) for _, _, _, baseline, gain in measured if baseline == common), default=0.0
+    )
+    if largest:
+        axes.set_ylim(
+            -2 * largest, 3 * largest
+        )  # two seeds that differ have intervals far longer than any gain
+    for (setting, sigma), loss in losses.items():
+        name = setting or f"sigma {sigma:g}"
+        axes.annotate(
+            name, (loss, 0.02), xycoords=("data", "axes fraction"), rotation=90, fontsize=7, ha="center"
+        )
+    axes.set_xlabel(f"training loss of {outcome.arms.get(common, common)}, last epoch")
+    axes.set_title(f"gain on {outcome.arms.get(common, common)}, 95 % over seeds and images", fontsize=9)
+    if arms:
+        axes.legend(fontsize=8, frameon=False, loc="upper right", ncols=2)
     return figure
+
+
+def _loss(outcome: Outcome, setting: str, sigma: float, arm: str) -> float | None:
+    """Of training, in the last epoch, over the seeds for which it is known."""
+    losses = [result.facts.get("loss") for result in outcome.of(setting, sigma, arm).values()]
+    known = [loss for loss in losses if loss is not None]
+    return float(np.mean(known)) if known else None
 
 
 def write(figure: Figure, folder: Path, name: str) -> list[Path]:

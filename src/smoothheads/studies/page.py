@@ -36,14 +36,17 @@ def page(folder: Path, beside: Path) -> str:
     if protocol.is_file():
         parts.append(protocol.read_text(encoding="utf-8").strip())
     parts += ["## All claims", _body(claims.summary(found, ratios))]
-    parts += [_study(name, outcome) for name, outcome in found.items() if name not in EXPERIMENTS]
+    parts += [_study(folder, beside, name, found[name]) for name in found if name not in EXPERIMENTS]
     for name, experiment in EXPERIMENTS.items():
         outcome = found.get(name)
         compared = [costs.table(name, measured)] if measured and experiment.kind == "cost" else []
         if outcome is not None or compared:
             shown = [f"## {name}: {experiment.title}", f"`smoothheads paper {name} --from {folder}`"]
             if outcome is not None and outcome.results:
-                shown += [to_markdown(paper.comparison(experiment, outcome)), *_picture(folder, beside, name)]
+                shown += [
+                    to_markdown(paper.comparison(experiment, outcome)),
+                    *_picture(folder / name / f"{name}.svg", beside),
+                ]
             if outcome is not None and outcome.extra.get("gaps"):
                 shown.append(to_markdown(gaps.table(outcome.extra["gaps"])))
             shown += map(to_markdown, compared)
@@ -52,9 +55,13 @@ def page(folder: Path, beside: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _study(name: str, outcome: Outcome) -> str:
+def _study(folder: Path, beside: Path, name: str, outcome: Outcome) -> str:
+    picture = folder / name / f"{'gains' if outcome.several else 'acr'}.svg"
     body = [to_markdown(table) for table in (*tables.all_tables(outcome), tables.costs(outcome))]
-    return "\n\n".join([f"## {name}: {outcome.title}", _settings(outcome), *body])
+    command = f"`smoothheads study {folder / name}.toml --from {folder / name}`"
+    return "\n\n".join(
+        [f"## {name}: {outcome.title}", command, _settings(outcome), *_picture(picture, beside), *body]
+    )
 
 
 def _settings(outcome: Outcome) -> str:
@@ -67,9 +74,8 @@ def _settings(outcome: Outcome) -> str:
     )
 
 
-def _picture(folder: Path, beside: Path, name: str) -> list[str]:
-    path = folder / name / f"{name}.svg"
-    return [f"![{name}]({Path(os.path.relpath(path, beside)).as_posix()})"] if path.is_file() else []
+def _picture(path: Path, beside: Path) -> list[str]:
+    return [f"![{path.stem}]({Path(os.path.relpath(path, beside)).as_posix()})"] if path.is_file() else []
 
 
 def _body(table: Table) -> str:
