@@ -19,6 +19,7 @@ def test_it_trains_certifies_and_compares_and_uses_what_is_there(
     assert "ACR" in shown.out
     assert "some against single, paired over 6 images" in shown.out
     assert str(out / "report.html") in shown.err
+    assert "docs/paper.md has the measurements" in shown.err
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "SOME against a single network" in page
     assert (out / "certified-accuracy.png").is_file()
