@@ -139,7 +139,8 @@ def _resume(folder: Path, manifest: Manifest) -> LedgerContents:
     if data.count(b"\n") < 2:  # not one whole row: nothing to lose, whatever the settings were
         save(folder, manifest, ())
         return LedgerContents(manifest, [], [], Checksums(), [], 0)
-    require_same(read_manifest(folder), manifest, str(folder))
+    remedy = "use another folder or rerun with the original settings"
+    require_same(read_manifest(folder), manifest, f"the settings {folder} was started with", remedy)
     contents = _parse(data, manifest, path)
     _check_order([row.index for row in contents.rows], manifest.expected, path)
     if contents.whole < len(data):

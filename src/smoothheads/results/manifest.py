@@ -166,11 +166,11 @@ def describe_indices(indices: Sequence[int]) -> dict[str, int] | list[int]:
     return values
 
 
-def require_same(stored: Manifest, now: Manifest, where: str) -> None:
-    """Raises LedgerError that names every differing key, unless both are of one run."""
+def require_same(stored: Manifest, now: Manifest, what: str, remedy: str) -> None:
+    """Raises LedgerError that names every key in which `now` differs from `what` is stored,
+    unless both are of one run."""
     old, new = (
         {key: value for key, value in manifest.to_json().items() if key not in _INCIDENTAL}
         for manifest in (stored, now)
     )
-    remedy = "use another folder or rerun with the original settings"
-    require_equal(old, new, LedgerError, f"the settings {where} was started with", remedy)
+    require_equal(old, new, LedgerError, what, remedy)

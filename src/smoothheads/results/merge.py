@@ -52,7 +52,8 @@ def _joined(folders: Iterable[Path]) -> tuple[Manifest, dict[int, str], bool]:
         if whole is None:
             first, whole = folder, manifest
         elif replace(manifest, created=whole.created) != whole:  # quicker than to say how they differ
-            require_same(whole, manifest, f"{first}, unlike {folder},")
+            remedy = f"leave out {folder}, which is of another run"
+            require_same(whole, manifest, f"the settings of {first}", remedy)
         sealed &= shard.chain is not None
         for row, line in zip(shard.rows, shard.lines, strict=True):
             if row.index in lines:
