@@ -74,10 +74,11 @@ def test_differences_name_nested_keys_and_skip_the_date() -> None:
 
 
 def test_runs_are_the_same_whatever_is_incidental() -> None:
-    require_same(BARE, replace(BARE, created="later", format="x/1", network={"heads": 5}), "run")
+    later = replace(BARE, created="later", format="x/1", network={"heads": 5})
+    require_same(BARE, later, "this run", "use another folder")
     other = replace(BARE, certify=CertifyConfig(sigma=0.25, seed=0))
     with pytest.raises(LedgerError, match=r"certify.sigma = 0.5.*got certify.sigma = 0.25.*another folder"):
-        require_same(BARE, other, "run")
+        require_same(BARE, other, "this run", "use another folder")
 
 
 @given(st.lists(st.integers(0, 10**6), unique=True), st.integers(1, 9))
