@@ -141,6 +141,18 @@ def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureF
     assert "| C1: " in text
 
 
+def test_costs_alone_need_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "kept"
+    assert main(["paper", "table2", "--costs", "--scale", "smoke", "--out", str(kept)]) == 0
+    assert [path.name for path in kept.iterdir()] == ["costs.json"]
+    ran = capsys.readouterr().out
+    assert "certify: some / dnn5" in ran
+    assert main(["paper", "table2", "--from", str(kept)]) == 0
+    assert capsys.readouterr().out == ran
+    assert main(["paper", "table3", "--costs", "--scale", "smoke"]) == 2
+    assert "name table2, table5, table8 or all" in capsys.readouterr().err
+
+
 def test_two_networks_are_drawn_on_the_same_noise(tmp_path: Path) -> None:
     experiment = experiments.get("fig2")
     plan, _ = prepare(experiments.study(experiment, experiments.scale("smoke")))

@@ -28,8 +28,8 @@ CAPTION = (
     "radius, which cannot alter the answer."
 )
 MEANING = """Digits are too easy to tell the two apart. On CIFAR-10, SOME gained about half of what five
-separate networks gain, at half of their price, where the training images were fitted well but not by heart:
-docs/paper.md has the measurements."""
+separate networks gain, and its certificates cost a third of theirs, where the training images were fitted
+well but not by heart: docs/paper.md has the measurements."""
 NAMES = ("digits-single", "digits-some")
 
 

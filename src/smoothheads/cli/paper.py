@@ -41,7 +41,7 @@ class PaperOptions(StudyOptions):
     """Certification logs of others: paths that say base, structure and sigma (some/gaussian-0.25.tsv), or
     BASE/STRUCTURE/SIGMA=PATH."""
     costs: bool = False
-    """Of cost tables only the costs, which need no training."""
+    """Only cost tables (table2, table5, table8), and of them only the costs, which need no training."""
     page: Path | None = None
     """With --from: write all of it as one Markdown page."""
 
@@ -56,6 +56,12 @@ def main(arguments: list[str]) -> int:
         return 0
     every = args.experiment in ("", "all")
     chosen = list(experiments.EXPERIMENTS.values()) if every else [experiments.get(args.experiment)]
+    if args.costs:
+        chosen = [each for each in chosen if each.kind == "cost"]
+        if not chosen:
+            raise ConfigError(
+                "a cost table with --costs", args.experiment, "name table2, table5, table8 or all"
+            )
     if args.published or not (args.scale or args.source or args.imports):
         shown = [published.table(each.id, each.title) for each in chosen]
         print_tables(shown, args.format, as_json=args.json)
@@ -105,7 +111,7 @@ def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> di
     from smoothheads.studies.store import StudyStore
 
     scale = experiments.scale(scale_name)
-    trained = [each for each in chosen if each.trained and not (args.costs and each.kind == "cost")]
+    trained = [each for each in chosen if each.trained and not args.costs]
     prepared = {each.id: prepare(experiments.study(each, scale, args.root)) for each in trained}
     outcomes = {each.id: paper.empty(each) for each in chosen}
     if not prepared:
@@ -193,10 +199,13 @@ def _keep(outcomes: Mapping[str, Outcome], costs: Costs | None, folder: Path) ->
     from smoothheads.studies.outcome import save
 
     for name, outcome in outcomes.items():
+        experiment = experiments.get(name)
+        if experiment.kind == "cost" and not outcome.results:
+            continue  # there are only costs
         save(outcome, folder / name)
         if outcome.results:
             html.write_page(outcome, folder / name)
-        drawn = paper.figure(experiments.get(name), outcome)
+        drawn = paper.figure(experiment, outcome)
         if drawn is not None:
             write(drawn, folder / name, name)
     if costs is not None:

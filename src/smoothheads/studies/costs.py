@@ -101,11 +101,10 @@ def table(name: str, costs: Costs) -> Table:
             if theirs is not None or ours is not None:
                 of = base if base == this else f"{this} / {base}"
                 rows.append(_row(f"{cost}: some / {baseline}, {of}", ours, theirs))
-    shown = {(row.base, row.structure) for row in printed}
     sizes = "; ".join(
-        f"{' '.join(key)}: {params:,} parameters, {costs.gflops[key]:.4f} GFLOPs"
-        for key, params in costs.params.items()
-        if key in shown
+        f"{' '.join(key)}: {costs.params[key]:,} parameters, {costs.gflops[key]:.4f} GFLOPs"
+        for key in dict.fromkeys((row.base, row.structure) for row in printed)
+        if key in costs.params
     )
     settings = costs.settings
     return Table(
