@@ -23,44 +23,36 @@ def write_figures(outcome: Outcome, folder: Path) -> list[Path]:
 def gains_against_fit(outcome: Outcome) -> Figure:
     """What the arms gain on their common baseline, against its training loss: the fitted end is left.
     Pairs with other baselines are in the table alone."""
-    figure, axes = plots.new_axes("", "gain in ACR")
-    measured = list(gains(outcome))
-    baselines = Counter(baseline for _, _, _, baseline, _ in measured)
-    common = max(baselines, key=lambda name: baselines[name], default="")
-    losses = {
-        group: loss for group in outcome.groups() if (loss := _loss(outcome, *group, common)) is not None
-    }
-    arms = list(dict.fromkeys(this for _, _, this, baseline, _ in measured if baseline == common))
-    apart = 0.015 * (max(losses.values(), default=1.0) - min(losses.values(), default=0.0))
-    for i, arm in enumerate(arms):
-        points = np.array(
-            [
-                (losses[setting, sigma] + apart * (i - (len(arms) - 1) / 2), gain.value, *gain.interval)
-                for setting, sigma, this, baseline, gain in measured
-                if (this, baseline) == (arm, common) and (setting, sigma) in losses
-            ]
-        )
-        if len(points):
-            x, y, low, high = points.T
-            look: dict[str, Any] = {"fmt": "o", "color": plots.style(i)[0], "markersize": 5, "capsize": 2}
-            axes.errorbar(x, y, [y - low, high - y], label=outcome.arms[arm], **look)
+    pairs = Counter(baseline for _, _, _, baseline, _ in gains(outcome))
+    common = max(pairs, key=pairs.__getitem__, default="")
+    known = {group: _loss(outcome, *group, common) for group in outcome.groups()}
+    losses = {group: loss for group, loss in known.items() if loss is not None}
+    measured = [
+        (this, losses[setting, sigma], gain)
+        for setting, sigma, this, baseline, gain in gains(outcome)
+        if baseline == common and (setting, sigma) in losses
+    ]
+    name = outcome.arms.get(common, common)
+    figure, axes = plots.new_axes(f"training loss of {name}, last epoch", "gain in ACR")
+    axes.set_title(f"gain on {name}, 95 % over seeds and images", fontsize=9)
     axes.axhline(0, color="#222222", linewidth=0.8)
-    largest = max(
-        (abs(gain.value) for _, _, _, baseline, gain in measured if baseline == common), default=0.0
-    )
-    if largest:
-        axes.set_ylim(
-            -2 * largest, 3 * largest
-        )  # two seeds that differ have intervals far longer than any gain
     for (setting, sigma), loss in losses.items():
-        name = setting or f"sigma {sigma:g}"
-        axes.annotate(
-            name, (loss, 0.02), xycoords=("data", "axes fraction"), rotation=90, fontsize=7, ha="center"
-        )
-    axes.set_xlabel(f"training loss of {outcome.arms.get(common, common)}, last epoch")
-    axes.set_title(f"gain on {outcome.arms.get(common, common)}, 95 % over seeds and images", fontsize=9)
-    if arms:
-        axes.legend(fontsize=8, frameon=False, loc="upper right", ncols=2)
+        label = setting or f"sigma {sigma:g}"
+        place = (loss, 0.02)
+        axes.annotate(label, place, xycoords=("data", "axes fraction"), rotation=90, fontsize=7, ha="center")
+    if not measured:
+        return figure
+    arms = list(dict.fromkeys(this for this, _, _ in measured))
+    apart = 0.015 * (max(losses.values()) - min(losses.values()))
+    for i, arm in enumerate(arms):
+        points = [(loss, gain.value, *gain.interval) for this, loss, gain in measured if this == arm]
+        x, y, low, high = np.array(points).T
+        look: dict[str, Any] = {"fmt": "o", "color": plots.style(i)[0], "markersize": 5, "capsize": 2}
+        x = x + apart * (i - (len(arms) - 1) / 2)
+        axes.errorbar(x, y, [y - low, high - y], label=outcome.arms[arm], **look)
+    if largest := max(abs(gain.value) for _, _, gain in measured):
+        axes.set_ylim(-2 * largest, 3 * largest)  # two seeds that differ have far longer intervals
+    axes.legend(fontsize=8, frameon=False, loc="upper right", ncols=2)
     return figure
 
 
