@@ -93,6 +93,17 @@ def test_the_status_of_a_running_study_rests_on_its_own_estimate(
     hours = len(plan.items) // Asked.slots
     assert f"{len(plan.items)} waiting, 0 failed; about {hours} h" in capsys.readouterr().err
     assert noted_estimate(plan, store) is None  # the study takes its note away, however it ends
+    with store.noting(plan.study.name, dict.fromkeys((item.key for item in plan.items), 1.0), 2):
+        (note,) = store.root.glob(".*.json")
+        whole = note.read_text()
+        assert noted_estimate(plan, store) is not None
+        for damaged in (
+            whole.replace(": 1.0", ': "long"'),
+            whole.replace('"jobs": 2', '"jobs": 0'),
+            whole[:-9],
+        ):
+            note.write_text(damaged)
+            assert noted_estimate(plan, store) is None
 
 
 def test_rows_pair_over_images_and_show_the_same_when_kept(

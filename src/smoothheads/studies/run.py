@@ -76,11 +76,12 @@ def noted_estimate(plan: StudyPlan, store: StudyStore) -> tuple[dict[str, float]
     would find a busy machine. None where none runs, or another one."""
     try:
         note = store.noted(plan.study.name) or {}
-    except ConfigError:  # it ended just now
-        return None
-    seconds = note.get("seconds", {})
+        seconds = {key: float(value) for key, value in dict(note["seconds"]).items()}
+        jobs = int(note["jobs"])
+    except (ConfigError, KeyError, TypeError, ValueError):
+        return None  # there is none, it is damaged, or the study ended just now
     known = all(item.key in seconds for item in plan.items if store.facts(item) is None)
-    return (seconds, note["jobs"]) if note and known else None
+    return (seconds, jobs) if known and jobs > 0 else None
 
 
 def status(plan: StudyPlan, store: StudyStore, costs: Mapping[str, float]) -> Status:
