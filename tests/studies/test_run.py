@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tests.studies.small import TEXT, Inline, study
 
 from smoothheads.cli import main
+from smoothheads.device import threads
 from smoothheads.errors import LedgerError
 from smoothheads.files import sha256
 from smoothheads.report.table import to_csv, to_json, to_text
@@ -21,7 +23,7 @@ from smoothheads.studies.html import page, write_page
 from smoothheads.studies.jobs import StudyJob, network_folder
 from smoothheads.studies.outcome import collect, kept, load, save
 from smoothheads.studies.plan import StudyPlan, Training
-from smoothheads.studies.prepare import prepare
+from smoothheads.studies.prepare import estimate, prepare
 from smoothheads.studies.run import noted_estimate, run, status
 from smoothheads.studies.store import StudyStore
 from smoothheads.studies.tables import all_tables, gains
@@ -54,6 +56,24 @@ def test_the_facts_of_a_training_tell_which_weights_it_gave(finished: tuple[Stud
         facts = store.facts(item)
         assert facts is not None
         assert facts["weights"] == sha256(network_folder(item, store) / "model.safetensors")
+
+
+def test_trials_have_one_thread_as_the_study_will_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, images = prepare(study())
+    seen = []
+
+    def trial(_: object) -> float:
+        seen.append(torch.get_num_threads())
+        return 1.0
+
+    for name in ("training_seconds", "seconds_per_sample"):
+        monkeypatch.setattr(f"smoothheads.studies.prepare.{name}", trial)
+    with threads(2):
+        estimate(plan, StudyStore(tmp_path), images)
+        assert torch.get_num_threads() == 2
+    assert set(seen) == {1}
 
 
 def test_radii_are_never_rounded_up(tmp_path: Path) -> None:

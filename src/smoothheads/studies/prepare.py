@@ -11,6 +11,7 @@ from typing import Any
 
 from smoothheads.config import digest, to_dict
 from smoothheads.data import DataConfig, describe
+from smoothheads.device import threads
 from smoothheads.errors import DataError
 from smoothheads.runs.train import train_run
 from smoothheads.studies import stages
@@ -54,9 +55,10 @@ def _data(study: Study) -> dict[DataConfig, str]:
     }
 
 
+@threads(1)
 def estimate(plan: StudyPlan, store: StudyStore, images: int) -> dict[str, float]:
     """Seconds of one thread for every item that is not there yet, by key; each kind of network is tried
-    once."""
+    once, with one thread as the study will have: several on a busy machine wait for each other."""
     epochs: dict[str, float] = {}
     samples: dict[str, float] = {}
     seconds = {}
