@@ -13,7 +13,7 @@ from smoothheads.cli import main
 from smoothheads.errors import ConfigError
 from smoothheads.report.table import Table, to_text
 from smoothheads.results.intervals import MedianInterval
-from smoothheads.studies import claims, experiments, gaps, paper
+from smoothheads.studies import claims, experiments, gaps, paper, tables
 from smoothheads.studies.outcome import Outcome, Result, collect
 from smoothheads.studies.plan import make_plan, together
 from smoothheads.studies.prepare import prepare
@@ -88,6 +88,16 @@ def test_a_claim_is_confirmed_contradicted_or_not_measured() -> None:
         for name in ("C1", "C2", "C3", "C4")
     }
     assert verdicts == {"C1": "contradicted", "C2": "confirmed", "C3": "confirmed", "C4": "not measured"}
+
+
+def test_a_verdict_on_one_seed_says_so() -> None:
+    several = outcome_of({"gaussian single": 0.0, "gaussian dnn5": 0.1, "gaussian some": 0.05})
+    one = replace(several, results=tuple(each for each in several.results if each.seed == 0))
+    claim = claims.all_claims()["C3"]
+    assert claims.verdict(list(claims.answers(claim, several, {}))) == "confirmed"
+    assert claims.verdict(list(claims.answers(claim, one, {}))) == "confirmed (one seed)"
+    one = replace(one, differences=(("gaussian some", "gaussian single"),))
+    assert "one seed" in to_text(tables.differences(one))
 
 
 def test_nearly_equal_is_within_a_twentieth_and_cost_is_a_ratio() -> None:

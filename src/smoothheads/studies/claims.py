@@ -14,7 +14,7 @@ from smoothheads.report.table import Cell, Table, number, word
 from smoothheads.results.intervals import Interval, MedianInterval
 from smoothheads.studies.outcome import Outcome
 from smoothheads.studies.statistics import Verdict
-from smoothheads.studies.tables import interval, paired_gain, stacked
+from smoothheads.studies.tables import ONE_SEED, interval, paired_gain, stacked
 
 CLOSE = 0.05
 """Nearly equal: the interval of the difference lies within this share of the baseline's ACR."""
@@ -46,6 +46,8 @@ class ClaimEvidence:
     images: Interval
     seeds: Interval | None
     verdict: Verdict
+    one_seed: bool = False
+    """Whether it speaks of these networks only, not of training others."""
 
 
 @cache
@@ -80,9 +82,8 @@ def verdict(evidence: list[ClaimEvidence]) -> str:
     verdicts = {item.verdict for item in evidence}
     if not verdicts:
         return "not measured"
-    if "contradicted" in verdicts:
-        return "contradicted"
-    return "confirmed" if verdicts == {"confirmed"} else "undecided"
+    whole = next(each for each in ("contradicted", "undecided", "confirmed") if each in verdicts)
+    return f"{whole} (one seed)" if any(item.one_seed for item in evidence) else whole
 
 
 def table(name: str, outcome: Outcome, ratios: Ratios | None = None) -> Table:
@@ -153,7 +154,7 @@ def _compared(
         low, high = gain.interval
         inside, outside = low > -room and high < room, low > room or high < -room
         judged = "confirmed" if inside else "contradicted" if outside else "undecided"
-    return ClaimEvidence(what, gain.value, gain.images, gain.seeds, judged)
+    return ClaimEvidence(what, gain.value, gain.images, gain.seeds, judged, one_seed=gain.seeds is None)
 
 
 def _base_of(outcome: Outcome, where: tuple[str, float], base: str, structure: str) -> str:
@@ -169,6 +170,6 @@ def _row(answer: ClaimEvidence) -> tuple[Cell, ...]:
         Cell(f"  {answer.what}", answer.what),
         number(answer.value, "+.4f"),
         interval(answer.images),
-        interval(answer.seeds),
+        ONE_SEED if answer.one_seed else interval(answer.seeds),
         word(answer.verdict),
     )

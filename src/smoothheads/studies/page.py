@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from smoothheads.config.flat import leaves
 from smoothheads.report.table import Table, to_markdown
 from smoothheads.studies import claims, costs, gaps, paper, tables
 from smoothheads.studies.experiments import EXPERIMENTS
@@ -68,9 +69,10 @@ def _settings(outcome: Outcome) -> str:
     settings = {each.setting for each in outcome.results}
     seeds = sorted({each.seed for each in outcome.results})
     done = sum(each.measured is not None for each in outcome.results)
+    certify = [f"{key} {value}" for key, value in leaves(dict(outcome.certify)) if value is not None]
     return (
-        f"{len(settings)} settings, {len(outcome.arms)} arms, seeds {', '.join(map(str, seeds))}: {done} of "
-        f"{len(outcome.results)} rows are measured. Certification: {dict(outcome.certify)}."
+        f"{done} of {len(outcome.results)} rows are measured (settings: {len(settings)}, arms: "
+        f"{len(outcome.arms)}, seeds: {', '.join(map(str, seeds))}). Certification: {', '.join(certify)}."
     )
 
 

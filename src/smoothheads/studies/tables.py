@@ -14,6 +14,9 @@ from smoothheads.studies.statistics import Gain, gain
 
 Floats = NDArray[np.float64]
 
+ONE_SEED = Cell("one seed")
+"""Where an interval over seeds would stand: what is said holds for these networks only."""
+
 
 def all_tables(outcome: Outcome) -> list[Table]:
     return [headline(outcome), differences(outcome)]
@@ -50,7 +53,7 @@ def differences(outcome: Outcome) -> Table:
             number(sigma, "g"),
             number(found.value, "+.4f"),
             interval(found.images),
-            interval(found.seeds),
+            ONE_SEED if found.seeds is None else interval(found.seeds),
             Cell(" ".join(f"{each:+.3f}" for each in found.per_seed), found.per_seed),
             word(found.verdict),
         )
