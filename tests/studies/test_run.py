@@ -89,6 +89,8 @@ def test_the_time_left_follows_what_was_measured(tmp_path: Path) -> None:
     assert status(plan, store, costs).seconds_left == 10.0 * len(plan.items)
     store.finish(plan.items[0], {"seconds": 30.0})
     assert status(plan, store, costs).seconds_left == 30.0 * (len(plan.items) - 1)
+    store.finish(plan.items[1], {"seconds": 3.0, "share": 0.1})  # the rest of one that was stopped
+    assert status(plan, store, costs).seconds_left == pytest.approx(30.0 * (len(plan.items) - 2))
 
 
 def test_the_status_of_a_running_study_rests_on_its_own_estimate(

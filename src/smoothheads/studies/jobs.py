@@ -34,7 +34,7 @@ def perform(job: StudyJob) -> str | None:
     if job.store.facts(job.item) is not None:
         return None
     _forget_peak()
-    started = time.monotonic()
+    started, share = time.monotonic(), 1.0 - fraction(job.item, job.store)
     try:
         facts = _make(job.item, job.store)
     except Exception as error:  # also of somebody's own component: one arm fails, not the study
@@ -43,8 +43,24 @@ def perform(job: StudyJob) -> str | None:
         message = str(error) if known else f"{type(error).__name__}: {error}"
         job.store.fail(job.item, message)
         return message
-    job.store.finish(job.item, facts | {"seconds": time.monotonic() - started, "peak_mib": _peak()})
+    cost = {"seconds": time.monotonic() - started, "share": share, "peak_mib": _peak()}
+    job.store.finish(job.item, facts | cost)
     return None
+
+
+def fraction(item: Item, store: StudyStore) -> float:
+    """How much of an item is made, by what is on the disk."""
+    from smoothheads.studies import stages
+
+    out = store.artefact(item)
+    if store.facts(item) is not None:
+        return 1.0
+    if isinstance(item, Training):
+        return min(1.0, stages.epochs_written(out) / item.config.train.epochs)
+    if isinstance(item, Certification):
+        expected = stages.rows_expected(out)
+        return stages.rows_written(out) / expected if expected else 0.0
+    return 0.0
 
 
 def _make(item: Item, store: StudyStore) -> dict[str, Any]:

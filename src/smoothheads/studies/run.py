@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from smoothheads.errors import ConfigError
-from smoothheads.studies import stages
 from smoothheads.studies.executor import Executor
-from smoothheads.studies.jobs import StudyJob
-from smoothheads.studies.plan import Certification, Item, StudyPlan, Training, needs
+from smoothheads.studies.jobs import StudyJob, fraction
+from smoothheads.studies.plan import Item, StudyPlan, needs
 from smoothheads.studies.store import StudyStore
 
 State = Literal["done", "failed", "running", "waiting"]
@@ -91,19 +90,6 @@ def status(plan: StudyPlan, store: StudyStore, costs: Mapping[str, float]) -> St
     return _status(plan, store, costs, running, failed)
 
 
-def fraction(item: Item, store: StudyStore) -> float:
-    """How much of an item is made, by what is on the disk."""
-    out = store.artefact(item)
-    if store.facts(item) is not None:
-        return 1.0
-    if isinstance(item, Training):
-        return min(1.0, stages.epochs_written(out) / item.config.train.epochs)
-    if isinstance(item, Certification):
-        expected = stages.rows_expected(out)
-        return stages.rows_written(out) / expected if expected else 0.0
-    return 0.0
-
-
 def _status(
     plan: StudyPlan,
     store: StudyStore,
@@ -117,7 +103,8 @@ def _status(
         if (facts := store.facts(item)) is not None:
             states[item.key] = "done"
             if costs.get(item.key) and "seconds" in facts:
-                guessed, measured = guessed + costs[item.key], measured + facts["seconds"]
+                guessed += costs[item.key] * facts.get("share", 1.0)
+                measured += facts["seconds"]
             continue
         if item.key in failed:
             states[item.key] = "failed"
