@@ -26,8 +26,10 @@ def read_study(path: Path) -> Study:
     """The study in a TOML file; raises ConfigError that names the line and the nearest known key."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"a study file at {path}", str(error), "check the path") from None
+    except OSError as error:
+        raise ConfigError(f"a study file at {path}", str(error.strerror), "check the path") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"a study file in UTF-8 at {path}", str(error), "save it as UTF-8") from None
     return parse_study(text, path.stem, str(path))
 
 
