@@ -130,6 +130,13 @@ def test_logs_of_others_are_rows(tmp_path: Path) -> None:
     assert row[table.columns.index("ACR")].value == pytest.approx(0.25)
     with pytest.raises(ConfigError, match="BASE/STRUCTURE/SIGMA=PATH"):
         paper.with_imports(found, [str(tmp_path / "log.tsv")])
+    named = f"gaussian/some/0.25={log}"
+    for logs, seeds in ([str(tmp_path)], {0}), ([str(tmp_path), named], {0, 1}):
+        found = paper.with_imports(paper.empty(experiment), logs)
+        assert set(found.of("", 0.25, "gaussian some")) == seeds
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ConfigError, match=r"logs \(\.tsv\) in .*none, got none"):
+        paper.with_imports(found, [str(tmp_path / "none")])
 
 
 def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,8 +38,8 @@ class PaperOptions(StudyOptions):
     scale: str | None = None
     """paper, small, smoke, or a TOML file like ours (src/smoothheads/studies/scales)."""
     imports: Annotated[tuple[str, ...], tyro.conf.arg(name="import")] = ()
-    """Certification logs of others: paths that say base, structure and sigma (some/gaussian-0.25.tsv), or
-    BASE/STRUCTURE/SIGMA=PATH."""
+    """Certification logs of others: paths that say base, structure and sigma (some/gaussian-0.25.tsv),
+    folders of such, or BASE/STRUCTURE/SIGMA=PATH. Several logs of one row are its seeds."""
     costs: bool = False
     """Only cost tables (table2, table5, table8), and of them only the costs, which need no training."""
     page: Path | None = None

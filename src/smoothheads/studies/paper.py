@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from matplotlib.figure import Figure
 
 from smoothheads.errors import ConfigError
 from smoothheads.report.table import Cell, Table, number, word
+from smoothheads.results.manifest import FILE as MANIFEST
 from smoothheads.studies import figures, gaps, schedule, stages
 from smoothheads.studies.experiments import EXPERIMENTS, Experiment
 from smoothheads.studies.outcome import Outcome, Result
@@ -116,12 +119,15 @@ def figure(experiment: Experiment, outcome: Outcome) -> Figure | None:
 
 
 def with_imports(outcome: Outcome, logs: Sequence[str]) -> Outcome:
-    """Logs of others as rows: `BASE/STRUCTURE/SIGMA=PATH`, or a path that says all three."""
-    added = []
-    for text in logs:
+    """Logs of others as rows: `BASE/STRUCTURE/SIGMA=PATH`, a path that says all three, or a folder of such.
+    Several logs of one row are its seeds, in their order."""
+    added: list[Result] = []
+    seeds: Counter[tuple[str, float]] = Counter()
+    for text in itertools.chain.from_iterable(map(_logs, logs)):
         (base, structure, sigma), path = _named(text)
-        facts = {"imported": path.name}
-        added.append(Result("", sigma, f"{base} {structure}", 0, stages.read(path), facts))
+        arm, facts = f"{base} {structure}", {"imported": path.name}
+        added.append(Result("", sigma, arm, seeds[arm, sigma], stages.read(path), facts))
+        seeds[arm, sigma] += 1
     known = {(each.sigma, each.arm) for each in added}
     kept = [each for each in outcome.results if (each.sigma, each.arm) not in known]
     arms = {**outcome.arms, **{each.arm: each.arm for each in added}}
@@ -138,6 +144,17 @@ def empty(experiment: Experiment) -> Outcome:
         differences=(),
         results=(),
     )
+
+
+def _logs(text: str) -> list[str]:
+    """The log itself, or every .tsv below a folder that is no ledger."""
+    folder = Path(text)
+    if not folder.is_dir() or (folder / MANIFEST).is_file():
+        return [text]
+    found = sorted(map(str, folder.rglob("*.tsv")))
+    if not found:
+        raise ConfigError(f"certification logs (.tsv) in {folder}", "none", "check the path")
+    return found
 
 
 def _named(text: str) -> tuple[tuple[str, str, float], Path]:
