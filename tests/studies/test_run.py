@@ -76,6 +76,22 @@ def test_trials_have_one_thread_as_the_study_will_have(
     assert set(seen) == {1}
 
 
+def test_results_are_kept_before_they_are_shown(
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`study ... --out FOLDER | head -5` closes the pipe in the middle of a table."""
+    save(collect(*finished), tmp_path / "kept")
+    file = tmp_path / "small.toml"
+    file.write_text(TEXT)
+
+    def broken(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("smoothheads.cli.study.print_tables", broken)
+    main(["study", str(file), "--from", str(tmp_path / "kept"), "--out", str(tmp_path / "again")])
+    assert load(tmp_path / "again").results
+
+
 def test_radii_are_never_rounded_up(tmp_path: Path) -> None:
     radius = math.nextafter(0.3 + 2e-6, 0)
     log = tmp_path / "foreign.tsv"

@@ -75,10 +75,10 @@ def main(arguments: list[str]) -> int:
         return 0
     outcomes = {name: paper.with_imports(each, args.imports) for name, each in outcomes.items()}
     costs = cost(chosen, args)
+    if args.out is not None:  # before anything is shown: `| head` closes the pipe
+        _keep(outcomes, costs, args.out)
     shown = [table for each in chosen for table in tables(each, outcomes[each.id], costs)]
     print_tables(shown, args.format, as_json=args.json)
-    if args.out is not None:
-        _keep(outcomes, costs, args.out)
     return 1 if any(outcome.failed for outcome in outcomes.values()) else 0
 
 

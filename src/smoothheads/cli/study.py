@@ -123,11 +123,10 @@ def describe(
 
 
 def show(outcome: Outcome, args: StudyOptions) -> int:
-    """Prints the tables; 1 if an arm failed."""
+    """Keeps the results where they are wanted and prints the tables; 1 if an arm failed."""
     from smoothheads.studies.tables import all_tables, costs
 
-    print_tables([*all_tables(outcome), costs(outcome)], args.format, as_json=args.json)
-    if args.out is not None:
+    if args.out is not None:  # before anything is shown: `| head` closes the pipe
         from smoothheads.studies.figures import write_figures
         from smoothheads.studies.html import write_page
         from smoothheads.studies.outcome import save
@@ -135,6 +134,7 @@ def show(outcome: Outcome, args: StudyOptions) -> int:
         save(outcome, args.out)
         for path in (*write_figures(outcome, args.out), write_page(outcome, args.out)):
             say(f"wrote {path}")
+    print_tables([*all_tables(outcome), costs(outcome)], args.format, as_json=args.json)
     return 1 if outcome.failed else 0
 
 
