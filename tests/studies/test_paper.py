@@ -38,7 +38,13 @@ def test_every_published_row_is_an_arm_that_can_be_configured(
 
 def test_a_mistake_in_a_scale_is_told(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
-    for text, said in (("title = [", "TOML in"), ('title = "x"\nsede = [1]', "did you mean 'seeds'")):
+    mistakes = (
+        ("title = [", "TOML in"),
+        ('title = "x"\nsede = [1]', "did you mean 'seeds'"),
+        ('title = "x"\n[experiments.tabel6]\nsigmas = [0.25]', "did you mean 'table6'"),
+        ('title = "x"\n[experiments.table6]\nsigma = [0.25]', "experiments.table6.*did you mean 'sigmas'"),
+    )
+    for text, said in mistakes:
         file.write_text(text)
         with pytest.raises(ConfigError, match=said):
             experiments.scale(str(file))

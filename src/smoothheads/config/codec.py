@@ -94,13 +94,15 @@ def _parse(hint: Any, value: Any, where: str) -> Any:
     if origin is dict:
         if not isinstance(value, dict):
             raise ConfigError(f"an object at {where}", repr(value), "write it as {...}")
-        return value
+        return {key: _parse(args[1], each, f"{where}.{key}") for key, each in value.items()}
     if origin is tuple:
         return _parse_tuple(args[0], value, where)
     if (registry := vars(hint).get("registry") if isinstance(hint, type) else None) is not None:
         return _parse_component(registry, value, where)
     if dataclasses.is_dataclass(hint):
         return from_dict(typing.cast(Any, hint), value, where)
+    if hint is Any:
+        return value
     if hint is float and type(value) is int:
         return float(value)
     if type(value) is not hint:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -72,6 +71,30 @@ def get(name: str) -> Experiment:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OwnScale:
+    """What one experiment has otherwise."""
+
+    title: str | None = None
+    seeds: tuple[int, ...] | None = None
+    all: dict[str, Any] = field(default_factory=dict)
+    images: dict[str, Any] = field(default_factory=dict)
+    cifar: bool = False
+    """CIFAR-10 instead of ImageNet."""
+    sigmas: tuple[float, ...] | None = None
+    """Only these rows, and so `bases`."""
+    bases: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
+    """Structures that are left out."""
+
+    def wants(self, row: published.PublishedRow) -> bool:
+        return (
+            (self.sigmas is None or row.sigma in self.sigmas)
+            and (self.bases is None or row.base in self.bases)
+            and row.structure not in self.without
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Scale:
     """What may shrink: data, network and epochs. The comparison itself stays."""
 
@@ -88,8 +111,7 @@ class Scale:
     """Noise draws of fig2."""
     costs: dict[str, Any] = field(default_factory=dict)
     """How cost tables are measured; by default with networks as large as the paper's."""
-    experiments: dict[str, Any] = field(default_factory=dict)
-    """What one experiment has otherwise: title, all, images, cifar (not ImageNet), sigmas, bases, without."""
+    experiments: dict[str, OwnScale] = field(default_factory=dict)
 
 
 def scale(name: str) -> Scale:
@@ -100,16 +122,19 @@ def scale(name: str) -> Scale:
         text = Path(name).read_text(encoding="utf-8")
     else:
         raise one_of("scale", name, SCALES)
-    return from_dict(Scale, load_toml(text, name), f"the scale {name}")
+    found = from_dict(Scale, load_toml(text, name), f"the scale {name}")
+    for experiment in found.experiments:
+        get(experiment)
+    return found
 
 
 def study(experiment: Experiment, chosen: Scale, root: str | None = None) -> Study:
     """The experiment at that scale; `root` says where its data lie."""
-    own = chosen.experiments.get(experiment.id, {})
-    imagenet = experiment.imagenet and not own.get("cifar", False)
-    common = merge(chosen.all, own.get("all", {}))
+    own = chosen.experiments.get(experiment.id, OwnScale())
+    imagenet = experiment.imagenet and not own.cifar
+    common = merge(chosen.all, own.all)
     common = common if root is None else merge(common, {"data": {"root": root}})
-    rows = [row for row in experiment.rows if _wanted(row, own)]
+    rows = [row for row in experiment.rows if own.wants(row)]
     if not rows:
         raise ConfigError(f"rows of {experiment.id} at this scale", "none", "widen its sigmas or bases")
     arms: dict[str, Arm] = {}
@@ -122,21 +147,13 @@ def study(experiment: Experiment, chosen: Scale, root: str | None = None) -> Stu
             arms[arm.name] = dataclasses.replace(arm, changes=changes, sigmas=tuple(dict.fromkeys(sigmas)))
     return Study(
         name=experiment.id,
-        title=f"{experiment.id}: {experiment.title} ({own.get('title', chosen.title)})",
+        title=f"{experiment.id}: {experiment.title} ({own.title or chosen.title})",
         arms=tuple(arms.values()),
         sigmas=tuple(dict.fromkeys(row.sigma for row in rows)),
-        seeds=chosen.seeds,
+        seeds=own.seeds or chosen.seeds,
         certify=chosen.certify,
-        images=from_dict(Images, dict(merge(chosen.images, own.get("images", {})))),
+        images=from_dict(Images, dict(merge(chosen.images, own.images))),
         show=Show(radii=experiment.radii),
-    )
-
-
-def _wanted(row: published.PublishedRow, own: Mapping[str, Any]) -> bool:
-    return (
-        row.sigma in own.get("sigmas", [row.sigma])
-        and row.base in own.get("bases", [row.base])
-        and row.structure not in own.get("without", [])
     )
 
 
