@@ -54,6 +54,22 @@ def test_the_size_of_the_images_is_shown_and_a_resumed_run_starts_where_it_stood
     assert [plan.done for plan in plans] == [0, 2]  # the state of the step that was stopped is not saved
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--objective.teaching.lambda-last", "0.1"], True),
+        (["--objective.teaching.lambda-last", "9"], False),
+        (["--objective.teaching.lambda-last", "0.1", "--objective.teaching.weights", "uniform"], False),
+    ],
+)
+def test_images_that_teaching_gave_up_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: bool
+) -> None:
+    fixed = ["--objective.teaching.pace", "fixed", *options]
+    assert main(["train", "digits-some", *FEW, *fixed, "--out", str(tmp_path / "run")]) == 0
+    assert ("gave up the others: try --objective.teaching.pace quantile" in capsys.readouterr().err) == said
+
+
 def test_an_ensemble_is_trained_apart_and_joined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     arguments = ["train", "digits", "--structure", "dnn2", "--sigma", "0.3", *FEW, "--out", str(out)]

@@ -35,6 +35,7 @@ mnist-lenet, cifar10-resnet110, imagenet-resnet50), or the config.json of an ear
 every field can be overridden. Progress goes to the screen, metrics to OUT/metrics.jsonl, the finished network
 to OUT/checkpoint."""
 
+FEW_EASY = 0.5
 COMMON = {
     "--structure NAME": "single, some (heads with teaching), 5heads (without), dnn5 (trained apart), ...",
     "--method NAME": "gaussian, consistency, smoothmix, smoothadv, macer, ... (`smoothheads info methods`)",
@@ -130,8 +131,20 @@ def _train(arguments: list[str]) -> None:
         return
     if accuracy := metrics.get("validation", {}).get("accuracy"):
         say(f"{accuracy:.1%} of the held-out images are right under noise, one draw each")
+    easy = metrics.get("easy_fraction", ())
+    if len(easy) > 1 and args.run.objective.teaching.weights in ("soft", "hard"):
+        _tell_given_up(sum(easy) / len(easy))
     say(f"next: smoothheads certify {out}")
     print(checkpoint)
+
+
+def _tell_given_up(easy: float) -> None:
+    """Images that are not easy have no weight, so that the heads never learn them."""
+    if easy < FEW_EASY:
+        say(
+            f"teaching called only {easy:.0%} of the training images easy, and the heads gave up the others: "
+            "try --objective.teaching.pace quantile, or a higher --objective.teaching.lambda-last"
+        )
 
 
 def _composed(name: str, arguments: list[str]) -> tuple[cookbook.Recipe, list[str]]:
