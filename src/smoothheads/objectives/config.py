@@ -35,7 +35,7 @@ class TeachingConfig:
     quantile_first: Share = 0.5
     """Pace quantile: share of samples that are easy in the first epoch."""
     quantile_last: Share = 0.9
-    """Pace quantile: share of samples that are easy in the last epoch."""
+    """Pace quantile: share of samples that are easy in the last epoch, as far as lambda stays below ln C."""
     budget: Share = 0.7
     """Pace budget: the mean weight of the samples, held throughout."""
     window: int = 1024
