@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from smoothheads.studies.figures import gains_against_fit, write_figures
 from smoothheads.studies.html import page, write_page
 from smoothheads.studies.jobs import StudyJob, network_folder
 from smoothheads.studies.outcome import collect, kept, load, save
-from smoothheads.studies.plan import StudyPlan, Training
+from smoothheads.studies.plan import Joining, StudyPlan, Training
 from smoothheads.studies.prepare import estimate, prepare
 from smoothheads.studies.run import noted_estimate, run, status
 from smoothheads.studies.store import StudyStore
@@ -212,6 +213,18 @@ def test_the_page_says_first_what_was_found_and_needs_nothing_else(
         assert f"{gain[-1].value:+.3f} in ACR" in text
     nothing = [replace(each, measured=None) for each in outcome.results]
     assert "Nothing can be compared yet." in page(replace(outcome, results=tuple(nothing)))
+
+
+def test_the_table_tells_how_many_training_images_were_easy(finished: tuple[StudyPlan, StudyStore]) -> None:
+    plan, store = finished
+    table = all_tables(collect(plan, store))[0]
+    shown = {row[0].value: row[table.columns.index("easy")].value for row in table.rows}
+    shares: dict[str, list[float]] = {}
+    for row in plan.rows:
+        for member in row.network.members if isinstance(row.network, Joining) else (row.network,):
+            last = (store.artefact(member) / "metrics.jsonl").read_text().splitlines()[-1]
+            shares.setdefault(row.arm, []).append(100 * np.mean(json.loads(last)["easy_fraction"]))
+    assert shown == {arm: pytest.approx(np.mean(each)) for arm, each in shares.items()}
 
 
 def test_a_map_shows_gains_against_the_fit(finished: tuple[StudyPlan, StudyStore], tmp_path: Path) -> None:

@@ -27,14 +27,16 @@ def headline(outcome: Outcome) -> Table:
     rows = [
         _arm_row(outcome, setting, sigma, arm) for setting, sigma in outcome.groups() for arm in outcome.arms
     ]
+    shares = tuple(f"{radius:.2f}" for radius in outcome.radii)
     failed = [f"failed: {name}: {message}" for name, message in outcome.failed.items()]
     return Table(
         title=outcome.title,
-        columns=("arm", "sigma", "seeds", "ACR", *(f"{r:.2f}" for r in outcome.radii), "noisy", "loss"),
+        columns=("arm", "sigma", "seeds", "ACR", *shares, "noisy", "loss", "easy"),
         rows=tuple(rows),
         notes=(
             "ACR with its standard error, over seeds where there are several, else over images; certified "
-            "accuracy (%) at the radii; noisy: samples classified right (%); loss: of training, last epoch.",
+            "accuracy (%) at the radii; noisy: samples classified right (%); loss: of training, last epoch; "
+            "easy: training images whose loss was then at most lambda (%), taught by it or not.",
             *failed,
         ),
     )
@@ -153,7 +155,7 @@ def _arm_row(outcome: Outcome, setting: str, sigma: float, arm: str) -> tuple[Ce
     head = (_name(outcome, setting, outcome.arms[arm], arm), number(sigma, "g"))
     if not results:
         state = "failed" if outcome.has_failed(setting, sigma, arm) else "not yet"
-        return (*head, word(state), *[NONE] * (3 + len(outcome.radii)))
+        return (*head, word(state), *[NONE] * (4 + len(outcome.radii)))
     radius, error = acr(results)
     shares = [certified_accuracy(results, r) for r in outcome.radii]
     noisy = float(np.mean([np.mean(each.noisy) for each in measured(results)]))
@@ -164,7 +166,12 @@ def _arm_row(outcome: Outcome, setting: str, sigma: float, arm: str) -> tuple[Ce
         *(number(share, ".1f") for share in shares),
         NONE if np.isnan(noisy) else number(100 * noisy, ".1f"),
         _mean([each.facts.get("loss") for each in results], ".3f"),
+        _mean([_per_cent(each.facts.get("easy")) for each in results], ".0f"),
     )
+
+
+def _per_cent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def _mean(values: list[float | None], form: str) -> Cell:
