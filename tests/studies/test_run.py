@@ -132,6 +132,9 @@ def test_the_status_of_a_running_study_rests_on_its_own_estimate(
     hours = len(plan.items) // Asked.slots
     assert f"{len(plan.items)} waiting, 0 failed; about {hours} h" in capsys.readouterr().err
     assert noted_estimate(plan, store) is None  # the study takes its note away, however it ends
+    store.artefact(plan.items[0]).mkdir(parents=True)
+    assert main(["study", str(file), "--store", str(store.root), "--status"]) == 0  # without a trial
+    assert f"1 begun, {len(plan.items) - 1} waiting, 0 failed; it is not running" in capsys.readouterr().err
     with store.noting(plan.study.name, dict.fromkeys((item.key for item in plan.items), 1.0), 2):
         (note,) = store.root.glob(".*.json")
         whole = note.read_text()

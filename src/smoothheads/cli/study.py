@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,8 +88,7 @@ def make(plan: StudyPlan, missing: StudyPlan, images: int, args: StudyOptions) -
     cluster = parse_cluster(args.on, args.ray_address, args.workers)
     store, jobs = StudyStore(args.store), args.workers or cores()
     if args.status:
-        noted = run.noted_estimate(missing, store)
-        costs, jobs = noted or (prepare.estimate(missing, store, images), jobs)
+        costs, jobs = run.noted_estimate(missing, store) or ({}, jobs)
         say(line(run.status(missing, store, costs), jobs))
         return {}
     costs = prepare.estimate(missing, store, images)
@@ -140,4 +140,7 @@ def show(outcome: Outcome, args: StudyOptions) -> int:
 
 def line(status: Status, jobs: int) -> str:
     counts = ", ".join(f"{status.count(state)} {state}" for state in ("done", "running", "waiting", "failed"))
+    if math.isnan(status.seconds_left):
+        begun = counts.replace("running", "begun")
+        return f"study: {begun}; it is not running, --plan tells how long the rest takes"
     return f"study: {counts}; about {duration(status.seconds_left / jobs)} left"
