@@ -14,7 +14,7 @@ from smoothheads.errors import ConfigError
 from smoothheads.report.table import Table, to_text
 from smoothheads.results.intervals import MedianInterval
 from smoothheads.studies import claims, experiments, gaps, paper, tables
-from smoothheads.studies.outcome import Outcome, Result, collect
+from smoothheads.studies.outcome import Outcome, Result, collect, save
 from smoothheads.studies.plan import make_plan, together
 from smoothheads.studies.prepare import prepare
 from smoothheads.studies.run import run
@@ -188,6 +188,24 @@ def test_two_networks_are_drawn_on_the_same_noise(tmp_path: Path) -> None:
     outcome = replace(collect(plan, store), extra={"gaps": found})
     assert paper.figure(experiment, outcome) is not None
     assert len(gaps.table(found).rows) == 2
+    save(outcome, tmp_path / "kept" / "fig2")
+    assert gaps.kept(plan, tmp_path / "kept", draws=200) == found
+    assert gaps.kept(plan, tmp_path / "kept", draws=300) is None  # other draws: to be measured
+    renamed = [replace(row, certification=replace(row.certification, key="other")) for row in plan.rows]
+    assert gaps.kept(replace(plan, rows=tuple(renamed)), tmp_path / "kept", draws=200) is None
+    assert gaps.kept(plan, tmp_path, draws=200) is None
+    assert gaps.kept(plan, None, draws=200) is None
+
+
+def test_fig2_is_shown_from_what_was_kept_without_its_networks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["paper", "fig2", "--scale", "smoke", "--workers", "1", "--out", str(tmp_path / "kept")]
+    assert main([*command, "--store", str(tmp_path / "store")]) == 0
+    ran = capsys.readouterr().out
+    assert main([*command, "--store", str(tmp_path / "gone")]) == 0
+    assert capsys.readouterr().out == ran
+    assert not (tmp_path / "gone" / "trained").exists()
 
 
 def test_figures_have_a_curve_per_family() -> None:

@@ -184,7 +184,22 @@ def test_what_was_kept_is_not_made_again_where_the_store_is_gone(
         assert ours.measured is not None
         assert theirs.measured is not None
         assert np.array_equal(ours.measured.radius, theirs.measured.radius)
-    assert kept(tmp_path / "nowhere") == kept(None) == {}
+    assert kept() == kept(tmp_path / "none" / "study") == {}
+
+
+def test_rows_of_the_studies_beside_are_not_made_again_either(
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path
+) -> None:
+    plan, store = finished
+    save(collect(plan, store), tmp_path / "first")
+    assert plan.without(kept(tmp_path / "second")).rows == ()
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "study.json").write_text("{}")
+    assert plan.without(kept(tmp_path / "second")).rows == ()
+    next((tmp_path / "first" / "rows").iterdir()).write_bytes(b"damaged")
+    assert kept(tmp_path / "second") == {}  # a damaged one is no row, of this study or another
+    with pytest.raises(LedgerError, match="a file that was changed"):
+        kept(tmp_path / "first")
 
 
 def test_rows_that_were_changed_are_refused_and_files_of_others_stay(

@@ -118,9 +118,11 @@ def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> di
         return outcomes
     whole, plans = together({name: plan for name, (plan, _) in prepared.items()})
     folders = [args.out / name for name in plans] if args.out is not None else []
-    before = {votes: row for folder in folders for votes, row in kept(folder).items()}
+    before, measured = kept(*folders), None
     if "fig2" in plans:  # the gaps are measured with its networks: rows alone do not do
-        before = {votes: row for votes, row in before.items() if votes not in plans["fig2"].votes}
+        measured = gaps.kept(plans["fig2"], args.out, scale.draws)
+        networks = plans["fig2"].votes if measured is None else ()
+        before = {votes: row for votes, row in before.items() if votes not in networks}
     images = max(count for _, count in prepared.values())
     failed = make(whole, whole.without(before), images, args)
     if failed is None:
@@ -128,7 +130,7 @@ def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> di
     store = StudyStore(args.store)
     outcomes |= {name: collect(plan, store, failed, before) for name, plan in plans.items()}
     if "fig2" in plans:
-        measured = gaps.measure(plans["fig2"], store, scale.draws)
+        measured = measured or gaps.measure(plans["fig2"], store, scale.draws)
         outcomes["fig2"] = replace(outcomes["fig2"], extra={"gaps": measured})
     return outcomes
 

@@ -50,7 +50,8 @@ class StudyOptions:
     """Show what was kept in this folder by --out, instead of running anything."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder for the results (paper: with a folder per experiment): all that is needed to show them again,
-    with figures. Rows that it holds already are not made again, even where the store is gone."""
+    with figures. Rows that it or a folder beside it holds already are not made again, even where the store
+    is gone."""
     format: Literal["text", "markdown", "latex", "csv"] = "text"
     json: bool = False
     """Print the tables as JSON."""
@@ -71,7 +72,7 @@ def main(arguments: list[str]) -> int:
     if args.source is not None:
         return show(load(args.source), args)
     plan, images = prepare(study)
-    before = kept(args.out)
+    before = kept(args.out) if args.out is not None else {}
     failed = make(plan, plan.without(before), images, args)
     return 0 if failed is None else show(collect(plan, StudyStore(args.store), failed, before), args)
 

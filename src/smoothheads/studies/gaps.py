@@ -19,7 +19,8 @@ from smoothheads.runs import diversity
 from smoothheads.runs.layout import open_checkpoint
 from smoothheads.runs.sampling import Sampling
 from smoothheads.studies.jobs import network_folder
-from smoothheads.studies.plan import StudyPlan
+from smoothheads.studies.outcome import FACTS, load
+from smoothheads.studies.plan import Row, StudyPlan
 from smoothheads.studies.spec import Images
 from smoothheads.studies.stages import certified_images
 from smoothheads.studies.store import StudyStore
@@ -31,14 +32,32 @@ Gaps = Mapping[str, Mapping[str, Any]]
 """By arm: edges and counts of the ensemble's gaps, share below 0, mean and deviation."""
 
 
-def measure(plan: StudyPlan, store: StudyStore, draws: int) -> dict[str, Any]:
+def measure(plan: StudyPlan, store: StudyStore, draws: int) -> Gaps:
     """Of the first seed's networks, all on the same image and the same noise."""
-    first = plan.study.seeds[0], plan.study.sigmas[0]
     return {
         row.arm: _of_network(network_folder(row.network, store), plan.study.images, row.sigma, draws)
-        for row in plan.rows
-        if (row.seed, row.sigma) == first and store.facts(row.network) is not None
+        for row in _shown(plan)
+        if store.facts(row.network) is not None
     }
+
+
+def kept(plan: StudyPlan, folder: Path | None, draws: int) -> Gaps | None:
+    """What `measure` gave for these very networks, if it is kept among the experiments in this folder."""
+    if folder is None or not (folder / plan.study.name / FACTS).is_file():
+        return None
+    before = load(folder / plan.study.name)
+    gaps: Gaps = before.extra.get("gaps", {})
+    ledgers = {(each.arm, each.facts.get("ledger")) for each in before.results}
+    same = all(
+        (row.arm, row.certification.key) in ledgers and gaps.get(row.arm, {}).get("draws") == draws
+        for row in _shown(plan)
+    )
+    return gaps if same else None
+
+
+def _shown(plan: StudyPlan) -> list[Row]:
+    first = plan.study.seeds[0], plan.study.sigmas[0]
+    return [row for row in plan.rows if (row.seed, row.sigma) == first]
 
 
 def _of_network(folder: Path, chosen: Images, sigma: float, draws: int) -> dict[str, Any]:

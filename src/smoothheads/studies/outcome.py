@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -82,7 +83,7 @@ def measured(results: Iterable[Result]) -> list[Measured]:
 
 
 Kept: TypeAlias = Mapping[tuple[str, str], Result]
-"""Rows of a folder that was kept, by ledger and rule; what is there need not be made again."""
+"""Rows of folders that were kept, by ledger and rule; what is there need not be made again."""
 
 
 def collect(
@@ -162,10 +163,21 @@ def _loaded(data: Mapping[str, Any], folder: Path) -> Outcome:
     )
 
 
-def kept(folder: Path | None) -> Kept:
-    """The measured rows in a folder, which need not be there yet."""
-    if folder is None or not (folder / FACTS).is_file():
-        return {}
+def kept(*folders: Path) -> Kept:
+    """The measured rows in these folders, which need not be there yet, and in the studies beside them: a row
+    that two studies show is made once, even where the store is gone."""
+    beside = {path.parent for folder in folders for path in folder.parent.glob(f"*/{FACTS}")} - {*folders}
+    found: dict[tuple[str, str], Result] = {}
+    for folder in sorted(beside):
+        with suppress(SmoothheadsError):  # of others, or damaged: its own command will say so
+            found |= _rows(folder)
+    for folder in folders:
+        if (folder / FACTS).is_file():
+            found |= _rows(folder)
+    return found
+
+
+def _rows(folder: Path) -> Kept:
     rows = [each for each in load(folder).results if each.measured is not None and "ledger" in each.facts]
     return {(each.facts["ledger"], each.facts["rule"]): each for each in rows}
 
