@@ -42,6 +42,12 @@ def test_an_unknown_name_is_reported_with_its_line_and_the_nearest(
         study(TEXT.replace(old, new))
 
 
+def test_a_name_with_a_dot_that_has_no_quotes_is_explained() -> None:
+    with pytest.raises(ConfigError, match=r"line 28 .*got '5'.*a name that holds a dot needs quotes"):
+        study(TEXT + "[arms.lambda-0.5]\n")
+    assert study(TEXT + '[arms."lambda-0.5"]\n').arm("lambda-0.5").recipe == "digits-single"
+
+
 def test_lines_are_found_in_tables_dotted_keys_and_inline_tables() -> None:
     text = "[a]\nb.c = 1\n[a.d]\ne = 2\nf = {g = 3}\n"
     assert [line_of(text, path) for path in (("a", "b", "c"), ("a", "d", "e"), ("a", "d", "f", "g"))] == [

@@ -38,10 +38,10 @@ def parse_study(text: str, name: str, where: str) -> Study:
     try:
         study = _study(data, name)
     except _UnknownKeyError as unknown:
-        line = line_of(text, unknown.path)
-        raise ConfigError(
-            f"a known key in line {line} of {where}", repr(unknown.path[-1]), unknown.remedy
-        ) from None
+        line, got = line_of(text, unknown.path), repr(unknown.path[-1])
+        named = re.match(r"\s*\[", text.splitlines()[line - 1]) and unknown.path[0] in ("arms", "settings")
+        remedy = f"{unknown.remedy} (a name that holds a dot needs quotes)" if named else unknown.remedy
+        raise ConfigError(f"a known key in line {line} of {where}", got, remedy) from None
     except ConfigError as error:
         raise ConfigError(f"{error.expected} ({where})", error.got, error.remedy) from None
     _check(study, text, where)
