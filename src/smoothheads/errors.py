@@ -97,11 +97,18 @@ def _rebuild(kind: type[SmoothheadsError], expected: str, got: str, remedy: str)
     return error
 
 
+_MANY, _FEW = 40, 4  # names that fit a message, and how many stand for more than that
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The remedy for an unknown name: the nearest known one, else all of them."""
+    """The remedy for an unknown name: the nearest known one, else all of them, or a few if they are many."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"choose from: {', '.join(names)}"
+    if near := difflib.get_close_matches(name, names, n=1, cutoff=0.5):
+        return f"did you mean {near[0]!r}?"
+    if len(names) > _MANY:
+        few = names[:: -(-len(names) // _FEW)]
+        return f"choose one of {len(names)}, such as {', '.join(few)}"
+    return f"choose from: {', '.join(names)}"
 
 
 def one_of(kind: str, name: str, known: Iterable[str]) -> ConfigError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ DESCRIPTION = """Facts about recipes, methods, networks, checkpoints and ledgers
   smoothheads info architectures                              networks that can be built by name
   smoothheads info runs/some                                  a checkpoint: settings, hashes, versions
   smoothheads info runs/some/ledger                           a ledger: what was certified, and how
-  smoothheads info --arch resnet110 --heads 5 --cut stage2    parameters and operations of a network"""
+  smoothheads info resnet110 --heads 5 --cut stage2           parameters and operations of a network"""
 
 LISTS = ("recipes", "methods", "architectures")
 
@@ -37,7 +37,8 @@ LISTS = ("recipes", "methods", "architectures")
 @dataclass(frozen=True, kw_only=True)
 class Info:
     what: tyro.conf.Positional[str] = ""
-    """`recipes`, `methods`, `architectures`, a recipe, or the folder of a run, a checkpoint or a ledger."""
+    """`recipes`, `methods`, `architectures`, one of them by its name, or the folder of a run, a checkpoint
+    or a ledger."""
     words: tyro.conf.Positional[tuple[str, ...]] = ()
     """After `recipes`: what their names must contain."""
     arch: str | None = None
@@ -54,6 +55,8 @@ class Info:
 def main(arguments: list[str]) -> None:
     args = parse(Info(), arguments or ["--help"], prog="info", description=DESCRIPTION)
     what = args.what or "recipes"
+    if args.arch is None and what in ARCHITECTURES.names() and not Path(what).is_dir():
+        args = replace(args, arch=what)
     if args.words and (what != "recipes" or args.arch):
         raise ConfigError("one recipe or folder", f"also {args.words[0]!r}", "ask for one at a time")
     if args.arch is not None:
@@ -92,7 +95,8 @@ def about(what: str) -> dict[str, Any]:
     if what in METHODS.names():
         method = METHODS.get(what)()
         return {"summary": method.__doc__} | to_dict(method)
-    raise one_of("recipe, or folder of a run, a checkpoint or a ledger", what, [*cookbook.names(), *LISTS])
+    known = [*cookbook.names(), *METHODS.names(), *ARCHITECTURES.names(), *LISTS]
+    raise one_of("recipe, method, architecture, or folder of a run, a checkpoint or a ledger", what, known)
 
 
 def _show_recipes(words: tuple[str, ...], *, as_json: bool) -> None:
