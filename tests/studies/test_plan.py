@@ -77,6 +77,17 @@ def test_everything_comes_after_what_it_needs() -> None:
         seen.add(item.key)
 
 
+def test_of_each_seed_the_longest_row_begins_first() -> None:
+    plan = planned(study(TEXT.replace("n0 = 20", 'budget = "radius"')))  # three ledgers of each seed
+    dear = {item.key: 10.0 for item in plan.items if isinstance(item, Joining)}
+    cheap = {row.certification.key: 5.0 for row in plan.rows if row.arm == "some"}
+    ordered = plan.longest_first(dear | cheap)
+    assert [row.name for row in ordered.rows] == [
+        f"0.25/{arm}/{seed}" for seed in (0, 1) for arm in ("pair", "some", "single")
+    ]
+    assert {item.key for item in ordered.items} == {item.key for item in plan.items}
+
+
 def test_ensembles_of_different_seeds_share_no_member() -> None:
     seeds = {item.config.train.seed for item in planned(study()).items if isinstance(item, Training)}
     assert seeds == {0, 1, 1000, 1001}

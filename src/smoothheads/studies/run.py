@@ -46,7 +46,7 @@ def run(
     """Makes what is missing; messages of what failed, by key. `costs` are seconds of each item."""
     failed: dict[str, str] = {}
     done = {item.key for item in plan.items if store.facts(item) is not None}
-    waiting = [item for item in plan.items if item.key not in done]
+    waiting = [item for item in plan.longest_first(costs).items if item.key not in done]
     running: set[str] = set()
     said = time.monotonic()
     with closing(executor), store.noting(plan.study.name, costs, executor.slots):
