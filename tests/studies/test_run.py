@@ -19,7 +19,7 @@ from smoothheads.errors import LedgerError
 from smoothheads.files import sha256
 from smoothheads.report.table import to_csv, to_json, to_text
 from smoothheads.studies import stages
-from smoothheads.studies.figures import gains_against_fit, write_figures
+from smoothheads.studies.figures import gains_against_fit, gains_figure, write_figures
 from smoothheads.studies.html import page, write_page
 from smoothheads.studies.jobs import StudyJob, network_folder
 from smoothheads.studies.outcome import collect, kept, load, save
@@ -243,6 +243,26 @@ def test_the_table_tells_how_many_training_images_were_easy(finished: tuple[Stud
             last = (store.artefact(member) / "metrics.jsonl").read_text().splitlines()[-1]
             shares.setdefault(row.arm, []).append(100 * np.mean(json.loads(last)["easy_fraction"]))
     assert shown == {arm: pytest.approx(np.mean(each)) for arm, each in shares.items()}
+
+
+def test_a_picture_shows_every_gain_with_its_interval_and_its_seeds(
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path
+) -> None:
+    outcome = replace(collect(*finished), arms={"single": "$one", "pair": "$two", "some": "some"})
+    names = {path.name for path in write_figures(outcome, tmp_path)}
+    assert names == {"acr.png", "acr.svg", "gains.png", "gains.svg"}
+    figure = gains_figure(outcome)
+    assert figure is not None
+    (axes,) = figure.axes
+    drawn = [tuple(np.asarray(line.get_xdata(), float).tolist()) for line in axes.lines]
+    found = [gain for *_, gain in gains(outcome)]
+    assert len(found) == 2
+    for gain in found:
+        assert {tuple(gain.interval), (gain.value,), gain.per_seed} <= set(drawn)
+    labels = [text.get_text() for text in axes.get_yticklabels()]
+    assert labels == ["sigma 0.25", "$two − $one", "some − $one"]
+    nothing = [replace(each, measured=None) for each in outcome.results]
+    assert gains_figure(replace(outcome, results=tuple(nothing))) is None
 
 
 def test_a_map_shows_gains_against_the_fit(finished: tuple[StudyPlan, StudyStore], tmp_path: Path) -> None:

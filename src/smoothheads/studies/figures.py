@@ -1,23 +1,110 @@
-"""Figures of a study: every arm's ACR with a point per seed."""
+"""Figures of a study: ACR and gains with their intervals and a point for every seed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from smoothheads.report import plots
+from smoothheads.results.intervals import Interval
 from smoothheads.studies.outcome import Outcome, Result
+from smoothheads.studies.statistics import Verdict, gain
 from smoothheads.studies.tables import gains, stacked
+
+_GREY: Final = "#767676"
+_BY_VERDICT: Final[Mapping[Verdict, str]] = {
+    "confirmed": plots.COLOURS[0],
+    "undecided": _GREY,
+    "contradicted": plots.COLOURS[1],
+}
 
 
 def write_figures(outcome: Outcome, folder: Path) -> list[Path]:
-    written = write(acr(outcome), folder, "acr")
-    return written + (write(gains_against_fit(outcome), folder, "gains") if outcome.several else [])
+    drawn = {"acr": acr(outcome), "gains": gains_figure(outcome)}
+    return [path for name, each in drawn.items() if each is not None for path in write(each, folder, name)]
+
+
+def gains_figure(outcome: Outcome) -> Figure | None:
+    """What arms gain on their baselines; with several settings, against how well each was fitted. None where
+    nothing can be compared yet."""
+    found = list(gains(outcome))
+    if not found:
+        return None
+    if outcome.several:
+        return gains_against_fit(outcome)
+    lines = [
+        _Line(
+            _heading(setting, sigma),
+            f"{outcome.arms[this]} − {outcome.arms[baseline]}",
+            each.value,
+            each.interval,
+            each.per_seed,
+            _BY_VERDICT[each.verdict],
+        )
+        for setting, sigma, this, baseline, each in found
+    ]
+    figure = _line_by_line("gain in ACR", lines)
+    figure.axes[0].axvline(0, color="#222222", linewidth=0.8)
+    return figure
+
+
+def acr(outcome: Outcome) -> Figure:
+    """Of every arm, under its setting and sigma."""
+    lines = []
+    for setting, sigma in outcome.groups():
+        for arm, label in outcome.arms.items():
+            if results := list(outcome.of(setting, sigma, arm).values()):
+                radii = stacked(results)
+                whole = gain(radii, np.zeros_like(radii))  # on a network that certifies nothing
+                heading = _heading(setting, sigma)
+                lines.append(
+                    _Line(heading, label, whole.value, whole.interval, whole.per_seed, plots.COLOURS[0])
+                )
+    return _line_by_line("average certified radius (ACR)", lines)
+
+
+class _Line(NamedTuple):
+    heading: str
+    label: str
+    value: float
+    interval: Interval
+    per_seed: tuple[float, ...]
+    colour: str
+
+
+def _heading(setting: str, sigma: float) -> str:
+    return ", ".join(filter(None, (setting, f"sigma {sigma:g}")))
+
+
+def _line_by_line(x: str, lines: Iterable[_Line]) -> Figure:
+    """Names at the left, under the headings of their groups, and beside each what was measured: the mean with
+    its 95 % interval, below it a point for every seed."""
+    figure, axes = plots.new_axes(f"{x}; 95 % over seeds and images", "")
+    labels: list[tuple[str, bool]] = []
+    heading = None
+    for line in lines:
+        if line.heading != heading:
+            heading = line.heading
+            labels.append((heading, True))
+        y = len(labels)
+        labels.append((line.label, False))
+        axes.plot(line.interval, [y, y], color=line.colour, linewidth=1.6, alpha=0.55)
+        axes.plot([line.value], [y], "o", color=line.colour, markersize=5)
+        axes.plot(line.per_seed, np.full(len(line.per_seed), y + 0.3), ".", color=line.colour, markersize=3)
+    axes.set_yticks(range(len(labels)), [label for label, _ in labels], fontsize=8)
+    for text, (_, bold) in zip(axes.get_yticklabels(), labels, strict=True):
+        text.set_parse_math(False)
+        text.set_fontweight("bold" if bold else "normal")
+    axes.xaxis.label.set_fontsize(9)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    figure.set_size_inches(6.4, 0.8 + 0.22 * max(4, len(labels)))
+    return figure
 
 
 def gains_against_fit(outcome: Outcome) -> Figure:
@@ -79,32 +166,5 @@ def curves(x: str, series: Mapping[str, Mapping[float, Sequence[Result]]]) -> Fi
         axes.plot(list(found), [seeds.mean() for seeds in found.values()], dash, color=colour, label=name)
         for at, seeds in found.items():
             axes.plot(np.full(len(seeds), at), seeds, ".", color=colour)
-    axes.legend(fontsize=8, frameon=False)
-    return figure
-
-
-def acr(outcome: Outcome) -> Figure:
-    """ACR of the arms, one group per setting and sigma: bars of the mean, a point for every seed."""
-    figure, axes = plots.new_axes("", "average certified radius")
-    groups = outcome.groups()
-    width = 0.8 / len(outcome.arms)
-    for i, arm in enumerate(outcome.arms):
-        colour, _ = plots.style(i)
-        for g, (setting, sigma) in enumerate(groups):
-            results = list(outcome.of(setting, sigma, arm).values())
-            if results:
-                seeds = stacked(results).mean(1)
-                x = g + (i - (len(outcome.arms) - 1) / 2) * width
-                axes.bar(
-                    x,
-                    seeds.mean(),
-                    width * 0.9,
-                    color=colour,
-                    alpha=0.35,
-                    label=outcome.arms[arm] if g == 0 else None,
-                )
-                axes.plot(np.full(len(seeds), x), seeds, ".", color=colour)
-    names = [f"{setting}\n" * bool(setting) + f"sigma {sigma:g}" for setting, sigma in groups]
-    axes.set_xticks(range(len(groups)), names, fontsize=8, rotation=30 if len(groups) > 4 else 0)
     axes.legend(fontsize=8, frameon=False)
     return figure

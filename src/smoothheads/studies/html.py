@@ -21,7 +21,7 @@ def write_page(outcome: Outcome, folder: Path) -> Path:
 
 def page(outcome: Outcome) -> str:
     """HTML that needs nothing else; all text that came from files is escaped."""
-    gains = figures.gains_against_fit(outcome) if outcome.several else None
+    gains = figures.gains_figure(outcome)
     return document(
         outcome.title,
         [
@@ -30,7 +30,11 @@ def page(outcome: Outcome) -> str:
             section(
                 "Average certified radius",
                 table_html(tables.headline(outcome)),
-                plot_html(figures.acr(outcome), "acr", "A point for every seed.")
+                plot_html(
+                    figures.acr(outcome),
+                    "acr",
+                    "A point for every seed, and 95 % intervals over seeds and images.",
+                )
                 if measured(outcome.results)
                 else "",
             ),

@@ -57,7 +57,7 @@ def page(folder: Path, beside: Path) -> str:
 
 
 def _study(folder: Path, beside: Path, name: str, outcome: Outcome) -> str:
-    picture = folder / name / f"{'gains' if outcome.several else 'acr'}.svg"
+    picture = folder / name / "gains.svg"
     body = [to_markdown(table) for table in (*tables.all_tables(outcome), tables.costs(outcome))]
     command = f"`smoothheads study {folder / name}.toml --from {folder / name}`"
     return "\n\n".join(
