@@ -82,6 +82,9 @@ def test_published_values_need_no_run(form: str, capsys: pytest.CaptureFixture[s
 def test_experiments_are_listed_and_unknown_ones_suggested(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["paper"]) == 0
     assert "table9" in capsys.readouterr().out
+    assert main(["paper", "fig4", "table6", "fig4", "--published", "--json"]) == 0
+    titles = [table["title"] for table in json.loads(capsys.readouterr().out)]
+    assert [title.partition(":")[0] for title in titles] == ["fig4", "table6"]
     assert main(["paper", "tabel3", "--published"]) == 2
     assert "did you mean 'table3'" in capsys.readouterr().err
     assert main(["paper", "table3", "--scale", "smal"]) == 2

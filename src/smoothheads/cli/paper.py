@@ -26,13 +26,14 @@ DESCRIPTION = """The experiments of the SOME paper: published values, and the sa
   smoothheads paper table3 --published           published values, without any run
   smoothheads paper table3 --scale small --root DATA     runs it, or goes on; CIFAR-10 lies in DATA
   smoothheads paper table3 --import LOGS         others' certification logs as rows
-  smoothheads paper all --scale smoke            every experiment on the embedded digits, in minutes"""
+  smoothheads paper all --scale smoke            every experiment on the embedded digits, in minutes
+  smoothheads paper fig4 fig5 --scale small ...  several as one study, which makes nothing twice"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperOptions(StudyOptions):
-    experiment: tyro.conf.Positional[str] = ""
-    """table2 to table9, fig2 to fig5, fig7, draws; all: every one."""
+    experiments: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Of table2 to table9, fig2 to fig5, fig7, draws; all: every one. Several are run as one study."""
     published: bool = False
     """Only the published values."""
     scale: str | None = None
@@ -51,16 +52,19 @@ def main(arguments: list[str]) -> int:
 
     from smoothheads.studies import experiments, paper, published
 
-    if not args.experiment and args.scale is None:
+    if not args.experiments and args.scale is None:
         print_tables([paper.listing()], args.format, as_json=args.json)
         return 0
-    every = args.experiment in ("", "all")
-    chosen = list(experiments.EXPERIMENTS.values()) if every else [experiments.get(args.experiment)]
+    every = list(experiments.EXPERIMENTS.values())
+    named = [experiments.get(name) for name in dict.fromkeys(args.experiments) if name != "all"]
+    chosen = every if "all" in args.experiments else named or every
     if args.costs:
         chosen = [each for each in chosen if each.kind == "cost"]
         if not chosen:
             raise ConfigError(
-                "a cost table with --costs", args.experiment, "name table2, table5, table8 or all"
+                "a cost table with --costs",
+                ", ".join(args.experiments),
+                "name table2, table5, table8 or all",
             )
     if args.published or not (args.scale or args.source or args.imports):
         shown = [published.table(each.id, each.title) for each in chosen]

@@ -147,7 +147,9 @@ def together(plans: Mapping[str, StudyPlan]) -> tuple[StudyPlan, dict[str, Study
     """Several plans as one, and each again with what it now shares with the others."""
     rows = [row for plan in plans.values() for row in plan.rows]
     shared = list(_shared(rows))
-    whole = StudyPlan(next(iter(plans.values())).study, tuple(shared))
+    first = next(iter(plans.values())).study
+    study = first if len(plans) == 1 else replace(first, name="-".join(plans), title=", ".join(plans))
+    whole = StudyPlan(study, tuple(shared))
     parts = {}
     for name, plan in plans.items():
         parts[name] = replace(plan, rows=tuple(shared[: len(plan.rows)]))
