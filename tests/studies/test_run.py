@@ -14,6 +14,9 @@ import torch
 from tests.studies.small import TEXT, Inline, study
 
 from smoothheads.cli import main
+from smoothheads.data import Digits, SubsetConfig, load
+from smoothheads.data.arrays import ArrayDataset
+from smoothheads.data.base import Split
 from smoothheads.device import threads
 from smoothheads.errors import LedgerError
 from smoothheads.files import sha256
@@ -22,10 +25,12 @@ from smoothheads.studies import stages
 from smoothheads.studies.figures import gains_against_fit, gains_figure, write_figures
 from smoothheads.studies.html import page, write_page
 from smoothheads.studies.jobs import StudyJob, network_folder
-from smoothheads.studies.outcome import collect, kept, load, save
+from smoothheads.studies.outcome import collect, kept, save
+from smoothheads.studies.outcome import load as load_outcome
 from smoothheads.studies.plan import Joining, StudyPlan, Training
 from smoothheads.studies.prepare import estimate, prepare
 from smoothheads.studies.run import noted_estimate, run, status
+from smoothheads.studies.spec import Images
 from smoothheads.studies.store import StudyStore
 from smoothheads.studies.tables import all_tables, gains
 
@@ -49,6 +54,23 @@ def test_nothing_is_made_twice_in_any_study(finished: tuple[StudyPlan, StudyStor
     missing = [item for item in longer.items if isinstance(item, Training) and store.facts(item) is None]
     assert {item.config.train.seed for item in missing} == {2000, 2001}
     assert status(plan, store, {}).count("done") == len(plan.items)
+
+
+def test_jobs_of_one_process_read_the_images_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def read(data: Digits, split: Split) -> ArrayDataset:
+        seen.append(split)
+        return digits(data, split)
+
+    digits = Digits.read
+    monkeypatch.setattr(Digits, "read", read)
+    stages._whole.cache_clear()
+    small = Digits(subset=SubsetConfig(first=40), validation=0.0)
+    for data in (small, Digits(validation=0.0), small):
+        assert len(load(data, stages.read_once).train) == (40 if data == small else 1437)
+        stages.certified_images(data, Images())
+    assert sorted(seen) == ["test", "train"]
 
 
 def test_the_facts_of_a_training_tell_which_weights_it_gave(finished: tuple[StudyPlan, StudyStore]) -> None:
@@ -90,7 +112,7 @@ def test_results_are_kept_before_they_are_shown(
 
     monkeypatch.setattr("smoothheads.cli.study.print_tables", broken)
     main(["study", str(file), "--from", str(tmp_path / "kept"), "--out", str(tmp_path / "again")])
-    assert load(tmp_path / "again").results
+    assert load_outcome(tmp_path / "again").results
 
 
 def test_radii_are_never_rounded_up(tmp_path: Path) -> None:
@@ -158,7 +180,7 @@ def test_rows_pair_over_images_and_show_the_same_when_kept(
     assert all(np.array_equal(each.measured.index, first.index) for each in outcome.results if each.measured)
     save(outcome, tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    again = load(tmp_path)
+    again = load_outcome(tmp_path)
     save(again, tmp_path)
     assert before == {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for ours, theirs in zip(all_tables(outcome), all_tables(again), strict=True):
@@ -215,7 +237,7 @@ def test_rows_that_were_changed_are_refused_and_files_of_others_stay(
     save(outcome, tmp_path)
     row.write_bytes(foreign.read_bytes())
     with pytest.raises(LedgerError, match="a file that was changed"):
-        load(tmp_path)
+        load_outcome(tmp_path)
 
 
 def test_the_page_says_first_what_was_found_and_needs_nothing_else(

@@ -13,10 +13,11 @@ from smoothheads.errors import DataError
 
 def average(images: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
     """[..., H, W] to [..., H / factor, W / factor]; the mean of each group, halves rounded up."""
-    *lead, height, width = images.shape
-    groups = images.reshape(*lead, height // factor, factor, width // factor, factor)
-    total = groups.sum(axis=(-3, -1), dtype=np.uint32)
-    area = factor * factor
+    places = [(row, column) for row in range(factor) for column in range(factor)]
+    total = np.zeros(images[..., ::factor, ::factor].shape, np.uint32)
+    for row, column in places:  # of every group, which is far quicker than group by group
+        total += images[..., row::factor, column::factor]
+    area = len(places)
     mean: NDArray[np.uint8] = ((2 * total + area) // (2 * area)).astype(np.uint8)
     return mean
 

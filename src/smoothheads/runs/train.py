@@ -26,6 +26,7 @@ from smoothheads.checkpoint.join import differing
 from smoothheads.config import from_dict, load_json, to_dict
 from smoothheads.config.flat import require_equal
 from smoothheads.data import DataInfo, Dataset, augments, load
+from smoothheads.data.splits import Read, read_split
 from smoothheads.device import parse, threads
 from smoothheads.errors import CheckpointError, DataError, StorageError, WorkerError
 from smoothheads.files import append, claim, exclusive, holder, storage, write_atomic, write_json
@@ -55,13 +56,14 @@ def train_run(
     tensorboard: bool = False,
     workers: int = 0,
     on_prepare: Callable[[int, int], None] | None = None,
+    read: Read = read_split,
 ) -> Path:
     """Trains as `config` says and returns the checkpoint folder.
 
     Refuses a folder that already holds a run unless `resume` is set, and a resume with another configuration
     or from other initial weights; a run that has saved nothing yet is replaced. The folder is claimed only
     when everything that training needs is there. `on_prepare(done, total)` follows what a method computes
-    before training.
+    before training, and `read` gives the whole splits of the data.
 
     Under torchrun every rank calls it; the first one alone claims, writes and reports.
     """
@@ -77,7 +79,7 @@ def train_run(
                 return out / CHECKPOINT
             started = time.monotonic()
             with threads(config.train.threads):
-                data = load(config.data)
+                data = load(config.data, read)
                 device = parse(ranks.own_device(config.train.device))
                 model = _initial(config, data.train.info, start)
                 prepared = _prepared(config, data.train, out / PREPARED, device, on_prepare)

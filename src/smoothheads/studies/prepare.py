@@ -98,7 +98,8 @@ def training_seconds(config: RunConfig) -> float:
         raise _EnoughError
 
     with TemporaryDirectory() as folder, suppress(_EnoughError):
-        train_run(replace(config, init=None), Path(folder) / "trial", on_plan=stop)
+        trial = replace(config, init=None)
+        train_run(trial, Path(folder) / "trial", on_plan=stop, read=stages.read_once)
     return found[0]
 
 

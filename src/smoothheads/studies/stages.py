@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint.folder import MANIFEST, WEIGHTS
 from smoothheads.config import load_json
-from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, load_test, select
+from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, select
+from smoothheads.data.base import Split
+from smoothheads.data.splits import read_split
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.files import write_json
 from smoothheads.results import read_log
@@ -56,7 +58,8 @@ def train(config: RunConfig, start: Path | None, out: Path) -> Path:
     path = out / CONFIG
     if start is not None and path.is_file() and (told := load_json(path)).get("init") != str(start):
         write_json(path, told | {"init": str(start)})
-    return train_run(replace(config, init=None if start is None else str(start)), out, resume=True)
+    config = replace(config, init=None if start is None else str(start))
+    return train_run(config, out, resume=True, read=read_once)
 
 
 def certify(network: Path, images: Images, config: CertifyConfig, out: Path) -> Path:
@@ -67,7 +70,7 @@ def certify(network: Path, images: Images, config: CertifyConfig, out: Path) -> 
 
 def certified_images(data: DataConfig, images: Images) -> Dataset:
     """The images that a study certifies, of the data set that a run was trained on."""
-    whole = _split(replace(data, subset=SubsetConfig(), validation=0.0, augment="none"), images.split)
+    whole = read_once(data, images.split)
     chosen = range(images.offset, len(whole), images.every)[: images.first]
     if not chosen:
         raise ConfigError(
@@ -76,14 +79,17 @@ def certified_images(data: DataConfig, images: Images) -> Dataset:
     return select(whole, SubsetConfig(indices=tuple(chosen)))
 
 
-@lru_cache(maxsize=2)
-def _split(data: DataConfig, split: str) -> Dataset:
-    return load_test(data) if split == "test" else load(data).train
+def read_once(data: DataConfig, split: Split) -> Dataset:
+    """A whole split; jobs of one process share what was decoded, which takes as long as a small training."""
+    return _whole(replace(data, subset=SubsetConfig(), validation=0.0, augment="none"), split)
+
+
+_whole = lru_cache(maxsize=2)(read_split)
 
 
 @lru_cache(maxsize=64)
 def _trained_on(data: DataConfig) -> Dataset:
-    return load(data).train
+    return load(data, read_once).train
 
 
 def training_fingerprint(data: DataConfig) -> str:
