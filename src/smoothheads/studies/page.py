@@ -33,10 +33,10 @@ def page(folder: Path, beside: Path) -> str:
         f"{MADE_BY} all --from {folder} --page docs/paper.md`; every number and interval "
         "follows from the files in that folder, without training.",
     ]
+    parts += ["## All claims", _body(claims.summary(found, ratios))]
     protocol = folder / PROTOCOL
     if protocol.is_file():
         parts.append(protocol.read_text(encoding="utf-8").strip())
-    parts += ["## All claims", _body(claims.summary(found, ratios))]
     parts += [_study(folder, beside, name, found[name]) for name in found if name not in EXPERIMENTS]
     for name, experiment in EXPERIMENTS.items():
         outcome = found.get(name)
