@@ -42,12 +42,19 @@ class ClaimEvidence:
     """One comparison that a claim rests on."""
 
     what: str
+    cell: str
+    """Where: the base method and, of a radius, sigma."""
     value: float
     images: Interval
     seeds: Interval | None
     verdict: Verdict
     one_seed: bool = False
     """Whether it speaks of these networks only, not of training others."""
+
+    @property
+    def interval(self) -> Interval:
+        """The one that it is judged by."""
+        return self.images if self.seeds is None else self.seeds
 
 
 @cache
@@ -114,14 +121,20 @@ def summary(outcomes: Mapping[str, Outcome], ratios: Ratios) -> Table:
         evidence = list(answers(claim, outcome, ratios))
         confirmed = sum(item.verdict == "confirmed" for item in evidence)
         count = f"{confirmed} of {len(evidence)}" if evidence else "–"
-        whole = verdict(evidence)
+        sign = "" if claim.ratio else "+"
+        here = [
+            f"{item.cell}: {item.value:{sign}.3f} [{item.interval.low:{sign}.3f}, {item.interval.high:{sign}.3f}]"
+            for item in evidence
+        ]
         rows.append(
             (
                 Cell(f"{claim.id}: {claim.claim}", claim.id),
-                *map(word, (claim.where, claim.in_print, count, whole)),
+                *map(word, (claim.where, claim.in_print, "; ".join(here) or "–", count, verdict(evidence))),
             )
         )
-    return Table("All claims", ("claim", "where", "in print", "confirmed here", "verdict"), tuple(rows))
+    return Table(
+        "All claims", ("claim", "where", "in print", "here, 95 %", "confirmed here", "verdict"), tuple(rows)
+    )
 
 
 _NOTHING = Outcome("", "", {}, (), (), ())
@@ -135,7 +148,7 @@ def _costs(wanted: Mapping[str, Any], ratios: Ratios) -> Iterator[ClaimEvidence]
             below: Verdict = "confirmed" if ratio.high < most else "undecided"
             judged: Verdict = "contradicted" if ratio.low > most else below
             what = f"{cost}: {this} / {baseline}, {base} (claimed: below {most:g})"
-            yield ClaimEvidence(what, ratio.median, Interval(ratio.low, ratio.high), None, judged)
+            yield ClaimEvidence(what, base, ratio.median, Interval(ratio.low, ratio.high), None, judged)
 
 
 def _compared(
@@ -148,13 +161,14 @@ def _compared(
         return None
     of = base if own == base else f"{own} and {base}"
     what = " ".join(filter(None, (where[0], f"{pair[0]} − {pair[1]}, {of}, sigma {where[1]:g}")))
+    cell = f"{of} {where[1]:g}"
     judged = gain.verdict
     if pair in claim.close:
         room = CLOSE * float(stacked(list(arms[1].values()), claim.of).mean())
         low, high = gain.interval
         inside, outside = low > -room and high < room, low > room or high < -room
         judged = "confirmed" if inside else "contradicted" if outside else "undecided"
-    return ClaimEvidence(what, gain.value, gain.images, gain.seeds, judged, one_seed=gain.seeds is None)
+    return ClaimEvidence(what, cell, gain.value, gain.images, gain.seeds, judged, one_seed=gain.seeds is None)
 
 
 def _base_of(outcome: Outcome, where: tuple[str, float], base: str, structure: str) -> str:
