@@ -121,9 +121,9 @@ def summary(outcomes: Mapping[str, Outcome], ratios: Ratios) -> Table:
         evidence = list(answers(claim, outcome, ratios))
         confirmed = sum(item.verdict == "confirmed" for item in evidence)
         count = f"{confirmed} of {len(evidence)}" if evidence else "–"
-        sign = "" if claim.ratio else "+"
+        form = ".3f" if claim.ratio else "+.3f"
         here = [
-            f"{item.cell}: {item.value:{sign}.3f} [{item.interval.low:{sign}.3f}, {item.interval.high:{sign}.3f}]"
+            f"{item.cell}: {item.value:{form}} [{', '.join(format(end, form) for end in item.interval)}]"
             for item in evidence
         ]
         rows.append(
