@@ -22,12 +22,13 @@ from smoothheads.errors import LedgerError
 from smoothheads.files import sha256
 from smoothheads.report.table import to_csv, to_json, to_text
 from smoothheads.studies import stages
+from smoothheads.studies.executor import Finished
 from smoothheads.studies.figures import gains_against_fit, gains_figure, write_figures
 from smoothheads.studies.html import page, write_page
 from smoothheads.studies.jobs import StudyJob, network_folder
 from smoothheads.studies.outcome import collect, kept, save
 from smoothheads.studies.outcome import load as load_outcome
-from smoothheads.studies.plan import Joining, StudyPlan, Training
+from smoothheads.studies.plan import Certification, Joining, StudyPlan, Training
 from smoothheads.studies.prepare import estimate, prepare
 from smoothheads.studies.run import noted_estimate, run, status
 from smoothheads.studies.spec import Images
@@ -222,6 +223,30 @@ def test_rows_of_the_studies_beside_are_not_made_again_either(
     assert kept(tmp_path / "second") == {}  # a damaged one is no row, of this study or another
     with pytest.raises(LedgerError, match="a file that was changed"):
         kept(tmp_path / "first")
+
+
+def test_rows_are_kept_while_the_study_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(Inline):
+        """Ends the process, as it were, after the first certification."""
+
+        def __init__(self, slots: int) -> None:
+            super().__init__()
+
+        def wait(self, seconds: float) -> list[Finished]:
+            if any(isinstance(job.item, Certification) for job in certified):
+                raise KeyboardInterrupt
+            certified.extend(self.jobs[:1])
+            return super().wait(seconds)
+
+    certified: list[StudyJob] = []
+    monkeypatch.setattr("smoothheads.studies.executor.LocalProcesses", Broken)
+    monkeypatch.setattr("smoothheads.studies.run.STATUS_SECONDS", 0.0)
+    monkeypatch.setattr("smoothheads.studies.prepare.estimate", lambda *_: {})
+    (tmp_path / "small.toml").write_text(TEXT)
+    command = ["study", str(tmp_path / "small.toml"), "--store", str(tmp_path / "store")]
+    assert main([*command, "--out", str(tmp_path / "kept")]) != 0
+    found = [each.name for each in load_outcome(tmp_path / "kept").results if each.measured is not None]
+    assert found == ["0.25/some/0"]
 
 
 def test_rows_that_were_changed_are_refused_and_files_of_others_stay(

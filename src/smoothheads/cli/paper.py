@@ -109,7 +109,7 @@ def _kept(experiment: Experiment, folder: Path) -> Outcome:
 def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> dict[str, Outcome] | None:
     """All experiments as one plan, so that what they share is made once."""
     from smoothheads.studies import experiments, gaps, paper
-    from smoothheads.studies.outcome import collect, kept
+    from smoothheads.studies.outcome import collect, kept, save
     from smoothheads.studies.plan import together
     from smoothheads.studies.prepare import prepare
     from smoothheads.studies.store import StudyStore
@@ -122,17 +122,27 @@ def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> di
         return outcomes
     whole, plans = together({name: plan for name, (plan, _) in prepared.items()})
     folders = [args.out / name for name in plans] if args.out is not None else []
-    before, measured = kept(*folders), None
+    before, measured, networks = kept(*folders), None, set[tuple[str, str]]()
     if "fig2" in plans:  # the gaps are measured with its networks: rows alone do not do
         measured = gaps.kept(plans["fig2"], args.out, scale.draws)
-        networks = plans["fig2"].votes if measured is None else ()
-        before = {votes: row for votes, row in before.items() if votes not in networks}
+        networks = plans["fig2"].votes if measured is None else networks
+    missing = whole.without(before.keys() - networks)
+    store = StudyStore(args.store)
+
+    def found(failed: Mapping[str, str]) -> dict[str, Outcome]:
+        rows = {votes: row for votes, row in before.items() if votes[0] not in failed}
+        return {name: collect(plan, store, failed, rows) for name, plan in plans.items()}
+
+    def keep() -> None:
+        for folder, outcome in zip(folders, found({}).values(), strict=True):
+            extra = {"gaps": measured} if measured and outcome.name == "fig2" else {}
+            save(replace(outcome, extra=extra), folder)
+
     images = max(count for _, count in prepared.values())
-    failed = make(whole, whole.without(before), images, args)
+    failed = make(whole, missing, images, args, keep if folders else None)
     if failed is None:
         return None
-    store = StudyStore(args.store)
-    outcomes |= {name: collect(plan, store, failed, before) for name, plan in plans.items()}
+    outcomes |= found(failed)
     if "fig2" in plans:
         measured = measured or gaps.measure(plans["fig2"], store, scale.draws)
         outcomes["fig2"] = replace(outcomes["fig2"], extra={"gaps": measured})

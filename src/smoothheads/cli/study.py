@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -61,7 +62,7 @@ def main(arguments: list[str]) -> int:
     name, rest = first_argument(arguments, "a study file", "give a TOML file, see docs/studies.md")
     args = parse(StudyOptions(), rest, prog=f"study {name or 'FILE'}", description=DESCRIPTION)
 
-    from smoothheads.studies.outcome import claim_folder, collect, kept, load
+    from smoothheads.studies.outcome import claim_folder, collect, kept, load, save
     from smoothheads.studies.parse import read_study
     from smoothheads.studies.prepare import prepare
     from smoothheads.studies.store import StudyStore
@@ -72,18 +73,28 @@ def main(arguments: list[str]) -> int:
     if args.source is not None:
         return show(load(args.source), args)
     plan, images = prepare(study)
-    before = kept(args.out) if args.out is not None else {}
-    failed = make(plan, plan.without(before), images, args)
-    return 0 if failed is None else show(collect(plan, StudyStore(args.store), failed, before), args)
+    out, store = args.out, StudyStore(args.store)
+    before = kept(out) if out is not None else {}
+    keep = None if out is None else lambda: save(collect(plan, store, kept=before), out)
+    failed = make(plan, plan.without(before), images, args, keep)
+    return 0 if failed is None else show(collect(plan, store, failed, before), args)
 
 
-def make(plan: StudyPlan, missing: StudyPlan, images: int, args: StudyOptions) -> dict[str, str] | None:
+def make(
+    plan: StudyPlan,
+    missing: StudyPlan,
+    images: int,
+    args: StudyOptions,
+    keep: Callable[[], None] | None = None,
+) -> dict[str, str] | None:
     """Makes what is missing of a plan, or only tells how far it is, and returns what failed; none where only
-    the plan was asked for."""
+    the plan was asked for. `keep` is called when more has been certified: the store may not outlive the run.
+    """
     from smoothheads.device import cores
     from smoothheads.studies import prepare, run
     from smoothheads.studies.executor import Executor, LocalProcesses
     from smoothheads.studies.on_ray import RayTasks
+    from smoothheads.studies.plan import Certification
     from smoothheads.studies.store import StudyStore
 
     cluster = parse_cluster(args.on, args.ray_address, args.workers)
@@ -97,10 +108,19 @@ def make(plan: StudyPlan, missing: StudyPlan, images: int, args: StudyOptions) -
     if args.plan:
         return None
     executor: Executor = LocalProcesses(jobs) if cluster is None else RayTasks(cluster)
+    certified = [item.key for item in missing.items if isinstance(item, Certification)]
+    seen = 0
+
+    def follow(status: Status) -> None:
+        nonlocal seen
+        say(line(status, executor.slots))
+        done = sum(status.states[key] == "done" for key in certified)
+        if keep is not None and done > seen:
+            keep()
+            seen = done
+
     with silent(cluster):
-        return run.run(
-            missing, store, executor, costs, on_status=lambda status: say(line(status, executor.slots))
-        )
+        return run.run(missing, store, executor, costs, on_status=follow)
 
 
 def describe(
