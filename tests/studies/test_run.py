@@ -21,11 +21,12 @@ from smoothheads.device import threads
 from smoothheads.errors import LedgerError
 from smoothheads.files import sha256
 from smoothheads.report.table import to_csv, to_json, to_text
+from smoothheads.runs.train import train_run
 from smoothheads.studies import stages
 from smoothheads.studies.executor import Finished
 from smoothheads.studies.figures import gains_against_fit, gains_figure, write_figures
 from smoothheads.studies.html import page, write_page
-from smoothheads.studies.jobs import StudyJob, network_folder
+from smoothheads.studies.jobs import StudyJob, network_folder, perform
 from smoothheads.studies.outcome import collect, kept, save
 from smoothheads.studies.outcome import load as load_outcome
 from smoothheads.studies.plan import Certification, Joining, StudyPlan, Training
@@ -34,6 +35,7 @@ from smoothheads.studies.run import noted_estimate, run, status
 from smoothheads.studies.spec import Images
 from smoothheads.studies.store import StudyStore
 from smoothheads.studies.tables import all_tables, gains
+from smoothheads.training import EpochDone, StepDone
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +74,33 @@ def test_jobs_of_one_process_read_the_images_once(monkeypatch: pytest.MonkeyPatc
         assert len(load(data, stages.read_once).train) == (40 if data == small else 1437)
         stages.certified_images(data, Images())
     assert sorted(seen) == ["test", "train"]
+
+
+def test_a_study_goes_on_where_its_data_have_moved(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (40, 8, 8), np.uint8)
+    labels = np.arange(40) % 4
+    test = {"x_test": pixels[:8], "y_test": labels[:8]}
+    np.savez(tmp_path / "first.npz", allow_pickle=False, x_train=pixels, y_train=labels, **test)
+    text = TEXT.replace("data.subset.first = 40", 'data = {name = "npz", root = "ROOT"}')
+    text = text.replace("offset = 3\nevery = 100", "first = 2").replace("seeds = [0, 1]", "seeds = [0]")
+
+    def planned(name: str) -> StudyPlan:
+        return prepare(study(text.replace("ROOT", str(tmp_path / name))))[0]
+
+    begun, trained, *_ = (item for item in planned("first.npz").items if isinstance(item, Training))
+    store = StudyStore(tmp_path / "store")
+
+    def interrupt(_: StepDone | EpochDone) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_run(begun.config, store.artefact(begun), on_event=interrupt, save_seconds=0)
+    assert perform(StudyJob(trained, store)) is None
+    (tmp_path / "first.npz").rename(tmp_path / "second.npz")
+    stages._whole.cache_clear()
+    plan = planned("second.npz")
+    assert [item.key for item in plan.items if isinstance(item, Training)][:2] == [begun.key, trained.key]
+    assert run(plan, store, Inline(), {}) == {}
 
 
 def test_the_facts_of_a_training_tell_which_weights_it_gave(finished: tuple[StudyPlan, StudyStore]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from smoothheads.data import Dataset
 from smoothheads.report import plots
 from smoothheads.report.table import Table, number, word
 from smoothheads.runs import diversity
@@ -21,7 +22,6 @@ from smoothheads.runs.sampling import Sampling
 from smoothheads.studies.jobs import network_folder
 from smoothheads.studies.outcome import FACTS, load
 from smoothheads.studies.plan import Row, StudyPlan
-from smoothheads.studies.spec import Images
 from smoothheads.studies.stages import certified_images
 from smoothheads.studies.store import StudyStore
 
@@ -35,7 +35,12 @@ Gaps = Mapping[str, Mapping[str, Any]]
 def measure(plan: StudyPlan, store: StudyStore, draws: int) -> Gaps:
     """Of the first seed's networks, all on the same image and the same noise."""
     return {
-        row.arm: _of_network(network_folder(row.network, store), plan.study.images, row.sigma, draws)
+        row.arm: _of_network(
+            network_folder(row.network, store),
+            certified_images(row.network.data, plan.study.images),
+            row.sigma,
+            draws,
+        )
         for row in _shown(plan)
         if store.facts(row.network) is not None
     }
@@ -60,9 +65,8 @@ def _shown(plan: StudyPlan) -> list[Row]:
     return [row for row in plan.rows if (row.seed, row.sigma) == first]
 
 
-def _of_network(folder: Path, chosen: Images, sigma: float, draws: int) -> dict[str, Any]:
+def _of_network(folder: Path, images: Dataset, sigma: float, draws: int) -> dict[str, Any]:
     checkpoint = open_checkpoint(folder)
-    images = certified_images(checkpoint.config.data, chosen)
     position = int(np.random.default_rng(IMAGE_SEED).integers(len(images)))
     gaps = diversity.gaps(checkpoint, images, position, Sampling(sigma=sigma, index_samples=draws))
     edges, counts = gaps.rebinned(BINS)

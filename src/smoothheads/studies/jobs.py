@@ -77,7 +77,8 @@ def _make(item: Item, store: StudyStore) -> dict[str, Any]:
             checkpoint = ensemble_run([network_folder(member, store) for member in item.members], out)
             return {"weights": stages.weights_hash(checkpoint)}
         case Certification():
-            stages.certify(network_folder(item.network, store), item.images, item.config, out)
+            network = network_folder(item.network, store)
+            stages.certify(network, item.network.data, item.images, item.config, out)
             return {"images": stages.rows_written(out)}
 
 

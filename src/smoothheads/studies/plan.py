@@ -35,6 +35,11 @@ class Training:
     def parts(self) -> tuple[str, ...]:
         return (self.key,)
 
+    @property
+    def data(self) -> DataConfig:
+        """Where it is now; the network may have been trained where that was another place."""
+        return self.config.data
+
 
 @dataclass(frozen=True, slots=True)
 class Joining:
@@ -46,6 +51,10 @@ class Joining:
     @property
     def parts(self) -> tuple[str, ...]:
         return tuple(member.key for member in self.members)
+
+    @property
+    def data(self) -> DataConfig:
+        return self.members[0].data
 
 
 Network: TypeAlias = Training | Joining

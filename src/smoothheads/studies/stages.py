@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint.folder import MANIFEST, WEIGHTS
-from smoothheads.config import load_json
+from smoothheads.config import load_json, to_dict
 from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, select
 from smoothheads.data.base import Split
 from smoothheads.data.splits import read_split
@@ -53,19 +53,22 @@ class Measured:
 
 
 def train(config: RunConfig, start: Path | None, out: Path) -> Path:
-    """Trains, or goes on with it. The network that it starts from may have been elsewhere before: its folder
-    is named by what it was made from, wherever the store lies."""
-    path = out / CONFIG
-    if start is not None and path.is_file() and (told := load_json(path)).get("init") != str(start):
-        write_json(path, told | {"init": str(start)})
+    """Trains, or goes on with it. Its folder is named by what it is made from, so only the places of the data
+    and of the network that it starts from may have been others when it began."""
     config = replace(config, init=None if start is None else str(start))
+    path = out / CONFIG
+    if path.is_file():
+        told, now = load_json(path), to_dict(config)
+        here = told | {"init": now["init"], "data": told["data"] | {"root": now["data"]["root"]}}
+        if here != told:
+            write_json(path, here)
     return train_run(config, out, resume=True, read=read_once)
 
 
-def certify(network: Path, images: Images, config: CertifyConfig, out: Path) -> Path:
+def certify(network: Path, data: DataConfig, images: Images, config: CertifyConfig, out: Path) -> Path:
     """Certifies, or goes on with it."""
-    checkpoint = open_checkpoint(network)
-    return certify_run(checkpoint, certified_images(checkpoint.config.data, images), config, out)
+    chosen = certified_images(data, images)
+    return certify_run(open_checkpoint(network), chosen, config, out, training=lambda: _trained_on(data))
 
 
 def certified_images(data: DataConfig, images: Images) -> Dataset:
