@@ -210,6 +210,11 @@ def test_fig2_is_shown_from_what_was_kept_without_its_networks(
 
 def test_figures_have_a_curve_per_family() -> None:
     found = outcome_of({f"gaussian {name}": 0.1 for name in ("single-m2", "some-2", "some", "some-hard")})
-    for name in ("fig4", "fig5", "fig7"):
-        assert paper.figure(experiments.get(name), found) is not None
-    assert paper.figure(experiments.get("table3"), found) is None
+    drawn = {name: paper.figure(experiments.get(name), found) for name in ("fig4", "fig5", "fig7", "table3")}
+    assert drawn["fig4"] is not None
+    assert np.array_equal(drawn["fig4"].axes[0].lines[0].get_xdata(), [1, 2, 5])
+    assert drawn["fig5"] is not None  # of one sigma: a line for every arm instead of curves through one point
+    labels = [text.get_text() for text in drawn["fig5"].axes[0].get_yticklabels()]
+    assert labels == ["sigma 0.25", *found.arms]
+    assert drawn["fig7"] is not None
+    assert drawn["table3"] is None

@@ -162,7 +162,7 @@ def curves(x: str, series: Mapping[str, Mapping[float, Sequence[Result]]]) -> Fi
     figure, axes = plots.new_axes(x, "average certified radius")
     for i, (name, points) in enumerate(series.items()):
         colour, dash = plots.style(i)
-        found = {at: stacked(list(results)).mean(1) for at, results in sorted(points.items()) if results}
+        found = {at: stacked(list(results)).mean(1) for at, results in sorted(points.items())}
         axes.plot(list(found), [seeds.mean() for seeds in found.values()], dash, color=colour, label=name)
         for at, seeds in found.items():
             axes.plot(np.full(len(seeds), at), seeds, ".", color=colour)

@@ -114,7 +114,10 @@ def figure(experiment: Experiment, outcome: Outcome) -> Figure | None:
                 by_sigma = axis == "sigma" or len({each.sigma for each in experiment.rows}) == 1
                 name = family if by_sigma else f"{family}, sigma {row.sigma:g}"
                 x = row.sigma if axis == "sigma" else float(row.values[axis])
-                series.setdefault(name, {})[x] = list(outcome.of("", row.sigma, row.arm).values())
+                if results := list(outcome.of("", row.sigma, row.arm).values()):
+                    series.setdefault(name, {})[x] = results
+    if all(len(points) == 1 for points in series.values()):  # no curve goes through one point
+        return figures.acr(outcome)
     return figures.curves(_LABELS[axis], series)
 
 
