@@ -65,6 +65,10 @@ class StorageError(SmoothheadsError):
     """A file that could not be written; what was there before is still whole."""
 
 
+class HeldError(StorageError):
+    """A folder that another process has for itself at the moment."""
+
+
 class HubError(SmoothheadsError):
     """A repository on the Hub that is missing, out of reach, or refused."""
 

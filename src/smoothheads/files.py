@@ -19,7 +19,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from smoothheads.errors import SmoothheadsError, StorageError
+from smoothheads.errors import HeldError, SmoothheadsError, StorageError
 
 LOCK = ".lock"
 STAMP = "written by smoothheads"
@@ -164,7 +164,7 @@ def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """The folder belongs to this process alone; the system frees it if we are killed. What a killed process
     left half written there is cleared away.
 
-    A second process waits if told so, and else gets a StorageError that names the holder.
+    A second process waits if told so, and else gets a HeldError that names the holder.
     """
     from filelock import FileLock, Timeout  # not needed to read
 
@@ -176,7 +176,7 @@ def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
             lock.acquire(timeout=-1 if wait else 0)
         except Timeout:
             held_by = holder(folder) or "another process"
-            raise StorageError(
+            raise HeldError(
                 f"{folder} for this process alone",
                 f"a folder held by {held_by}",
                 "wait or use another folder",

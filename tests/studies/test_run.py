@@ -19,14 +19,14 @@ from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import Split
 from smoothheads.device import threads
 from smoothheads.errors import LedgerError
-from smoothheads.files import sha256
+from smoothheads.files import exclusive, sha256
 from smoothheads.report.table import to_csv, to_json, to_text
 from smoothheads.runs.train import train_run
 from smoothheads.studies import stages
 from smoothheads.studies.executor import Finished
 from smoothheads.studies.figures import gains_against_fit, gains_figure, write_figures
 from smoothheads.studies.html import page, write_page
-from smoothheads.studies.jobs import StudyJob, network_folder, perform
+from smoothheads.studies.jobs import ELSEWHERE, StudyJob, network_folder, perform
 from smoothheads.studies.outcome import collect, kept, save
 from smoothheads.studies.outcome import load as load_outcome
 from smoothheads.studies.plan import Certification, Joining, StudyPlan, Training
@@ -56,6 +56,31 @@ def test_nothing_is_made_twice_in_any_study(finished: tuple[StudyPlan, StudyStor
     )
     missing = [item for item in longer.items if isinstance(item, Training) and store.facts(item) is None]
     assert {item.config.train.seed for item in missing} == {2000, 2001}
+    assert status(plan, store, {}).count("done") == len(plan.items)
+
+
+@pytest.mark.parametrize("kind", [Training, Certification])
+def test_what_another_study_is_making_is_waited_for(
+    kind: type[Training | Certification], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two studies that share a network, in two terminals: it was a failed row of the second."""
+    monkeypatch.setattr("smoothheads.studies.run.ELSEWHERE_SECONDS", 0.0)
+    plan, _ = prepare(study(TEXT.split("[arms.pair]")[0] + "[certify]" + TEXT.split("[certify]")[1]))
+    store = StudyStore(tmp_path)
+    item = next(item for item in plan.items if isinstance(item, kind))
+    other = exclusive(store.artefact(item))
+
+    class OtherStops(Inline):
+        def wait(self, seconds: float) -> list[Finished]:
+            ended = super().wait(seconds)
+            if ended[0].error == ELSEWHERE:
+                other.__exit__(None, None, None)
+            return ended
+
+    other.__enter__()
+    executor = OtherStops()
+    assert run(plan, store, executor, {}) == {}
+    assert executor.done.count(item.key) == 2
     assert status(plan, store, {}).count("done") == len(plan.items)
 
 

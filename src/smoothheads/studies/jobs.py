@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from smoothheads.errors import SmoothheadsError
+from smoothheads.errors import HeldError, SmoothheadsError
 from smoothheads.studies.plan import Certification, Item, Joining, Training
 from smoothheads.studies.store import StudyStore
+
+ELSEWHERE = "another process is making it"
+"""What `perform` returns of an item that another study on the same store has begun: no failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,15 @@ class StudyJob:
 
 
 def perform(job: StudyJob) -> str | None:
-    """Makes the item unless it is there; a failure is noted and its message returned."""
+    """Makes the item unless it is there; a failure is noted and its message returned, or ELSEWHERE."""
     if job.store.facts(job.item) is not None:
         return None
     _forget_peak()
     started, share = time.monotonic(), 1.0 - fraction(job.item, job.store)
     try:
         facts = _make(job.item, job.store)
+    except HeldError:
+        return ELSEWHERE
     except Exception as error:  # also of somebody's own component: one arm fails, not the study
         traceback.print_exc()
         known = isinstance(error, SmoothheadsError)

@@ -14,7 +14,7 @@ from typing import Any
 from smoothheads.config import from_dict
 from smoothheads.cookbook.changes import merge
 from smoothheads.errors import ConfigError, suggest
-from smoothheads.studies.spec import Arm, Images, Show, Study
+from smoothheads.studies.spec import Arm, Images, Show, Study, is_sigma
 from smoothheads.training import RunConfig
 
 _TOP = ("title", "sigmas", "seeds", "all", "arms", "settings", "certify", "images", "show")
@@ -152,7 +152,8 @@ def _text(value: Any, key: str) -> str:
 
 
 def _words(key: str) -> tuple[str, ...]:
-    return tuple(word.strip().strip("\"'") for word in key.split("."))
+    """The parts of a dotted key; one in quotes may hold dots itself."""
+    return tuple(word.strip("\"'") for word in re.findall(r"\"[^\"]*\"|'[^']*'|[^.\s]+", key))
 
 
 def _check(study: Study, text: str, where: str) -> None:
@@ -162,8 +163,9 @@ def _check(study: Study, text: str, where: str) -> None:
             places = [("arms", arm.name), ("settings", setting), ("all",)]
             with _placed(text, where, places):
                 study.run_config(arm, setting, study.sigmas[0], study.seeds[0])
-    with _placed(text, where, [("certify",)]):
-        for sigma in study.sigmas:
+    for sigma in study.sigmas:
+        own = [("certify", "at", key) for key in study.certify.get("at", {}) if is_sigma(key, sigma)]
+        with _placed(text, where, [*own, ("certify",)]):
             study.certify_config(sigma)
 
 

@@ -10,12 +10,14 @@ from typing import Literal
 
 from smoothheads.errors import ConfigError
 from smoothheads.studies.executor import Executor
-from smoothheads.studies.jobs import StudyJob, fraction
+from smoothheads.studies.jobs import ELSEWHERE, StudyJob, fraction
 from smoothheads.studies.plan import Item, StudyPlan, needs
 from smoothheads.studies.store import StudyStore
 
 State = Literal["done", "failed", "running", "waiting"]
 POLL_SECONDS = 2.0
+ELSEWHERE_SECONDS = 10.0
+"""Until an item that another study is making is asked for again."""
 STATUS_SECONDS = 30.0
 """Between two calls of `on_status`, which looks at everything on the disk."""
 
@@ -43,8 +45,12 @@ def run(
     costs: Mapping[str, float],
     on_status: OnStatus | None = None,
 ) -> dict[str, str]:
-    """Makes what is missing; messages of what failed, by key. `costs` are seconds of each item."""
+    """Makes what is missing; messages of what failed, by key. `costs` are seconds of each item.
+
+    What another study on the same store is making is waited for.
+    """
     failed: dict[str, str] = {}
+    not_before: dict[str, float] = {}
     done = {item.key for item in plan.items if store.facts(item) is not None}
     waiting = [item for item in plan.longest_first(costs).items if item.key not in done]
     running: set[str] = set()
@@ -55,13 +61,20 @@ def run(
             for item in [each for each in waiting if all(n.key in done for n in needs(each))]:
                 if len(running) >= executor.slots:
                     break
+                if not_before.get(item.key, 0.0) > time.monotonic():
+                    continue
                 executor.submit(StudyJob(item, store))
                 running.add(item.key)
                 waiting.remove(item)
+            if waiting and not running:  # all that is left is made elsewhere, or needs it
+                time.sleep(POLL_SECONDS)
             for finished in executor.wait(POLL_SECONDS) if running else ():
                 running.discard(finished.job.key)
                 if finished.error is None:
                     done.add(finished.job.key)
+                elif finished.error == ELSEWHERE:
+                    waiting.append(finished.job.item)
+                    not_before[finished.job.key] = time.monotonic() + ELSEWHERE_SECONDS
                 else:
                     failed[finished.job.key] = finished.error
             if on_status and time.monotonic() - said >= STATUS_SECONDS:
