@@ -113,11 +113,15 @@ class Study:
         return next(arm for arm in self.arms if arm.name == name)
 
     def run_config(self, arm: Arm, setting: str, sigma: float, seed: int) -> RunConfig:
-        """What one training of an arm is told: recipe, changes of arm and setting, sigma and seed."""
+        """What one training of an arm is told: recipe, changes of arm and setting, sigma and seed. Precision
+        `auto` is float32 here: two rows would else differ by the machines that trained them."""
         recipe = cookbook.get(arm.recipe.replace("{sigma}", f"{sigma:.2f}")).config
         changes = merge(arm.changes, self.settings[setting])
         fixed = {"train": {"sigma": sigma, "seed": seed, "threads": 1}}
-        return from_dict(RunConfig, merge(merge(to_dict(recipe), changes), fixed))
+        told = merge(merge(to_dict(recipe), changes), fixed)
+        if told["train"]["precision"] == "auto":
+            told["train"]["precision"] = "float32"
+        return from_dict(RunConfig, told)
 
     def certify_config(self, sigma: float, rule: str = "ensemble") -> CertifyConfig:
         told = {key: value for key, value in self.certify.items() if key != "at"}
