@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.studies.small import TEXT, study
 
+from smoothheads import cookbook
 from smoothheads.errors import ConfigError
 from smoothheads.studies.parse import line_of, read_study
 
@@ -16,6 +17,17 @@ def test_changes_of_all_arms_of_the_arm_and_of_the_setting_are_laid_over_the_rec
     config = found.run_config(found.arm("some"), "long", 0.5, 7)
     assert (config.train.epochs, config.train.sigma, config.train.seed) == (3, 0.5, 7)
     assert (config.model.heads, config.data.subset.first) == (2, 40)
+
+
+def test_no_machine_chooses_the_precision_of_a_study() -> None:
+    """The recipe says auto, which is bfloat16 on some processors: rows of one study were mixed."""
+    assert cookbook.get("digits-single").config.train.precision == "auto"
+    found = study(
+        TEXT + '[arms.short]\ntrain.precision = "bfloat16"\n[arms.auto]\ntrain.precision = "auto"\n'
+    )
+    told = {arm.name: found.run_config(arm, "", 0.25, 0).train.precision for arm in found.arms}
+    assert told.pop("short") == "bfloat16"
+    assert set(told.values()) == {"float32"}
 
 
 def test_another_method_replaces_the_recipes_method_with_its_fields() -> None:
