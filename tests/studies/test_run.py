@@ -34,7 +34,7 @@ from smoothheads.studies.prepare import estimate, prepare
 from smoothheads.studies.run import noted_estimate, run, status
 from smoothheads.studies.spec import Images
 from smoothheads.studies.store import StudyStore
-from smoothheads.studies.tables import all_tables, gains
+from smoothheads.studies.tables import all_tables, gains, headline
 from smoothheads.training import EpochDone, StepDone
 
 
@@ -128,6 +128,14 @@ def test_a_study_goes_on_where_its_data_have_moved(tmp_path: Path) -> None:
     plan = planned("second.npz")
     assert {begun.key, trained.key} <= {item.key for item in plan.items}
     assert run(plan, store, Inline(), {}) == {}
+
+
+def test_an_arm_is_not_shown_at_a_sigma_that_it_does_not_have(tmp_path: Path) -> None:
+    text = TEXT.replace("[0.25]", "[0.25, 0.5]").replace("[arms.some]\n", "[arms.some]\nsigmas = [0.5]\n")
+    plan, _ = prepare(study(text))
+    shown = [(row[0].text, row[1].text) for row in headline(collect(plan, StudyStore(tmp_path))).rows]
+    both = [(arm, sigma) for sigma in ("0.25", "0.5") for arm in ("single", "pair")]
+    assert shown == [*both, ("some", "0.5")]
 
 
 def test_the_facts_of_a_training_tell_which_weights_it_gave(finished: tuple[StudyPlan, StudyStore]) -> None:
@@ -390,3 +398,13 @@ def test_a_failed_arm_does_not_stop_the_others(finished: tuple[StudyPlan, StudyS
     assert "a finite loss" in outcome.failed["0.25/broken/0"]
     assert sum(each.measured is not None for each in outcome.results) == 3
     assert "failed" in to_text(all_tables(outcome)[0])
+
+    class Asked(Inline):
+        def wait(self, seconds: float) -> list[Finished]:
+            counts.append(status(plan, store, {}).count("failed"))
+            return super().wait(seconds)
+
+    counts: list[int] = []
+    assert run(plan, store, Asked(), {}) == failed
+    assert counts[0] == 0  # it is tried again: a failure of the last run is none of this one
+    assert status(plan, store, {}).count("failed") > 0

@@ -53,6 +53,8 @@ def run(
     not_before: dict[str, float] = {}
     done = {item.key for item in plan.items if store.facts(item) is not None}
     waiting = [item for item in plan.longest_first(costs).items if item.key not in done]
+    for item in waiting:
+        store.forget_failure(item)
     running: set[str] = set()
     said = time.monotonic()
     with closing(executor), store.noting(plan.study.name, costs, executor.slots):

@@ -45,8 +45,12 @@ class StudyStore:
         path = self.folder(item) / FAILED
         return str(load_json(path)["message"]) if path.is_file() else None
 
-    def finish(self, item: Item, facts: dict[str, Any]) -> None:
+    def forget_failure(self, item: Item) -> None:
+        """It is tried again."""
         (self.folder(item) / FAILED).unlink(missing_ok=True)
+
+    def finish(self, item: Item, facts: dict[str, Any]) -> None:
+        self.forget_failure(item)
         write_json(self.folder(item) / DONE, facts)
 
     @contextmanager

@@ -23,9 +23,13 @@ def all_tables(outcome: Outcome) -> list[Table]:
 
 
 def headline(outcome: Outcome) -> Table:
-    """ACR and certified accuracy of every arm in every setting."""
+    """ACR and certified accuracy of every arm in every setting and at every sigma that it has."""
+    cells = {each.cell for each in outcome.results}
     rows = [
-        _arm_row(outcome, setting, sigma, arm) for setting, sigma in outcome.groups() for arm in outcome.arms
+        _arm_row(outcome, setting, sigma, arm)
+        for setting, sigma in outcome.groups()
+        for arm in outcome.arms
+        if (setting, sigma, arm) in cells
     ]
     shares = tuple(f"{radius:.2f}" for radius in outcome.radii)
     failed = [f"failed: {name}: {message}" for name, message in outcome.failed.items()]
@@ -65,7 +69,10 @@ def differences(outcome: Outcome) -> Table:
         title="Gains in ACR, paired over images, noise and seeds",
         columns=("gain", "sigma", "ACR", "95 % images", "95 % seeds and images", "per seed", "above 0?"),
         rows=tuple(rows),
-        notes=("images: bootstrap; seeds and images: both as crossed random effects.",),
+        notes=(
+            "images: bootstrap; seeds and images: both as crossed random effects. Each interval is for its "
+            "own gain, not corrected for their number.",
+        ),
     )
 
 
