@@ -43,24 +43,11 @@ def test_a_mistake_in_a_scale_is_told(tmp_path: Path) -> None:
         ('title = "x"\nsede = [1]', "did you mean 'seeds'"),
         ('title = "x"\n[experiments.tabel6]\nsigmas = [0.25]', "did you mean 'table6'"),
         ('title = "x"\n[experiments.table6]\nsigma = [0.25]', "experiments.table6.*did you mean 'sigmas'"),
-        ('title = "x"\n[certify.at."0.3"]\nn = 10', "a sigma of the study in certify.at, got '0.3'"),
-        ('title = "x"\n[experiments.fig4.certify]\nat = 3', "a table for each sigma in certify.at"),
     )
     for text, said in mistakes:
         file.write_text(text)
         with pytest.raises(ConfigError, match=said):
             experiments.scale(str(file))
-
-
-def test_experiments_take_what_a_scale_says_of_their_sigmas(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    text = 'title = "x"\n[certify]\nn = 60\n[certify.at."0.5"]\nn = 70\n[experiments.fig3.certify]\nn = 80\n'
-    file.write_text(text + "[experiments.fig4]\nsigmas = [0.25]\n")
-    scale = experiments.scale(str(file))
-    table3, fig3, fig4 = (experiments.study(experiments.get(e), scale) for e in ("table3", "fig3", "fig4"))
-    assert [table3.certify_config(sigma).budget.max_samples for sigma in (0.25, 0.5)] == [60, 70]
-    assert [fig3.certify_config(sigma).budget.max_samples for sigma in (0.25, 0.5)] == [80, 70]
-    assert fig4.certify == {"n": 60}
 
 
 def test_what_experiments_share_is_made_once() -> None:

@@ -58,29 +58,8 @@ def test_a_name_with_a_dot_that_has_no_quotes_is_explained() -> None:
     with pytest.raises(ConfigError, match=r"line 28 .*got '5'.*a name that holds a dot needs quotes"):
         study(TEXT + "[arms.lambda-0.5]\n")
     assert study(TEXT + '[arms."lambda-0.5"]\n').arm("lambda-0.5").recipe == "digits-single"
-
-
-def test_a_sigma_may_be_certified_otherwise_than_the_others() -> None:
-    text = TEXT.replace("[0.25]", "[0.25, 0.5]")
-    found = study(text + '[certify.at."0.50"]\nn = 70\n')
-    budgets = [found.certify_config(sigma).budget for sigma in (0.25, 0.5)]
-    assert [(budget.n, budget.n0) for budget in budgets] == [(50, 20), (70, 20)]
-
-
-@pytest.mark.parametrize(
-    ("added", "said"),
-    [
-        ("[certify.at.0.5]\nn = 70\n", "a sigma of the study in certify.at.*got '0'.*0.25, 0.5, in quotes"),
-        ('[certify.at."0.7"]\nn = 70\n', "a sigma of the study in certify.at.*got '0.7'"),
-        ('[certify]\nat."0.5" = 7\n', "a table for each sigma in certify.at"),
-        ('[certify.at."0.5"]\nn0 = 10\nm = 70\n', "line 30 of small.toml.*got 'm'.*"),
-    ],
-)
-def test_a_mistake_in_what_a_sigma_has_otherwise_is_told(added: str, said: str) -> None:
-    text = TEXT.replace("[0.25]", "[0.25, 0.5]")
-    text = text.replace("[certify]\n", added) if added.startswith("[certify]") else text + added
-    with pytest.raises(ConfigError, match=said):
-        study(text)
+    with pytest.raises(ConfigError, match=r"line 29 .*got 'epoch'"):
+        study(TEXT + '[arms."lambda-0.5"]\ntrain.epoch = 3\n')
 
 
 def test_lines_are_found_in_tables_dotted_keys_and_inline_tables() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -14,7 +13,7 @@ from smoothheads.cookbook.changes import merge
 from smoothheads.errors import ConfigError, one_of
 from smoothheads.studies import published
 from smoothheads.studies.parse import load_toml
-from smoothheads.studies.spec import Arm, Changes, Images, Show, Study, check_at, is_sigma
+from smoothheads.studies.spec import Arm, Changes, Images, Show, Study
 
 Kind = Literal["certification", "cost", "diagnosis", "schedule"]
 SCALES = ("paper", "small", "smoke")
@@ -78,7 +77,6 @@ class OwnScale:
     title: str | None = None
     seeds: tuple[int, ...] | None = None
     all: dict[str, Any] = field(default_factory=dict)
-    certify: dict[str, Any] = field(default_factory=dict)
     images: dict[str, Any] = field(default_factory=dict)
     cifar: bool = False
     """CIFAR-10 instead of ImageNet."""
@@ -108,7 +106,6 @@ class Scale:
     methods: dict[str, Any] = field(default_factory=dict)
     """Changes of the arms of one base method."""
     certify: dict[str, Any] = field(default_factory=dict)
-    """As in a study; `at` is for the experiments that have that sigma."""
     images: dict[str, Any] = field(default_factory=dict)
     draws: int = 10_000
     """Noise draws of fig2."""
@@ -128,9 +125,6 @@ def scale(name: str) -> Scale:
     found = from_dict(Scale, load_toml(text, name), f"the scale {name}")
     for experiment in found.experiments:
         get(experiment)
-    sigmas = {row.sigma for each in EXPERIMENTS.values() for row in each.rows}
-    for certify in (found.certify, *(own.certify for own in found.experiments.values())):
-        check_at(certify, sorted(sigmas))
     return found
 
 
@@ -143,32 +137,24 @@ def study(experiment: Experiment, chosen: Scale, root: str | None = None) -> Stu
     rows = [row for row in experiment.rows if own.wants(row)]
     if not rows:
         raise ConfigError(f"rows of {experiment.id} at this scale", "none", "widen its sigmas or bases")
-    sigmas = tuple(dict.fromkeys(row.sigma for row in rows))
     arms: dict[str, Arm] = {}
     for row in rows:
         for arm in _arms(row, imagenet, heads=3 if experiment.imagenet else 5):
-            there = (*arms[arm.name].sigmas, row.sigma) if arm.name in arms else (row.sigma,)
+            sigmas = (*arms[arm.name].sigmas, row.sigma) if arm.name in arms else (row.sigma,)
             together = chosen.heads if row.structure.startswith(("some", "heads")) else {}
             changes = merge(merge(arm.changes, common), chosen.methods.get(_method(arm, row), {}))
             changes = merge(changes, together)
-            arms[arm.name] = dataclasses.replace(arm, changes=changes, sigmas=tuple(dict.fromkeys(there)))
+            arms[arm.name] = dataclasses.replace(arm, changes=changes, sigmas=tuple(dict.fromkeys(sigmas)))
     return Study(
         name=experiment.id,
         title=f"{experiment.id}: {experiment.title} ({own.title or chosen.title})",
         arms=tuple(arms.values()),
-        sigmas=sigmas,
+        sigmas=tuple(dict.fromkeys(row.sigma for row in rows)),
         seeds=own.seeds or chosen.seeds,
-        certify=_certify(merge(chosen.certify, own.certify), sigmas),
+        certify=chosen.certify,
         images=from_dict(Images, dict(merge(chosen.images, own.images))),
         show=Show(radii=experiment.radii),
     )
-
-
-def _certify(certify: Changes, sigmas: Sequence[float]) -> Changes:
-    """Without what it says of sigmas that the experiment does not have."""
-    at = {key: value for key, value in certify.get("at", {}).items() if any(is_sigma(key, s) for s in sigmas)}
-    rest = {key: value for key, value in certify.items() if key != "at"}
-    return {**rest, "at": at} if at else rest
 
 
 def _arms(row: published.PublishedRow, imagenet: bool, heads: int) -> list[Arm]:

@@ -14,7 +14,7 @@ from typing import Any
 from smoothheads.config import from_dict
 from smoothheads.cookbook.changes import merge
 from smoothheads.errors import ConfigError, suggest
-from smoothheads.studies.spec import Arm, Images, Show, Study, is_sigma
+from smoothheads.studies.spec import Arm, Images, Show, Study
 from smoothheads.training import RunConfig
 
 _TOP = ("title", "sigmas", "seeds", "all", "arms", "settings", "certify", "images", "show")
@@ -163,9 +163,8 @@ def _check(study: Study, text: str, where: str) -> None:
             places = [("arms", arm.name), ("settings", setting), ("all",)]
             with _placed(text, where, places):
                 study.run_config(arm, setting, study.sigmas[0], study.seeds[0])
-    for sigma in study.sigmas:
-        own = [("certify", "at", key) for key in study.certify.get("at", {}) if is_sigma(key, sigma)]
-        with _placed(text, where, [*own, ("certify",)]):
+    with _placed(text, where, [("certify",)]):
+        for sigma in study.sigmas:
             study.certify_config(sigma)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -83,7 +83,7 @@ class Study:
     settings: Mapping[str, Changes] = field(default_factory=lambda: {"": {}})
     """Changes of all arms alike; every arm is run in every setting."""
     certify: Changes = field(default_factory=dict)
-    """Fields of a certification, sigma apart; `at` holds what they are instead at one of the sigmas."""
+    """Fields of a certification, sigma apart."""
     images: Images = field(default_factory=Images)
     show: Show = field(default_factory=Show)
 
@@ -94,7 +94,6 @@ class Study:
         for what, values in (("sigmas", self.sigmas), ("seeds", self.seeds)):
             if len(set(values)) < len(values):
                 raise ConfigError(f"different {what} in {self.name}", "one of them twice", "drop it")
-        check_at(self.certify, self.sigmas)
         names = [arm.name for arm in self.arms]
         wanted = [name for pair in self.show.differences for name in pair]
         wanted += [arm.start for arm in self.arms if arm.start is not None]
@@ -124,32 +123,9 @@ class Study:
         return from_dict(RunConfig, told)
 
     def certify_config(self, sigma: float, rule: str = "ensemble") -> CertifyConfig:
-        told = {key: value for key, value in self.certify.items() if key != "at"}
-        for key, instead in self.certify.get("at", {}).items():
-            told = merge(told, instead) if is_sigma(key, sigma) else told
-        return from_dict(CertifyConfig, {"seed": 0, **told, "sigma": sigma, "rule": rule})
+        return from_dict(CertifyConfig, {"seed": 0, **self.certify, "sigma": sigma, "rule": rule})
 
     @property
     def differences(self) -> tuple[tuple[str, str], ...]:
         first = self.arms[0].name
         return self.show.differences or tuple((arm.name, first) for arm in self.arms[1:])
-
-
-def check_at(certify: Changes, sigmas: Sequence[float]) -> None:
-    """Raises ConfigError unless `certify.at` holds tables that are named by some of the sigmas."""
-    at = certify.get("at", {})
-    tables = isinstance(at, Mapping) and all(isinstance(instead, Mapping) for instead in at.values())
-    if not tables:
-        raise ConfigError('a table for each sigma in certify.at, as [certify.at."0.5"]', repr(at), "write so")
-    for key in at:
-        if not any(is_sigma(key, sigma) for sigma in sigmas):
-            remedy = f"one of {', '.join(f'{sigma:g}' for sigma in sigmas)}, in quotes"
-            raise ConfigError("a sigma of the study in certify.at", repr(key), remedy)
-
-
-def is_sigma(key: str, sigma: float) -> bool:
-    """Whether a key of `certify.at` means this sigma, as "0.5" and "0.50" do."""
-    try:
-        return float(key) == sigma
-    except ValueError:
-        return False
