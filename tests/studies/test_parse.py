@@ -30,6 +30,13 @@ def test_no_machine_chooses_the_precision_of_a_study() -> None:
     assert set(told.values()) == {"float32"}
 
 
+def test_no_machine_chooses_the_engine_of_a_study() -> None:
+    """A trial chose one for every row, by what else the machine was doing."""
+    for setting in ('engine = "auto"', 'blocks_per_pass = "auto"'):
+        with pytest.raises(ConfigError, match=r"one engine for all rows.*'auto'"):
+            study(TEXT.replace("[certify]\n", f"[certify]\n{setting}\n"))
+
+
 def test_another_method_replaces_the_recipes_method_with_its_fields() -> None:
     found = study(TEXT + '[settings.c]\nobjective.method = {name = "consistency", strength = 5.0}\n')
     method = found.run_config(found.arm("single"), "c", 0.25, 0).objective.method

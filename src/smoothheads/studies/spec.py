@@ -123,7 +123,12 @@ class Study:
         return from_dict(RunConfig, told)
 
     def certify_config(self, sigma: float, rule: str = "ensemble") -> CertifyConfig:
-        return from_dict(CertifyConfig, {"seed": 0, **self.certify, "sigma": sigma, "rule": rule})
+        """Raises ConfigError where a trial would choose the engine anew for every row: all are alike."""
+        config = from_dict(CertifyConfig, {"seed": 0, **self.certify, "sigma": sigma, "rule": rule})
+        if config.engine.undecided:
+            got = "a setting 'auto', which a trial decides anew for each"
+            raise ConfigError("one engine for all rows of a study", got, "name it: openvino or torch")
+        return config
 
     @property
     def differences(self) -> tuple[tuple[str, str], ...]:
