@@ -20,6 +20,7 @@ from smoothheads.data.base import Split
 from smoothheads.device import threads
 from smoothheads.errors import LedgerError
 from smoothheads.files import exclusive, sha256
+from smoothheads.provenance import processor
 from smoothheads.report.table import to_csv, to_json, to_text
 from smoothheads.runs.train import train_run
 from smoothheads.studies import stages
@@ -34,7 +35,7 @@ from smoothheads.studies.prepare import estimate, prepare
 from smoothheads.studies.run import noted_estimate, run, status
 from smoothheads.studies.spec import Images
 from smoothheads.studies.store import StudyStore
-from smoothheads.studies.tables import all_tables, gains, headline
+from smoothheads.studies.tables import all_tables, costs, gains, headline
 from smoothheads.training import EpochDone, StepDone
 
 
@@ -82,6 +83,12 @@ def test_what_another_study_is_making_is_waited_for(
     assert run(plan, store, executor, {}) == {}
     assert executor.done.count(item.key) == 2
     assert status(plan, store, {}).count("done") == len(plan.items)
+
+
+def test_rows_note_the_processors_that_made_them(finished: tuple[StudyPlan, StudyStore]) -> None:
+    outcome = collect(*finished)
+    assert all(each.facts["processors"] == [processor()] for each in outcome.results)
+    assert processor() in costs(outcome).notes[-1]
 
 
 def test_jobs_of_one_process_read_the_images_once(monkeypatch: pytest.MonkeyPatch) -> None:

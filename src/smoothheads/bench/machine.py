@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
-from pathlib import Path
 from typing import Any, Final
 
 import torch
 
 from smoothheads import device as devices
-from smoothheads.provenance import versions
+from smoothheads.provenance import processor, versions
 
 OTHERS: Final = ("openvino", "nncf", "adversarial-robustness-toolbox")
 
@@ -22,7 +20,7 @@ def describe(threads: int) -> dict[str, Any]:
     """Hardware, versions and date, as every result carries them."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "native_bfloat16": devices.computes_bfloat16(torch.device("cpu")),
@@ -39,15 +37,6 @@ def line(machine: Mapping[str, Any]) -> str:
         f"{machine['processor']}, {machine['cores']} cores, {machine['instructions']}, "
         f"threads {machine['threads']}, load {machine['load']:.1f}; {packages}; {machine['date']}"
     )
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
 
 
 def _version(package: str) -> str | None:

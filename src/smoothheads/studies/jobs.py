@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothheads.errors import HeldError, SmoothheadsError
+from smoothheads.provenance import processor
 from smoothheads.studies.plan import Certification, Item, Joining, Training
 from smoothheads.studies.store import StudyStore
 
@@ -49,7 +50,7 @@ def perform(job: StudyJob) -> str | None:
         job.store.fail(job.item, message)
         return message
     cost = {"seconds": time.monotonic() - started, "share": share, "peak_mib": _peak()}
-    job.store.finish(job.item, facts | cost)
+    job.store.finish(job.item, facts | cost | {"processor": processor()})
     return None
 
 

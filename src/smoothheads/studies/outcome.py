@@ -209,6 +209,7 @@ def _facts(row: Row, store: StudyStore, certified: Mapping[str, Any]) -> dict[st
         if all(name in each for each in trained)
     }
     facts |= {"trained": [each["weights"] for each in trained], "ledger": row.certification.key}
+    facts["processors"] = sorted({each["processor"] for each in (*trained, certified) if "processor" in each})
     return facts | {"rule": row.rule, "certify_peak_mib": certified.get("peak_mib")}
 
 

@@ -95,6 +95,7 @@ def costs(outcome: Outcome) -> Table:
                         _mean([each.facts.get("certify_peak_mib") for each in results], ".0f"),
                     )
                 )
+    known = sorted({name for each in outcome.results for name in each.facts.get("processors", ())})
     return Table(
         title="Cost",
         columns=("arm", "sigma", "s / epoch", "train MiB", "samples", "s / image", "certify MiB"),
@@ -102,6 +103,7 @@ def costs(outcome: Outcome) -> Table:
         notes=(
             "Seconds of the clock with one thread, on a machine that may have been busy; MiB: peak of the "
             "process; samples: per image. A row from another's ledger has that one's certification cost.",
+            *([f"Processors, where a row notes them: {', '.join(known)}."] if known else []),
         ),
     )
 
