@@ -37,6 +37,22 @@ def test_text_is_aligned() -> None:
     )
 
 
+def test_columns_of_words_are_set_left_and_of_numbers_right() -> None:
+    words = [
+        (Cell("two words", "two words"), Cell("0.5", "0.5"), Cell("–")),
+        (Cell("–"), Cell("12", "12"), Cell("1", 1)),
+    ]
+    table = Table("t", ("name", "what", "text", "n"), tuple((Cell("x"), *row) for row in words))
+    assert to_text(table).splitlines()[2:] == [
+        "name  what       text  n",
+        "----  ---------  ----  -",
+        "x     two words   0.5  –",
+        "x     –            12  1",
+    ]
+    assert "| --- | --- | ---: | ---: |" in to_markdown(table)
+    assert r"\begin{tabular}{llrr}" in to_latex(table)
+
+
 @pytest.mark.parametrize("width", [80, 100])
 def test_wide_tables_are_broken_into_panels(width: int) -> None:
     cells = tuple(Cell(f"{i}.000", i) for i in range(40))

@@ -113,15 +113,18 @@ def section(heading: str, *content: str) -> str:
 
 
 def table_html(table: Table) -> str:
-    def shown(tag: str, cell: Cell) -> str:
+    left = [" class=words" if table.has_words(i) else "" for i in range(len(table.columns))]
+
+    def shown(i: int, cell: Cell) -> str:
+        tag = "td" if i else "th"
         error = f"<small>{escape(cell.error)}</small>" if cell.error else ""
         text = f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)
-        return f"<{tag}>{text}{error}</{tag}>"
+        return f"<{tag}{left[i]}>{text}{error}</{tag}>"
 
-    head = "".join(f"<th scope=col>{escape(name)}</th>" for name in table.columns)
+    columns = zip(left, table.columns, strict=True)
+    head = "".join(f"<th scope=col{words}>{escape(name)}</th>" for words, name in columns)
     rows = "".join(
-        "<tr>" + shown("th", row[0]) + "".join(shown("td", cell) for cell in row[1:]) + "</tr>\n"
-        for row in table.rows
+        "<tr>" + "".join(shown(i, cell) for i, cell in enumerate(row)) + "</tr>\n" for row in table.rows
     )
     notes = f"<figcaption>{escape(' '.join(table.notes))}</figcaption>" if table.notes else ""
     return (

@@ -44,12 +44,18 @@ def number(value: float | None, form: str, scale: float = 1) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The first column holds names, all others numbers."""
+    """The first column holds names, the others numbers or words."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
+
+    def has_words(self, column: int) -> bool:
+        """Whether it is read like text, from the left; numbers are compared by their ends."""
+        cells = [row[column] for row in self.rows]
+        words = all(cell.value is None or isinstance(cell.value, str) for cell in cells)
+        return column == 0 or (words and any(cell.text[:1].isalpha() for cell in cells))
 
 
 def to_text(table: Table, width: int = 100) -> str:
@@ -69,7 +75,7 @@ def to_markdown(table: Table) -> str:
 
     head = [
         line([_markdown(name) for name in table.columns]),
-        line(["---", *["---:"] * (len(table.columns) - 1)]),
+        line(["---" if table.has_words(i) else "---:" for i in range(len(table.columns))]),
     ]
     body = [line([shown(cell) for cell in row]) for row in table.rows]
     notes = (_markdown(note) for note in table.notes)
@@ -85,7 +91,8 @@ def to_latex(table: Table) -> str:
 
     caption = " ".join([f"{table.title}.", *table.notes])
     lines = [r"\begin{table}[t]", r"  \centering", rf"  \caption{{{_latex(caption)}}}"]
-    lines += [rf"  \begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}", r"    \toprule"]
+    sides = "".join("l" if table.has_words(i) else "r" for i in range(len(table.columns)))
+    lines += [rf"  \begin{{tabular}}{{{sides}}}", r"    \toprule"]
     lines += ["    " + " & ".join(_latex(name) for name in table.columns) + r" \\", r"    \midrule"]
     # A row that begins with a bracket or a star would be an option of the line break before it.
     lines += ["    {}" + " & ".join(shown(cell) for cell in row) + r" \\" for row in table.rows]
@@ -156,11 +163,11 @@ def _column_width(table: Table, i: int) -> int:
 
 
 def _panel(table: Table, chosen: list[int]) -> str:
-    widths = [_column_width(table, i) for i in chosen]
+    widths, left = [_column_width(table, i) for i in chosen], [table.has_words(i) for i in chosen]
 
     def line(words: Sequence[str]) -> str:
-        padded = [words[0].ljust(widths[0])]
-        padded += [word.rjust(width) for word, width in zip(words[1:], widths[1:], strict=True)]
+        columns = zip(words, widths, left, strict=True)
+        padded = [word.ljust(width) if first else word.rjust(width) for word, width, first in columns]
         return _GAP.join(padded).rstrip()
 
     lines = [line([table.columns[i] for i in chosen]), _GAP.join("-" * width for width in widths)]
