@@ -14,6 +14,7 @@ from smoothheads.errors import ConfigError
 from smoothheads.report.table import Table, to_text
 from smoothheads.results.intervals import MedianInterval
 from smoothheads.studies import claims, experiments, gaps, paper, tables
+from smoothheads.studies.figures import claims_figure
 from smoothheads.studies.outcome import Outcome, Result, collect, save
 from smoothheads.studies.plan import make_plan, together
 from smoothheads.studies.prepare import prepare
@@ -96,6 +97,16 @@ def test_a_claim_is_confirmed_contradicted_or_not_measured() -> None:
     assert verdicts == {"C1": "contradicted", "C2": "confirmed", "C3": "confirmed", "C4": "not measured"}
 
 
+def test_the_picture_of_the_claims_has_a_line_for_every_comparison_of_radii() -> None:
+    found = outcome_of({"gaussian single": 0.0, "gaussian dnn5": 0.1, "gaussian some": 0.05})
+    drawn = claims_figure({"table3": found})
+    assert drawn is not None
+    labels = [label.get_text() for label in drawn.axes[0].get_yticklabels()]
+    pairs = ("C1 some − dnn5", "C2 some − single", "C3 dnn5 − single")
+    assert labels == ["table3", *(f"{pair}, gaussian, sigma 0.25" for pair in pairs)]
+    assert claims_figure({"table3": replace(found, results=())}) is None
+
+
 def test_a_verdict_on_one_seed_says_so() -> None:
     several = outcome_of({"gaussian single": 0.0, "gaussian dnn5": 0.1, "gaussian some": 0.05})
     one = replace(several, results=tuple(each for each in several.results if each.seed == 0))
@@ -162,6 +173,8 @@ def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureF
     text = (tmp_path / "page.md").read_text()
     assert "## draws:" in text
     assert "| C1: " in text
+    assert "](page.svg)" in text
+    assert "C24 some" in (tmp_path / "page.svg").read_text()
 
 
 def test_costs_alone_need_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

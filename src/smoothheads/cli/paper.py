@@ -44,7 +44,7 @@ class PaperOptions(StudyOptions):
     costs: bool = False
     """Only cost tables (table2, table5, table8), and of them only the costs, which need no training."""
     page: Path | None = None
-    """With --from: write all of it as one Markdown page."""
+    """With --from: write all of it as one Markdown page, with a picture of the claims beside it."""
 
 
 def main(arguments: list[str]) -> int:
@@ -189,11 +189,10 @@ def write_page(path: Path, source: Path | None) -> int:
     if source is None:
         raise ConfigError("--from with --page", "none", "name the folder of kept results")
 
-    from smoothheads.files import write_own
-    from smoothheads.studies.page import MADE_BY, page
+    from smoothheads.studies import page
 
-    write_own(path, page(source, path.parent), MADE_BY)
-    say(f"wrote {path}")
+    for written in page.write_page(source, path):
+        say(f"wrote {written}")
     return 0
 
 

@@ -48,8 +48,13 @@ class ClaimEvidence:
     images: Interval
     seeds: Interval | None
     verdict: Verdict
-    one_seed: bool = False
-    """Whether it speaks of these networks only, not of training others."""
+    per_seed: tuple[float, ...] = ()
+    """Of radii: what each pair of networks differs by."""
+
+    @property
+    def one_seed(self) -> bool:
+        """Whether it speaks of these networks only, not of training others."""
+        return len(self.per_seed) == 1
 
     @property
     def interval(self) -> Interval:
@@ -168,7 +173,7 @@ def _compared(
         low, high = gain.interval
         inside, outside = low > -room and high < room, low > room or high < -room
         judged = "confirmed" if inside else "contradicted" if outside else "undecided"
-    return ClaimEvidence(what, cell, gain.value, gain.images, gain.seeds, judged, one_seed=gain.seeds is None)
+    return ClaimEvidence(what, cell, gain.value, gain.images, gain.seeds, judged, gain.per_seed)
 
 
 def _base_of(outcome: Outcome, where: tuple[str, float], base: str, structure: str) -> str:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from smoothheads.report import plots
 from smoothheads.results.intervals import Interval
+from smoothheads.studies import claims
 from smoothheads.studies.outcome import Outcome, Result
 from smoothheads.studies.statistics import Verdict, gain
 from smoothheads.studies.tables import gains, stacked
@@ -48,6 +49,28 @@ def gains_figure(outcome: Outcome) -> Figure | None:
         )
         for setting, sigma, this, baseline, each in found
     ]
+    return _gains_line_by_line(lines)
+
+
+def claims_figure(outcomes: Mapping[str, Outcome]) -> Figure | None:
+    """Every comparison of ACR that a claim of the paper rests on; none where nothing was measured."""
+    lines = [
+        _Line(
+            claim.where,
+            f"{claim.id} {item.what}",
+            item.value,
+            item.interval,
+            item.per_seed,
+            _BY_VERDICT[item.verdict],
+        )
+        for claim in sorted(claims.all_claims().values(), key=lambda claim: claim.where)
+        if claim.of == "certified_radius" and claim.where in outcomes
+        for item in claims.answers(claim, outcomes[claim.where], {})
+    ]
+    return _gains_line_by_line(lines) if lines else None
+
+
+def _gains_line_by_line(lines: Sequence[_Line]) -> Figure:
     figure = _line_by_line("gain in ACR", lines)
     figure.axes[0].axvline(0, color="#222222", linewidth=0.8)
     return figure

@@ -7,12 +7,16 @@ measured, and `protocol.md`, which was written before any test image was certifi
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from smoothheads.config.flat import leaves
+from smoothheads.files import write_own
+from smoothheads.report import plots
 from smoothheads.report.table import Table, to_markdown
 from smoothheads.studies import claims, costs, gaps, paper, tables
 from smoothheads.studies.experiments import EXPERIMENTS
+from smoothheads.studies.figures import claims_figure
 from smoothheads.studies.outcome import FACTS, Outcome, load
 
 MADE_BY = "Made by `smoothheads paper"
@@ -24,16 +28,34 @@ def outcomes(folder: Path) -> dict[str, Outcome]:
     return {path.parent.name: load(path.parent) for path in sorted(folder.glob(f"*/{FACTS}"))}
 
 
-def page(folder: Path, beside: Path) -> str:
+def write_page(folder: Path, path: Path) -> list[Path]:
+    """What is kept in the folder as one page, and beside it a picture of all claims."""
+    found, picture = outcomes(folder), path.with_suffix(".svg")
+    drawn = claims_figure(found)
+    write_own(path, _page(folder, found, path.parent, picture if drawn else None), MADE_BY)
+    if drawn is None:
+        return [path]
+    plots.save(drawn, picture)
+    return [path, picture]
+
+
+def _page(folder: Path, found: Mapping[str, Outcome], beside: Path, picture: Path | None) -> str:
     """Markdown for a file in the folder `beside`; nothing in it was written by hand but the protocol."""
-    found, measured = outcomes(folder), costs.load(folder)
+    measured = costs.load(folder)
     ratios = measured.ratios() if measured else {}
     parts = [
         "# The paper's experiments, measured here",
         f"{MADE_BY} all --from {folder} --page docs/paper.md`; every number and interval "
         "follows from the files in that folder, without training.",
     ]
-    parts += ["## All claims", _body(claims.summary(found, ratios))]
+    parts.append("## All claims")
+    if picture is not None:
+        parts += [
+            f"![every claim about radii]({picture.name})",
+            "Gains in ACR that the claims are about, with a point for every seed: blue confirmed, orange "
+            "contradicted, grey undecided.",
+        ]
+    parts.append(_body(claims.summary(found, ratios)))
     protocol = folder / PROTOCOL
     if protocol.is_file():
         parts.append(protocol.read_text(encoding="utf-8").strip())
