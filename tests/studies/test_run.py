@@ -291,7 +291,10 @@ def test_rows_of_the_studies_beside_are_not_made_again_either(
     (tmp_path / "foreign" / "study.json").write_text("{}")
     assert plan.without(kept(tmp_path / "second")).rows == ()
     next((tmp_path / "first" / "rows").iterdir()).write_bytes(b"damaged")
-    assert kept(tmp_path / "second") == {}  # a damaged one is no row, of this study or another
+    told: list[str] = []
+    found = kept(tmp_path / "second", on_damaged=lambda error: told.append(str(error)))
+    assert found == {}  # a damaged one is no row, of this study or another
+    assert [name for name in ("first", "foreign") if name in " ".join(told)] == ["first", "foreign"]
     with pytest.raises(LedgerError, match="a file that was changed"):
         kept(tmp_path / "first")
 

@@ -11,7 +11,7 @@ import tyro
 
 from smoothheads.cli.common import parse, print_tables, say
 from smoothheads.cli.progress import Progress
-from smoothheads.cli.study import StudyOptions, make
+from smoothheads.cli.study import StudyOptions, left_out, make
 from smoothheads.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> di
         return outcomes
     whole, plans = together({name: plan for name, (plan, _) in prepared.items()})
     folders = [args.out / name for name in plans] if args.out is not None else []
-    before, measured, networks = kept(*folders), None, set[tuple[str, str]]()
+    before, measured, networks = kept(*folders, on_damaged=left_out), None, set[tuple[str, str]]()
     if "fig2" in plans:  # the gaps are measured with its networks: rows alone do not do
         measured = gaps.kept(plans["fig2"], args.out, scale.draws)
         networks = plans["fig2"].votes if measured is None else networks

@@ -16,6 +16,7 @@ from smoothheads.cli.common import first_argument, parse, print_tables, say
 from smoothheads.errors import duration
 
 if TYPE_CHECKING:
+    from smoothheads.errors import SmoothheadsError
     from smoothheads.studies.outcome import Outcome
     from smoothheads.studies.plan import StudyPlan
     from smoothheads.studies.run import Status
@@ -74,10 +75,15 @@ def main(arguments: list[str]) -> int:
         return show(load(args.source), args)
     plan, images = prepare(study)
     out, store = args.out, StudyStore(args.store)
-    before = kept(out) if out is not None else {}
+    before = kept(out, on_damaged=left_out) if out is not None else {}
     keep = None if out is None else lambda: save(collect(plan, store, kept=before), out)
     failed = make(plan, plan.without(before), images, args, keep)
     return 0 if failed is None else show(collect(plan, store, failed, before), args)
+
+
+def left_out(error: SmoothheadsError) -> None:
+    """Rows that are made again, perhaps for hours, where they could be mended."""
+    say(f"rows of a study beside --out are left out: {error}")
 
 
 def make(

@@ -9,8 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import platform
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -163,14 +162,20 @@ def _loaded(data: Mapping[str, Any], folder: Path) -> Outcome:
     )
 
 
-def kept(*folders: Path) -> Kept:
+def kept(*folders: Path, on_damaged: Callable[[SmoothheadsError], None] | None = None) -> Kept:
     """The measured rows in these folders, which need not be there yet, and in the studies beside them: a row
-    that two studies show is made once, even where the store is gone."""
+    that two studies show is made once, even where the store is gone.
+
+    Raises LedgerError where one of the folders is damaged; of one beside them the rows are left out.
+    """
     beside = {path.parent for folder in folders for path in folder.parent.glob(f"*/{FACTS}")} - {*folders}
     found: dict[tuple[str, str], Result] = {}
     for folder in sorted(beside):
-        with suppress(SmoothheadsError):  # of others, or damaged: its own command will say so
+        try:
             found |= _rows(folder)
+        except SmoothheadsError as error:  # of others, or damaged
+            if on_damaged is not None:
+                on_damaged(error)
     for folder in folders:
         if (folder / FACTS).is_file():
             found |= _rows(folder)
