@@ -137,6 +137,17 @@ def test_a_study_goes_on_where_its_data_have_moved(tmp_path: Path) -> None:
     assert run(plan, store, Inline(), {}) == {}
 
 
+def test_a_picture_of_what_no_longer_holds_is_removed_if_it_is_ours(
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path
+) -> None:
+    outcome = collect(*finished)
+    write_figures(outcome, tmp_path)
+    (tmp_path / "gains.png").write_bytes(b"somebody's")
+    nothing = replace(outcome, results=tuple(replace(each, measured=None) for each in outcome.results))
+    write_figures(nothing, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["acr.png", "acr.svg", "gains.png"]
+
+
 def test_an_arm_is_not_shown_at_a_sigma_that_it_does_not_have(tmp_path: Path) -> None:
     text = TEXT.replace("[0.25]", "[0.25, 0.5]").replace("[arms.some]\n", "[arms.some]\nsigmas = [0.5]\n")
     plan, _ = prepare(study(text))

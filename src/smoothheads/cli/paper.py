@@ -220,8 +220,6 @@ def _keep(outcomes: Mapping[str, Outcome], costs: Costs | None, folder: Path) ->
         save(outcome, folder / name)
         if outcome.results:
             html.write_page(outcome, folder / name)
-        drawn = paper.figure(experiment, outcome)
-        if drawn is not None:
-            write(drawn, folder / name, name)
+        write(paper.figure(experiment, outcome), folder / name, name)
     if costs is not None:
         save_costs(costs, folder)

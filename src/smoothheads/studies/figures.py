@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
+from smoothheads.files import stamped
 from smoothheads.report import plots
 from smoothheads.results.intervals import Interval
 from smoothheads.studies import claims
@@ -27,7 +28,7 @@ _BY_VERDICT: Final[Mapping[Verdict, str]] = {
 
 def write_figures(outcome: Outcome, folder: Path) -> list[Path]:
     drawn = {"acr": acr(outcome), "gains": gains_figure(outcome)}
-    return [path for name, each in drawn.items() if each is not None for path in write(each, folder, name)]
+    return [path for name, each in drawn.items() for path in write(each, folder, name)]
 
 
 def gains_figure(outcome: Outcome) -> Figure | None:
@@ -173,11 +174,16 @@ def _loss(outcome: Outcome, setting: str, sigma: float, arm: str) -> float | Non
     return float(np.mean(known)) if known else None
 
 
-def write(figure: Figure, folder: Path, name: str) -> list[Path]:
+def write(figure: Figure | None, folder: Path, name: str) -> list[Path]:
+    """As PNG and SVG. Where there is nothing to draw, a picture of ours from before would show what no longer
+    holds, and is removed."""
     paths = [folder / f"{name}.{form}" for form in ("png", "svg")]
     for path in paths:
-        plots.save(figure, path)
-    return paths
+        if figure is not None:
+            plots.save(figure, path)
+        elif stamped(path):
+            path.unlink()
+    return [] if figure is None else paths
 
 
 def curves(x: str, series: Mapping[str, Mapping[float, Sequence[Result]]]) -> Figure:
