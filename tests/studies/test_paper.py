@@ -175,6 +175,10 @@ def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureF
     assert "| C1: " in text
     assert "](page.svg)" in text
     assert "C24 some" in (tmp_path / "page.svg").read_text()
+    (tmp_path / "other.svg").write_text("somebody's")
+    assert main(["paper", "all", "--from", str(tmp_path / "kept"), "--page", str(tmp_path / "other.md")]) == 2
+    assert (tmp_path / "other.svg").read_text() == "somebody's"
+    assert not (tmp_path / "other.md").exists()
 
 
 def test_costs_alone_need_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from smoothheads.config.flat import leaves
-from smoothheads.files import write_own
+from smoothheads.files import claim_file, write_own
 from smoothheads.report import plots
 from smoothheads.report.table import Table, to_markdown
 from smoothheads.studies import claims, costs, gaps, paper, tables
@@ -29,14 +29,18 @@ def outcomes(folder: Path) -> dict[str, Outcome]:
 
 
 def write_page(folder: Path, path: Path) -> list[Path]:
-    """What is kept in the folder as one page, and beside it a picture of all claims."""
+    """What is kept in the folder as one page, and beside it a picture of all claims.
+
+    Raises StorageError where something else lies at either place; then nothing is written.
+    """
     found, picture = outcomes(folder), path.with_suffix(".svg")
     drawn = claims_figure(found)
-    write_own(path, _page(folder, found, path.parent, picture if drawn else None), MADE_BY)
-    if drawn is None:
-        return [path]
-    plots.save(drawn, picture)
-    return [path, picture]
+    text = _page(folder, found, path.parent, picture if drawn else None)
+    claim_file(path, MADE_BY)
+    if drawn is not None:
+        plots.save(drawn, picture)
+    write_own(path, text, MADE_BY)
+    return [path] if drawn is None else [path, picture]
 
 
 def _page(folder: Path, found: Mapping[str, Outcome], beside: Path, picture: Path | None) -> str:
