@@ -228,14 +228,15 @@ def _sweep(folder: Path, name: str | None = None) -> None:
     """Removes what processes that have ended left half written, of the output called `name` or of any."""
     for entry in folder.glob(".*.partial"):
         match = _PARTIAL.fullmatch(entry.name)
-        if match and name in (None, match[1]) and not _running(int(match[2])):
+        if match and name in (None, match[1]) and not running(int(match[2])):
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
             else:
                 entry.unlink(missing_ok=True)
 
 
-def _running(process: int) -> bool:
+def running(process: int) -> bool:
+    """Whether this machine has a process of that number; yes where it does not tell."""
     if os.name == "nt":  # where to ask is to stop it
         return True
     try:

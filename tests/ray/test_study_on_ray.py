@@ -17,7 +17,7 @@ from smoothheads.data import named
 from smoothheads.runs.cluster import Cluster
 from smoothheads.studies import on_ray
 from smoothheads.studies.executor import Finished
-from smoothheads.studies.jobs import StudyJob
+from smoothheads.studies.jobs import ELSEWHERE, StudyJob, perform
 from smoothheads.studies.on_ray import Brought, Maker, RayTasks
 from smoothheads.studies.outcome import collect
 from smoothheads.studies.plan import StudyPlan, Training
@@ -54,10 +54,8 @@ def require_same(plan: StudyPlan, ours: StudyStore, theirs: StudyStore) -> None:
             {path.relative_to(store.folder(item)).as_posix() for path in store.folder(item).rglob("*")}
             for store in (ours, theirs)
         ]
-        assert names[0] - {"output.txt", "run/.lock", "ledger/.lock"} == names[1] - {
-            "run/.lock",
-            "ledger/.lock",
-        }
+        locks = {".lock", "run/.lock", "ledger/.lock"}
+        assert names[0] - {"output.txt"} - locks == names[1] - locks
 
 
 def test_a_lost_worker_costs_little_and_changes_nothing(
@@ -129,6 +127,22 @@ def test_training_goes_on_elsewhere_from_what_was_brought_back(
         for store in (StudyStore(tmp_path / "store"), whole)
     ]
     assert [text.count("\n") for text in lines] == [30, 30]
+
+
+def test_what_another_study_is_making_is_not_made_on_ray_too(
+    cluster: TwoNodes, tmp_path: Path, alone: tuple[StudyPlan, StudyStore]
+) -> None:
+    """And what is made on Ray not by another study beside it; without the lock both write to one folder."""
+    job = StudyJob(training(alone[0]), StudyStore(tmp_path))
+    tasks = RayTasks(Cluster())
+    with job.store.held(job.item):
+        tasks.submit(job)
+        assert tasks.wait(1) == [Finished(job, ELSEWHERE)]
+    tasks.submit(job)
+    assert perform(job) == ELSEWHERE
+    tasks.close()
+    assert job.store.facts(job.item) is None
+    assert perform(job) is None
 
 
 def test_a_job_that_fits_nowhere_fails_alone(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 from tests.studies.small import Inline
 
 from smoothheads.cli import main
 from smoothheads.errors import ConfigError
+from smoothheads.report import plots
 from smoothheads.report.table import Table, to_text
 from smoothheads.results.intervals import MedianInterval
 from smoothheads.studies import claims, experiments, gaps, paper, tables
@@ -115,6 +118,15 @@ def test_a_verdict_on_one_seed_says_so() -> None:
     assert claims.verdict(list(claims.answers(claim, one, {}))) == "confirmed (one seed)"
     one = replace(one, differences=(("gaussian some", "gaussian single"),))
     assert "one seed" in to_text(tables.differences(one))
+    for found, said, colour in (
+        (several, "", plots.COLOURS[0]),
+        (one, "; open: one seed, over images", "white"),
+    ):
+        drawn = claims_figure({"table3": found})
+        assert drawn is not None
+        assert drawn.axes[0].get_xlabel() == f"gain in ACR; 95 % over seeds and images{said}"
+        marks = [line for line in drawn.axes[0].lines if line.get_marker() == "o"]
+        assert colour in {mark.get_markerfacecolor() for mark in marks}
 
 
 def test_nearly_equal_is_within_a_twentieth_and_cost_is_a_ratio() -> None:
@@ -125,6 +137,24 @@ def test_nearly_equal_is_within_a_twentieth_and_cost_is_a_ratio() -> None:
     assert claims.verdict(list(claims.answers(known["C23"], far, {}))) == "contradicted"
     ratios = {("certify", "gaussian", "some", "dnn5"): MedianInterval(0.35, 0.33, 0.38)}
     assert claims.verdict(list(claims.answers(known["C8"], near, ratios))) == "confirmed"
+
+
+def test_ratios_have_no_sign() -> None:
+    ratios = {("certify", "gaussian", "some", "dnn5"): MedianInterval(0.35, 0.33, 0.38)}
+    shown = to_text(claims.table("table2", replace(outcome_of({}), results=()), ratios))
+    assert "0.3500  [0.3300, 0.3800]" in shown
+    assert "+0.35" not in shown
+
+
+def test_the_page_shows_the_rows_that_were_measured() -> None:
+    experiment = experiments.get("table3")
+    found = outcome_of({"gaussian single": 0.0, "gaussian some": 0.3})
+    whole, short = (paper.comparison(experiment, found, whole=whole) for whole in (True, False))
+    assert len(whole.rows) == len(experiment.rows)
+    assert [row[0].text for row in short.rows] == ["gaussian single", "gaussian some"]
+    assert whole.columns[-1] == "2.25"
+    assert short.columns[-1] == "1.00"  # radii reach 1.1 here, in print 0.75
+    assert f"The paper has {len(experiment.rows) - 2} rows more" in short.notes[1]
 
 
 def test_a_structure_that_only_another_base_has_is_compared_with_that() -> None:
@@ -226,12 +256,17 @@ def test_fig2_is_shown_from_what_was_kept_without_its_networks(
 
 
 def test_figures_have_a_curve_per_family() -> None:
-    found = outcome_of({f"gaussian {name}": 0.1 for name in ("single-m2", "some-2", "some", "some-hard")})
+    gains = {"single-m2": 0.1, "some-2": 0.2, "some": 0.3, "some-hard": 0.1}
+    found = outcome_of({f"gaussian {name}": gain for name, gain in gains.items()})
     drawn = {name: paper.figure(experiments.get(name), found) for name in ("fig4", "fig5", "fig7", "table3")}
     assert drawn["fig4"] is not None
-    assert np.array_equal(drawn["fig4"].axes[0].lines[0].get_xdata(), [1, 2, 5])
-    assert drawn["fig5"] is not None  # of one sigma: a line for every arm instead of curves through one point
+    axes = drawn["fig4"].axes[0]
+    assert np.array_equal(axes.lines[0].get_xdata(), [1, 2, 5])
+    bars = [segment for each in axes.collections for segment in cast(LineCollection, each).get_segments()]
+    assert [bar[0, 0] for bar in bars] == [2, 5]  # paired with one head: these differ by a constant, surely
+    assert all(np.ptp(bar[:, 1]) < 1e-9 for bar in bars)
+    assert drawn["fig5"] is not None  # of one sigma: paired differences instead of curves through one point
     labels = [text.get_text() for text in drawn["fig5"].axes[0].get_yticklabels()]
-    assert labels == ["sigma 0.25", *found.arms]
+    assert labels == ["fig5", "C16 some − some-hard, gaussian, sigma 0.25"]
     assert drawn["fig7"] is not None
     assert drawn["table3"] is None

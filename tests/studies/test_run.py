@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +22,7 @@ from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import Split
 from smoothheads.device import threads
 from smoothheads.errors import LedgerError
-from smoothheads.files import exclusive, sha256
+from smoothheads.files import sha256
 from smoothheads.provenance import processor
 from smoothheads.report.table import to_csv, to_json, to_text
 from smoothheads.runs.train import train_run
@@ -60,16 +63,17 @@ def test_nothing_is_made_twice_in_any_study(finished: tuple[StudyPlan, StudyStor
     assert status(plan, store, {}).count("done") == len(plan.items)
 
 
-@pytest.mark.parametrize("kind", [Training, Certification])
+@pytest.mark.parametrize("kind", [Training, Joining, Certification])
 def test_what_another_study_is_making_is_waited_for(
-    kind: type[Training | Certification], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: type[Training | Joining | Certification], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two studies that share a network, in two terminals: it was a failed row of the second."""
     monkeypatch.setattr("smoothheads.studies.run.ELSEWHERE_SECONDS", 0.0)
-    plan, _ = prepare(study(TEXT.split("[arms.pair]")[0] + "[certify]" + TEXT.split("[certify]")[1]))
+    small = TEXT.replace("seeds = [0, 1]", "seeds = [0]")
+    plan, _ = prepare(study(small.split("[arms.some]")[0] + "[certify]" + small.split("[certify]")[1]))
     store = StudyStore(tmp_path)
     item = next(item for item in plan.items if isinstance(item, kind))
-    other = exclusive(store.artefact(item))
+    other = store.held(item)
 
     class OtherStops(Inline):
         def wait(self, seconds: float) -> list[Finished]:
@@ -240,7 +244,7 @@ def test_the_status_of_a_running_study_rests_on_its_own_estimate(
     store.artefact(plan.items[0]).mkdir(parents=True)
     assert main(["study", str(file), "--store", str(store.root), "--status"]) == 0  # without a trial
     assert f"1 begun, {len(plan.items) - 1} waiting, 0 failed; it is not running" in capsys.readouterr().err
-    with store.noting(plan.study.name, dict.fromkeys((item.key for item in plan.items), 1.0), 2):
+    with store.noting(dict.fromkeys((item.key for item in plan.items), 1.0), 2):
         (note,) = store.root.glob(".*.json")
         whole = note.read_text()
         assert noted_estimate(plan, store) is not None
@@ -251,6 +255,26 @@ def test_the_status_of_a_running_study_rests_on_its_own_estimate(
         ):
             note.write_text(damaged)
             assert noted_estimate(plan, store) is None
+
+
+def test_a_study_that_was_killed_is_not_running(tmp_path: Path) -> None:
+    """It leaves its note behind; the next study takes that away, but not the note of one that runs."""
+    plan, store = prepare(study())[0], StudyStore(tmp_path)
+    costs = dict.fromkeys((item.key for item in plan.items), 1.0)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    with store.noting(costs, 2):
+        (ours,) = store.root.glob(".*.json")
+        killed, another = (store.root / f".{name}.estimate.json" for name in ("killed", "another"))
+        killed.write_text(ours.read_text().replace(f": {os.getpid()},", f": {ended.pid},"))
+        another.write_text(ours.read_text().replace('"jobs": 2', '"jobs": 3'))
+        ours.unlink()
+        assert noted_estimate(plan, store) == (costs, 3)
+        another.unlink()
+        assert noted_estimate(plan, store) is None
+        with store.noting(costs, 4):
+            assert not killed.exists()
+            assert noted_estimate(plan, store) == (costs, 4)
 
 
 def test_rows_pair_over_images_and_show_the_same_when_kept(

@@ -61,6 +61,11 @@ class ClaimEvidence:
         """The one that it is judged by."""
         return self.images if self.seeds is None else self.seeds
 
+    @property
+    def sign(self) -> str:
+        """How its numbers are formatted: differences have a sign, ratios of costs have none."""
+        return "+" if self.per_seed else ""
+
 
 @cache
 def all_claims() -> dict[str, PaperClaim]:
@@ -126,9 +131,9 @@ def summary(outcomes: Mapping[str, Outcome], ratios: Ratios) -> Table:
         evidence = list(answers(claim, outcome, ratios))
         confirmed = sum(item.verdict == "confirmed" for item in evidence)
         count = f"{confirmed} of {len(evidence)}" if evidence else "–"
-        form = ".3f" if claim.ratio else "+.3f"
         here = [
-            f"{item.cell}: {item.value:{form}} [{', '.join(format(end, form) for end in item.interval)}]"
+            f"{item.cell}: {item.value:{item.sign}.3f} "
+            f"[{item.interval.low:{item.sign}.3f}, {item.interval.high:{item.sign}.3f}]"
             for item in evidence
         ]
         rows.append(
@@ -187,8 +192,8 @@ def _base_of(outcome: Outcome, where: tuple[str, float], base: str, structure: s
 def _row(answer: ClaimEvidence) -> tuple[Cell, ...]:
     return (
         Cell(f"  {answer.what}", answer.what),
-        number(answer.value, "+.4f"),
-        interval(answer.images),
+        number(answer.value, f"{answer.sign}.4f"),
+        interval(answer.images, answer.sign),
         ONE_SEED if answer.one_seed else interval(answer.seeds),
         word(answer.verdict),
     )

@@ -80,8 +80,8 @@ class LocalProcesses:
             self._idle.append(worker)
         except (EOFError, OSError):
             worker.process.join()
-            log = job.store.folder(job.item) / LOG
-            error = f"its process ended with code {worker.process.exitcode}; see {log}"
+            log = (job.store.folder(job.item) / LOG).relative_to(job.store.root).as_posix()
+            error = f"its process ended with code {worker.process.exitcode}; see {log} in the store"
             job.store.fail(job.item, error)
         return Finished(job, error)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +16,7 @@ from smoothheads.results.intervals import Interval
 from smoothheads.studies import claims
 from smoothheads.studies.outcome import Outcome, Result
 from smoothheads.studies.statistics import Verdict, gain
-from smoothheads.studies.tables import gains, stacked
+from smoothheads.studies.tables import gains, paired_gain, stacked
 
 _GREY: Final = "#767676"
 _BY_VERDICT: Final[Mapping[Verdict, str]] = {
@@ -105,10 +105,12 @@ def _heading(setting: str, sigma: float) -> str:
     return ", ".join(filter(None, (setting, f"sigma {sigma:g}")))
 
 
-def _line_by_line(x: str, lines: Iterable[_Line]) -> Figure:
+def _line_by_line(x: str, lines: Sequence[_Line]) -> Figure:
     """Names at the left, under the headings of their groups, and beside each what was measured: the mean with
-    its 95 % interval, below it a point for every seed."""
-    figure, axes = plots.new_axes(f"{x}; 95 % over seeds and images", "")
+    its 95 % interval, below it a point for every seed. Where there is one seed, the interval is for other
+    images but these networks, and the mean is an open circle."""
+    one_seed = "" if all(len(line.per_seed) > 1 for line in lines) else "; open: one seed, over images"
+    figure, axes = plots.new_axes(f"{x}; 95 % over seeds and images{one_seed}", "")
     labels: list[tuple[str, bool]] = []
     heading = None
     for line in lines:
@@ -118,8 +120,10 @@ def _line_by_line(x: str, lines: Iterable[_Line]) -> Figure:
         y = len(labels)
         labels.append((line.label, False))
         axes.plot(line.interval, [y, y], color=line.colour, linewidth=1.6, alpha=0.55)
-        axes.plot([line.value], [y], "o", color=line.colour, markersize=5)
-        axes.plot(line.per_seed, np.full(len(line.per_seed), y + 0.3), ".", color=line.colour, markersize=3)
+        seeds = line.per_seed if len(line.per_seed) > 1 else ()
+        inside = line.colour if seeds else "white"
+        axes.plot([line.value], [y], "o", color=line.colour, markersize=5, markerfacecolor=inside)
+        axes.plot(seeds, np.full(len(seeds), y + 0.3), ".", color=line.colour, markersize=3)
     axes.set_yticks(range(len(labels)), [label for label, _ in labels], fontsize=8)
     for text, (_, bold) in zip(axes.get_yticklabels(), labels, strict=True):
         text.set_parse_math(False)
@@ -186,14 +190,28 @@ def write(figure: Figure | None, folder: Path, name: str) -> list[Path]:
     return [] if figure is None else paths
 
 
-def curves(x: str, series: Mapping[str, Mapping[float, Sequence[Result]]]) -> Figure:
-    """ACR against a number, one curve per name: the mean over seeds, and a point for every seed."""
+class CurvePoint(NamedTuple):
+    """An arm and what it is compared with, by seed; nothing where it is the baseline itself."""
+
+    arm: Mapping[int, Result]
+    baseline: Mapping[int, Result]
+
+
+def curves(x: str, series: Mapping[str, Mapping[float, CurvePoint]], baseline: str) -> Figure:
+    """ACR against a number, one curve per name: the mean over seeds, a point for every seed, and as a bar how
+    sure the difference from the baseline is. The ACR itself is far less sure: it differs more between images
+    than between arms, which see the same ones."""
     figure, axes = plots.new_axes(x, "average certified radius")
     for i, (name, points) in enumerate(series.items()):
         colour, dash = plots.style(i)
-        found = {at: stacked(list(results)).mean(1) for at, results in sorted(points.items())}
+        found = {at: stacked(list(point.arm.values())).mean(1) for at, point in sorted(points.items())}
         axes.plot(list(found), [seeds.mean() for seeds in found.values()], dash, color=colour, label=name)
         for at, seeds in found.items():
             axes.plot(np.full(len(seeds), at), seeds, ".", color=colour)
+            if (difference := paired_gain(*points[at])) is not None:
+                low, high = difference.interval
+                reach = [[difference.value - low], [high - difference.value]]
+                axes.errorbar([at], [seeds.mean()], reach, fmt="none", ecolor=colour, capsize=3, alpha=0.7)
+    axes.set_title(f"bars: 95 % of the difference from {baseline}, over seeds and images", fontsize=9)
     axes.legend(fontsize=8, frameon=False)
     return figure

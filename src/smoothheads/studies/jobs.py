@@ -35,6 +35,14 @@ class StudyJob:
 
 def perform(job: StudyJob) -> str | None:
     """Makes the item unless it is there; a failure is noted and its message returned, or ELSEWHERE."""
+    try:
+        with job.store.held(job.item):
+            return _perform(job)
+    except HeldError:
+        return ELSEWHERE
+
+
+def _perform(job: StudyJob) -> str | None:
     if job.store.facts(job.item) is not None:
         return None
     _forget_peak()
@@ -42,7 +50,7 @@ def perform(job: StudyJob) -> str | None:
     try:
         facts = _make(job.item, job.store)
     except HeldError:
-        return ELSEWHERE
+        raise
     except Exception as error:  # also of somebody's own component: one arm fails, not the study
         traceback.print_exc()
         known = isinstance(error, SmoothheadsError)

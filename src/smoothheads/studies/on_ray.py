@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from smoothheads.errors import SmoothheadsError
+from smoothheads.errors import HeldError, SmoothheadsError
 from smoothheads.files import LOCK, is_partial, write_atomic
 from smoothheads.runs.cluster import Cluster, Need, nodes, require_room
 from smoothheads.studies.executor import STOP_SECONDS, Finished, LocalProcesses
-from smoothheads.studies.jobs import StudyJob, network_folder
+from smoothheads.studies.jobs import ELSEWHERE, StudyJob, network_folder
 from smoothheads.studies.plan import Certification, Item, Training, needs
 from smoothheads.studies.store import DONE, StudyStore
 
@@ -101,6 +101,7 @@ class RayTasks:
         self._ray = self._exit.enter_context(cluster.connected())
         self._running: dict[Any, _Running] = {}  # by what is asked
         self._refused: list[Finished] = []
+        self._held: dict[str, ExitStack] = {}  # by the item's key
 
     @property
     def slots(self) -> int:
@@ -108,10 +109,18 @@ class RayTasks:
         return self._most or max(1, int(sum(node.cores for node in nodes(self._ray))))
 
     def submit(self, job: StudyJob) -> None:
+        """Its item is held here, where the store is, as long as it is made on any node."""
+        held = ExitStack()
+        try:
+            held.enter_context(job.store.held(job.item))
+        except HeldError:
+            self._refused.append(Finished(job, ELSEWHERE))
+            return
+        self._held[job.key] = held
         try:
             require_room(self._ray, _need(job.item))
         except SmoothheadsError as error:
-            self._refused.append(self._failed(job, str(error)))
+            self._refused.append(self._ended(job, str(error)))
         else:
             self._start(job, 0)
 
@@ -137,6 +146,9 @@ class RayTasks:
                 self._ray.kill(running.actor)
             self._running = {}
         finally:
+            for held in self._held.values():
+                held.close()
+            self._held = {}
             self._exit.close()
 
     def _start(self, job: StudyJob, losses: int) -> None:
@@ -150,11 +162,11 @@ class RayTasks:
         try:
             news: Brought = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
-            return [self._failed(job, str(error).strip().splitlines()[-1])]
+            return [self._ended(job, str(error).strip().splitlines()[-1])]
         except self._ray.exceptions.RayError as error:
             if running.losses + 1 >= MOST_LOSSES:
                 reason = str(error).strip().partition("\n")[0]
-                return [self._failed(job, f"its worker was lost {MOST_LOSSES} times: {reason}")]
+                return [self._ended(job, f"its worker was lost {MOST_LOSSES} times: {reason}")]
             self._start(job, running.losses + 1)
             return []
         _bring(job.store.root, news)
@@ -165,11 +177,13 @@ class RayTasks:
         with suppress(self._ray.exceptions.RayError):
             self._ray.get(running.actor.clean.remote())
         self._ray.kill(running.actor)
-        return [Finished(job, None) if news.error is None else self._failed(job, news.error)]
+        return [self._ended(job, news.error)]
 
-    def _failed(self, job: StudyJob, message: str) -> Finished:
-        job.store.fail(job.item, message)
-        return Finished(job, message)
+    def _ended(self, job: StudyJob, error: str | None) -> Finished:
+        if error is not None:
+            job.store.fail(job.item, error)
+        self._held.pop(job.key).close()
+        return Finished(job, error)
 
 
 def _need(item: Item) -> Need:

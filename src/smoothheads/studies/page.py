@@ -69,9 +69,9 @@ def _page(folder: Path, found: Mapping[str, Outcome], beside: Path, picture: Pat
         compared = [costs.table(name, measured)] if measured and experiment.kind == "cost" else []
         if outcome is not None or compared:
             shown = [f"## {name}: {experiment.title}", f"`smoothheads paper {name} --from {folder}`"]
-            if outcome is not None and outcome.results:
+            if outcome is not None and any(each.measured for each in outcome.results):
                 shown += [
-                    to_markdown(paper.comparison(experiment, outcome)),
+                    to_markdown(paper.comparison(experiment, outcome, whole=False)),
                     *_picture(folder / name / f"{name}.svg", beside),
                 ]
             if outcome is not None and outcome.extra.get("gaps"):

@@ -22,17 +22,19 @@ from smoothheads.studies.tables import acr, certified_accuracy
 
 _BASES = ("gaussian", "consistency", "smoothmix", "smoothadv", "macer")
 _SIGMAS = (0.25, 0.5, 1.0)
-_AXES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
+_AXES: dict[str, tuple[str, str, dict[str, tuple[str, ...]]]] = {
     "fig3": (
         "share",
+        "single",
         {
             "SOME": ("single", "some-mid", "some", "some-dnn5"),
             "multi-head": ("single", "heads-mid", "heads", "dnn5"),
         },
     ),
-    "fig4": ("L", {"SOME": ("single-m2", "some-2", "some-3", "some", "some-7", "some-10")}),
-    "fig5": ("sigma", {name: (name,) for name in ("some", "some-hard", "some-high", "some-self")}),
+    "fig4": ("L", "single-m2", {"SOME": ("single-m2", "some-2", "some-3", "some", "some-7", "some-10")}),
+    "fig5": ("sigma", "some", {name: (name,) for name in ("some", "some-hard", "some-high", "some-self")}),
 }
+"""What each figure has along its axis, the structure that the others are compared with, and its curves."""
 _LABELS = {"share": "share of the layers in a head (%)", "L": "heads", "sigma": "sigma"}
 
 
@@ -50,28 +52,44 @@ def listing() -> Table:
     return Table("Experiments of the SOME paper", ("id", "kind", "what", "claims"), tuple(rows))
 
 
-def comparison(experiment: Experiment, outcome: Outcome) -> Table:
-    """Every published row with what was measured here; the published number stands below in brackets."""
+def comparison(experiment: Experiment, outcome: Outcome, *, whole: bool = True) -> Table:
+    """Every published row with what was measured here; the published number stands below in brackets. Where
+    not the `whole` table is wanted: the rows that were measured, up to the largest radius that one certifies.
+    """
+    shown, radii = experiment.rows, experiment.radii
+    if not whole:
+        shown = tuple(row for row in shown if outcome.of("", row.sigma, row.arm))
+        most = max((_largest_radius(row, outcome, radii) for row in shown), default=0.0)
+        radii = tuple(radius for radius in radii if radius <= most)
+    left_out = len(experiment.rows) - len(shown)
     columns = {name for row in experiment.rows for name in row.values}
-    radii = [f"{r:.2f}" for r in experiment.radii if f"ca_{r:.2f}" in columns]
+    shares = [f"{r:.2f}" for r in radii if f"ca_{r:.2f}" in columns]
     extra = [
         name
         for name in experiment.rows[0].values
         if name in ("share", "L", "draws", "params", "gflops")
         and any(row.values[name] for row in experiment.rows)
     ]
-    rows = [_row(row, outcome, extra, radii) for row in experiment.rows]
+    rows = [_row(row, outcome, extra, shares) for row in shown]
     failed = [f"failed: {name}: {message}" for name, message in outcome.failed.items()]
     return Table(
         title=outcome.title,
-        columns=("base structure", "sigma", *extra, "seeds", "ACR", *radii),
+        columns=("base structure", "sigma", *extra, "seeds", "ACR", *shares),
         rows=tuple(rows),
         notes=(
             "In brackets: published. ± is the standard error over seeds where there are several, else over "
             "images. What compares between scales is the sign of a difference, not the radii.",
+            *([f"The paper has {left_out} rows more, which were not measured here."] if left_out else []),
             *failed,
         ),
     )
+
+
+def _largest_radius(row: PublishedRow, outcome: Outcome, radii: Sequence[float]) -> float:
+    """At which the row has any certified accuracy, here or in print."""
+    results = list(outcome.of("", row.sigma, row.arm).values())
+    certified = [r for r in radii if certified_accuracy(results, r) or row.number(f"ca_{r:.2f}")]
+    return max(certified, default=0.0)
 
 
 def _row(row: PublishedRow, outcome: Outcome, extra: Sequence[str], radii: Sequence[str]) -> tuple[Cell, ...]:
@@ -106,19 +124,24 @@ def figure(experiment: Experiment, outcome: Outcome) -> Figure | None:
         return gaps.figure(outcome.extra["gaps"])
     if experiment.id not in _AXES or not any(each.measured for each in outcome.results):
         return None
-    axis, families = _AXES[experiment.id]
-    series: dict[str, dict[float, Sequence[Result]]] = {}
+    axis, baseline, families = _AXES[experiment.id]
+    series: dict[str, dict[float, figures.CurvePoint]] = {}
     for row in experiment.rows:
         for family, structures in families.items():
             if row.structure in structures:
                 by_sigma = axis == "sigma" or len({each.sigma for each in experiment.rows}) == 1
                 name = family if by_sigma else f"{family}, sigma {row.sigma:g}"
                 x = row.sigma if axis == "sigma" else float(row.values[axis])
-                if results := list(outcome.of("", row.sigma, row.arm).values()):
-                    series.setdefault(name, {})[x] = results
+                if arm := outcome.of("", row.sigma, row.arm):
+                    other = (
+                        {}
+                        if row.structure == baseline
+                        else outcome.of("", row.sigma, f"{row.base} {baseline}")
+                    )
+                    series.setdefault(name, {})[x] = figures.CurvePoint(arm, other)
     if all(len(points) == 1 for points in series.values()):  # no curve goes through one point
-        return figures.acr(outcome)
-    return figures.curves(_LABELS[axis], series)
+        return figures.claims_figure({experiment.id: outcome}) or figures.acr(outcome)
+    return figures.curves(_LABELS[axis], series, baseline)
 
 
 def with_imports(outcome: Outcome, logs: Sequence[str]) -> Outcome:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from smoothheads.errors import ConfigError
 from smoothheads.studies.executor import Executor
 from smoothheads.studies.jobs import ELSEWHERE, StudyJob, fraction
 from smoothheads.studies.plan import Item, StudyPlan, needs
@@ -57,7 +56,7 @@ def run(
         store.forget_failure(item)
     running: set[str] = set()
     said = time.monotonic()
-    with closing(executor), store.noting(plan.study.name, costs, executor.slots):
+    with closing(executor), store.noting(costs, executor.slots):
         while waiting or running:
             waiting = _fail_dependents(waiting, failed)
             for item in [each for each in waiting if all(n.key in done for n in needs(each))]:
@@ -86,16 +85,16 @@ def run(
 
 
 def noted_estimate(plan: StudyPlan, store: StudyStore) -> tuple[dict[str, float], int] | None:
-    """Costs of the items and jobs at once, as the study that runs elsewhere found them: trials beside it
-    would find a busy machine. None where none runs, or another one."""
-    try:
-        note = store.noted(plan.study.name) or {}
-        seconds = {key: float(value) for key, value in dict(note["seconds"]).items()}
-        jobs = int(note["jobs"])
-    except (ConfigError, KeyError, TypeError, ValueError):
-        return None  # there is none, it is damaged, or the study ended just now
-    known = all(item.key in seconds for item in plan.items if store.facts(item) is None)
-    return (seconds, jobs) if known and jobs > 0 else None
+    """Costs of the items and jobs at once, as a study found them that makes all that is missing here, in
+    another terminal: trials beside it would find a busy machine. None where none runs."""
+    missing = [item.key for item in plan.items if store.facts(item) is None]
+    for note in store.noted():
+        with suppress(KeyError, TypeError, ValueError):  # damaged
+            seconds = {key: float(value) for key, value in dict(note["seconds"]).items()}
+            jobs = int(note["jobs"])
+            if jobs > 0 and all(key in seconds for key in missing):
+                return seconds, jobs
+    return None
 
 
 def status(plan: StudyPlan, store: StudyStore, costs: Mapping[str, float]) -> Status:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from smoothheads.config import load_json
-from smoothheads.files import stamped, write_json, write_own
+from smoothheads.errors import ConfigError
+from smoothheads.files import exclusive, running, stamped, write_json, write_own
 from smoothheads.studies.plan import Certification, Item, Joining, Training
 
-ESTIMATE = "smoothheads-estimate/1"
+ESTIMATE = "smoothheads-estimate/2"
 DONE, FAILED, LOG = "done.json", "failed.json", "output.txt"
 
 
@@ -36,6 +39,10 @@ class StudyStore:
             self.folder(item) / {Training: "run", Joining: "checkpoint", Certification: "ledger"}[type(item)]
         )
 
+    def held(self, item: Item) -> AbstractContextManager[None]:
+        """While this process makes it, here or on a node of a cluster; a HeldError if another one does."""
+        return exclusive(self.folder(item))
+
     def facts(self, item: Item) -> dict[str, Any] | None:
         """What was noted when the item was finished; none if it is not."""
         path = self.folder(item) / DONE
@@ -54,23 +61,35 @@ class StudyStore:
         write_json(self.folder(item) / DONE, facts)
 
     @contextmanager
-    def noting(self, study: str, seconds: Mapping[str, float], jobs: int) -> Iterator[None]:
+    def noting(self, seconds: Mapping[str, float], jobs: int) -> Iterator[None]:
         """While a study runs, others can read how long its items take and how many are made at once."""
-        path = self._note(study)
-        note = {"format": ESTIMATE, "seconds": dict(seconds), "jobs": jobs}
+        for path, note in self._notes():
+            if _ended(note):
+                path.unlink(missing_ok=True)
+        host, process = socket.gethostname(), os.getpid()
+        path = self.root / f".{host}-{process}.estimate.json"
+        note = {"format": ESTIMATE, "host": host, "process": process, "seconds": dict(seconds), "jobs": jobs}
         write_own(path, json.dumps(note, indent=2) + "\n", ESTIMATE)
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
 
-    def noted(self, study: str) -> dict[str, Any] | None:
-        """What a study that is running noted; none if it is not."""
-        path = self._note(study)
-        return load_json(path) if stamped(path, ESTIMATE) else None
+    def noted(self) -> list[dict[str, Any]]:
+        """What the studies noted that are running; one that was killed here noted it too, and is left out."""
+        return [note for _, note in self._notes() if not _ended(note)]
 
-    def _note(self, study: str) -> Path:
-        return self.root / f".{study}.estimate.json"
+    def _notes(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        for path in sorted(self.root.glob(".*.estimate.json")):
+            if stamped(path, ESTIMATE):
+                with suppress(ConfigError):  # damaged, or its study ended just now
+                    yield path, load_json(path)
 
     def fail(self, item: Item, message: str) -> None:
         write_json(self.folder(item) / FAILED, {"message": message})
+
+
+def _ended(note: Mapping[str, Any]) -> bool:
+    """Whether the process that wrote it is gone, as far as this machine can tell."""
+    process = note.get("process")
+    return note.get("host") == socket.gethostname() and isinstance(process, int) and not running(process)

@@ -144,8 +144,11 @@ def certified_accuracy(results: list[Result], radius: float) -> float:
     return 100 * float((right & (stacked(results, "radius") >= radius)).mean())
 
 
-def interval(shown: Interval | None) -> Cell:
-    return NONE if shown is None else Cell(f"[{shown.low:+.4f}, {shown.high:+.4f}]", tuple(shown))
+def interval(shown: Interval | None, sign: str = "+") -> Cell:
+    """Of differences; of what has no sign, without one."""
+    if shown is None:
+        return NONE
+    return Cell(f"[{shown.low:{sign}.4f}, {shown.high:{sign}.4f}]", tuple(shown))
 
 
 def _same_images(one: Result, other: Result) -> bool:
