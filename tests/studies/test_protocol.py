@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from smoothheads.cli import main
-from smoothheads.studies import experiments
+from smoothheads.studies import claims, costs, experiments, tables
+from smoothheads.studies.page import FINDINGS, outcomes
 from smoothheads.studies.parse import read_study
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "paper"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "benchmarks" / "paper"
 
 
 @pytest.mark.parametrize("name", ["map", "map-more", "map-consistency", "main"])
@@ -33,10 +37,46 @@ def test_the_scale_trains_the_networks_of_the_main_study() -> None:
 
 def test_the_page_follows_from_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every number in docs/paper.md: made again from benchmarks/paper, it is the same to the byte."""
-    monkeypatch.chdir(FOLDER.parents[1])
+    monkeypatch.chdir(ROOT)
     before = Path("docs/paper.md").read_text()
     try:
         assert main(["paper", "all", "--from", "benchmarks/paper", "--page", "docs/paper.md"]) == 0
         assert Path("docs/paper.md").read_text() == before
     finally:
         Path("docs/paper.md").write_text(before)
+
+
+def test_what_people_wrote_quotes_what_was_measured() -> None:
+    """Every `value [low, high]` in the findings and in the README's answer is a gain or a ratio of the kept
+    results, to as many digits as it has."""
+    known = list(measured_intervals())
+    answer = (ROOT / "README.md").read_text().partition("What does SOME gain")[2].partition("\n## ")[0]
+    for text in (answer, (FOLDER / FINDINGS).read_text()):
+        quoted = re.findall(QUOTED, text)
+        assert quoted
+        for numbers in quoted:
+            assert any(agrees(numbers, each) for each in known), numbers
+
+
+NUMBER = r"[+-]?\d+\.\d+"
+QUOTED = rf"({NUMBER})\s+\[({NUMBER}),\s+({NUMBER})\]"
+
+
+def agrees(quoted: tuple[str, ...], known: tuple[float, ...]) -> bool:
+    return all(
+        abs(float(text) - value) <= 0.5000001 * 10 ** -len(text.partition(".")[2])
+        for text, value in zip(quoted, known, strict=True)
+    )
+
+
+def measured_intervals() -> Iterator[tuple[float, float, float]]:
+    found, ratios = outcomes(FOLDER), costs.load(FOLDER)
+    for outcome in found.values():
+        for *_, gain in tables.gains(outcome):
+            yield (gain.value, *gain.interval)
+    for claim in claims.all_claims().values():
+        for item in claims.answers(claim, found.get(claim.where, claims.NOTHING), {}):
+            yield (item.value, *item.interval)
+    assert ratios is not None
+    for ratio in ratios.ratios().values():
+        yield (ratio.median, ratio.low, ratio.high)

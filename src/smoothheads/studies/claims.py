@@ -127,7 +127,7 @@ def summary(outcomes: Mapping[str, Outcome], ratios: Ratios) -> Table:
     """All claims with their verdicts; `outcomes` by experiment."""
     rows = []
     for claim in all_claims().values():
-        outcome = outcomes.get(claim.where, _NOTHING)
+        outcome = outcomes.get(claim.where, NOTHING)
         evidence = list(answers(claim, outcome, ratios))
         confirmed = sum(item.verdict == "confirmed" for item in evidence)
         count = f"{confirmed} of {len(evidence)}" if evidence else "–"
@@ -147,7 +147,7 @@ def summary(outcomes: Mapping[str, Outcome], ratios: Ratios) -> Table:
     )
 
 
-_NOTHING = Outcome("", "", {}, (), (), ())
+NOTHING = Outcome("", "", {}, (), (), ())
 
 
 def _costs(wanted: Mapping[str, Any], ratios: Ratios) -> Iterator[ClaimEvidence]:

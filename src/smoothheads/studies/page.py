@@ -1,7 +1,8 @@
 """The page that reports what was measured, made from a folder of kept results alone.
 
 The folder holds one folder per experiment or study (as `--out` writes them), `costs.json` if costs were
-measured, and `protocol.md`, which was written before any test image was certified.
+measured, and what people wrote: `findings.md`, what it all says, and `protocol.md`, how it was to be done,
+from before any test image was certified.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from smoothheads.studies.figures import claims_figure
 from smoothheads.studies.outcome import FACTS, Outcome, load
 
 MADE_BY = "Made by `smoothheads paper"
-PROTOCOL = "protocol.md"
+FINDINGS, PROTOCOL = "findings.md", "protocol.md"
 
 
 def outcomes(folder: Path) -> dict[str, Outcome]:
@@ -44,25 +45,24 @@ def write_page(folder: Path, path: Path) -> list[Path]:
 
 
 def _page(folder: Path, found: Mapping[str, Outcome], beside: Path, picture: Path | None) -> str:
-    """Markdown for a file in the folder `beside`; nothing in it was written by hand but the protocol."""
+    """Markdown for a file in the folder `beside`; only the findings and the protocol were written by hand."""
     measured = costs.load(folder)
     ratios = measured.ratios() if measured else {}
     parts = [
         "# The paper's experiments, measured here",
         f"{MADE_BY} all --from {folder} --page docs/paper.md`; every number and interval "
         "follows from the files in that folder, without training.",
+        *_written(folder / FINDINGS),
+        "## All claims",
     ]
-    parts.append("## All claims")
     if picture is not None:
         parts += [
             f"![every claim about radii]({picture.name})",
             "Gains in ACR that the claims are about, with a point for every seed: blue confirmed, orange "
-            "contradicted, grey undecided.",
+            "contradicted, grey undecided, open where there is one seed.",
         ]
     parts.append(_body(claims.summary(found, ratios)))
-    protocol = folder / PROTOCOL
-    if protocol.is_file():
-        parts.append(protocol.read_text(encoding="utf-8").strip())
+    parts += _written(folder / PROTOCOL)
     parts += [_study(folder, beside, name, found[name]) for name in found if name not in EXPERIMENTS]
     for name, experiment in EXPERIMENTS.items():
         outcome = found.get(name)
@@ -100,6 +100,10 @@ def _settings(outcome: Outcome) -> str:
         f"{done} of {len(outcome.results)} rows are measured (settings: {len(settings)}, arms: "
         f"{len(outcome.arms)}, seeds: {', '.join(map(str, seeds))}). Certification: {', '.join(certify)}."
     )
+
+
+def _written(path: Path) -> list[str]:
+    return [path.read_text(encoding="utf-8").strip()] if path.is_file() else []
 
 
 def _picture(path: Path, beside: Path) -> list[str]:
