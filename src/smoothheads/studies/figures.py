@@ -202,16 +202,22 @@ def curves(x: str, series: Mapping[str, Mapping[float, CurvePoint]], baseline: s
     sure the difference from the baseline is. The ACR itself is far less sure: it differs more between images
     than between arms, which see the same ones."""
     figure, axes = plots.new_axes(x, "average certified radius")
+    places = [at for points in series.values() for at in points]
+    apart, over = 0.01 * (max(places) - min(places)), "images (one seed)"
     for i, (name, points) in enumerate(series.items()):
         colour, dash = plots.style(i)
-        found = {at: stacked(list(point.arm.values())).mean(1) for at, point in sorted(points.items())}
-        axes.plot(list(found), [seeds.mean() for seeds in found.values()], dash, color=colour, label=name)
+        shift = apart * (i - (len(series) - 1) / 2)  # bars beside each other
+        found = {at: stacked(list(points[at].arm.values())).mean(1) for at in sorted(points)}
+        means = [seeds.mean() for seeds in found.values()]
+        axes.plot([at + shift for at in found], means, dash, color=colour, label=name)
         for at, seeds in found.items():
-            axes.plot(np.full(len(seeds), at), seeds, ".", color=colour)
+            axes.plot(np.full(len(seeds), at + shift), seeds, ".", color=colour)
             if (difference := paired_gain(*points[at])) is not None:
                 low, high = difference.interval
                 reach = [[difference.value - low], [high - difference.value]]
-                axes.errorbar([at], [seeds.mean()], reach, fmt="none", ecolor=colour, capsize=3, alpha=0.7)
-    axes.set_title(f"bars: 95 % of the difference from {baseline}, over seeds and images", fontsize=9)
+                look: dict[str, Any] = {"fmt": "none", "ecolor": colour, "capsize": 2, "alpha": 0.7}
+                axes.errorbar([at + shift], [seeds.mean()], reach, **look)
+                over = over if difference.seeds is None else "seeds and images"
+    axes.set_title(f"bars: 95 % of the difference from {baseline}, over {over}", fontsize=9)
     axes.legend(fontsize=8, frameon=False)
     return figure
