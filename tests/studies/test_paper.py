@@ -120,7 +120,7 @@ def test_a_verdict_on_one_seed_says_so() -> None:
     assert "one seed" in to_text(tables.differences(one))
     for found, said, colour in (
         (several, "", plots.COLOURS[0]),
-        (one, "; open: one seed, over images", "white"),
+        (one, "\n(open: one seed, over images)", "white"),
     ):
         drawn = claims_figure({"table3": found})
         assert drawn is not None
@@ -137,6 +137,18 @@ def test_nearly_equal_is_within_a_twentieth_and_cost_is_a_ratio() -> None:
     assert claims.verdict(list(claims.answers(known["C23"], far, {}))) == "contradicted"
     ratios = {("certify", "gaussian", "some", "dnn5"): MedianInterval(0.35, 0.33, 0.38)}
     assert claims.verdict(list(claims.answers(known["C8"], near, ratios))) == "confirmed"
+
+
+def test_what_both_arms_begin_with_is_said_once() -> None:
+    titles = {"a": "Gaussian: SOME", "b": "Gaussian: single", "c": "Consistency: single", "d": "single"}
+    found = replace(outcome_of({}), arms=titles)
+    shown = [tables.pair_title(found, *pair) for pair in ("ab", "ac", "ad", "db")]
+    assert shown == [
+        "Gaussian: SOME − single",
+        "Gaussian: SOME − Consistency: single",
+        "Gaussian: SOME − single",
+        "single − Gaussian: single",
+    ]
 
 
 def test_ratios_have_no_sign() -> None:

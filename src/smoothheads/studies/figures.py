@@ -16,7 +16,7 @@ from smoothheads.results.intervals import Interval
 from smoothheads.studies import claims
 from smoothheads.studies.outcome import Outcome, Result
 from smoothheads.studies.statistics import Verdict, gain
-from smoothheads.studies.tables import gains, paired_gain, stacked
+from smoothheads.studies.tables import gains, pair_title, paired_gain, stacked
 
 _GREY: Final = "#767676"
 _BY_VERDICT: Final[Mapping[Verdict, str]] = {
@@ -42,7 +42,7 @@ def gains_figure(outcome: Outcome) -> Figure | None:
     lines = [
         _Line(
             _heading(setting, sigma),
-            f"{outcome.arms[this]} − {outcome.arms[baseline]}",
+            pair_title(outcome, this, baseline),
             each.value,
             each.interval,
             each.per_seed,
@@ -109,7 +109,7 @@ def _line_by_line(x: str, lines: Sequence[_Line]) -> Figure:
     """Names at the left, under the headings of their groups, and beside each what was measured: the mean with
     its 95 % interval, below it a point for every seed. Where there is one seed, the interval is for other
     images but these networks, and the mean is an open circle."""
-    one_seed = "" if all(len(line.per_seed) > 1 for line in lines) else "; open: one seed, over images"
+    one_seed = "" if all(len(line.per_seed) > 1 for line in lines) else "\n(open: one seed, over images)"
     figure, axes = plots.new_axes(f"{x}; 95 % over seeds and images{one_seed}", "")
     labels: list[tuple[str, bool]] = []
     heading = None
@@ -131,7 +131,7 @@ def _line_by_line(x: str, lines: Sequence[_Line]) -> Figure:
     axes.xaxis.label.set_fontsize(9)
     axes.tick_params(axis="x", labelsize=8)
     axes.set_ylim(len(labels) - 0.4, -0.6)
-    figure.set_size_inches(6.4, 0.8 + 0.22 * max(4, len(labels)))
+    figure.set_size_inches(6.4, 0.8 + 0.22 * max(4, len(labels)) + 0.15 * bool(one_seed))
     return figure
 
 

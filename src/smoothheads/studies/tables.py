@@ -53,7 +53,7 @@ def differences(outcome: Outcome) -> Table:
             _name(
                 outcome,
                 setting,
-                f"{outcome.arms[this]} − {outcome.arms[baseline]}",
+                pair_title(outcome, this, baseline),
                 f"{this} - {baseline}",
             ),
             number(sigma, "g"),
@@ -115,6 +115,13 @@ def gains(outcome: Outcome) -> Iterator[tuple[str, float, str, str, Gain]]:
             found = paired_gain(outcome.of(setting, sigma, this), outcome.of(setting, sigma, baseline))
             if found is not None:
                 yield setting, sigma, this, baseline, found
+
+
+def pair_title(outcome: Outcome, this: str, baseline: str) -> str:
+    """An arm and its baseline; what stands before a colon in both ("Gaussian: SOME") is said once."""
+    one, other = outcome.arms[this], outcome.arms[baseline]
+    front, colon, _ = one.partition(": ")
+    return f"{one} − {other.removeprefix(front + colon) if colon else other}"
 
 
 def paired_gain(
