@@ -70,6 +70,15 @@ def test_background_leaves_out_what_nobody_knows(make_log: Make) -> None:
     assert not any("noisy" in note for note in bare.notes)
 
 
+def test_classes_that_are_given_up_are_counted(make_log: Make) -> None:
+    log = make_log()
+    kept = replace(log, prediction=np.where(log.label == log.label[0], log.label, -1))
+    table = background(compare([kept]))
+    there = len(set(log.label.tolist()))
+    assert table.rows[0][table.columns.index("classes")].text == f"1/{there}"
+    assert any(note.startswith("classes:") for note in table.notes)
+
+
 def test_notes_of_the_comparison_are_shown(make_log: Make) -> None:
     comparison = compare([make_log("a"), make_log("b").take(np.arange(10))], align=True)
     assert "a: 30 of 40 images are in no other log" in headline(comparison).notes

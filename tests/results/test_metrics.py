@@ -33,6 +33,12 @@ def test_acr_is_the_area_under_the_curve(images: list[tuple[bool, float]]) -> No
     assert area == pytest.approx(metrics.average_certified_radius(correct, radius), abs=1e-12)
 
 
+def test_classes_of_which_nothing_is_right_are_counted() -> None:
+    label = np.array([0, 0, 1, 2, 2, 7])
+    assert metrics.classes_certified(label, np.array([True, False, False, True, True, False])) == (2, 4)
+    assert metrics.classes_certified(label, np.zeros(6, bool)) == (0, 4)
+
+
 def test_hardest_half_rounds_up_and_breaks_ties_by_order() -> None:
     assert metrics.hardest_half(np.array([0.9, 0.1, 0.5, 0.5, 0.2])).tolist() == [1, 4, 2]
 

@@ -13,8 +13,10 @@ from smoothheads.results.compare import Comparison, Difference, Paired
 from smoothheads.results.intervals import Estimate, Floats, mean
 from smoothheads.results.summary import Summary
 
+CLASSES = "classes: of which any image is certified right, of those that the images have."
 _EXPLAINED = {
     "ceiling": "ceiling: the largest radius that n samples can show; at it: share of images that reach it.",
+    "classes": CLASSES,
     "noisy": "noisy: samples classified right, of all images; hard: of the half hardest for all logs.",
     "samples": "samples: per image, selection included; s: seconds per image.",
 }
@@ -49,6 +51,11 @@ def certified(title: str, summaries: Sequence[Summary], radii: Sequence[str], wh
     )
 
 
+def classes(certified: float, there: int) -> Cell:
+    """Of how many classes any image is certified right, perhaps as a mean over seeds."""
+    return Cell(f"{round(certified, 1):g}/{there}", certified)
+
+
 def differences(comparison: Comparison) -> list[Table]:
     """For each log but the first: what it gains on the first, image by image."""
     return [_difference_table(comparison, each) for each in comparison.differences]
@@ -64,6 +71,7 @@ def background(comparison: Comparison) -> Table:
         "alpha": lambda s: number(s.alpha, "g"),
         "ceiling": lambda s: number(s.ceiling, ".3f"),
         "at it": lambda s: number(s.at_ceiling, ".1f", 100),
+        "classes": lambda s: classes(*s.classes),
         "abstain": lambda s: _percent(s.abstained),
         "noisy": lambda s: NONE if s.noisy_accuracy is None else _percent(s.noisy_accuracy),
         "hard": lambda s: NONE if s.hard_accuracy is None else _percent(s.hard_accuracy),

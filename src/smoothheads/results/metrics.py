@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _THREE_DIGITS = 0.006  # relative error of a radius that a foreign log rounded to three digits, and some room
@@ -30,6 +31,12 @@ def certified_radii(correct: Bools, radius: Floats) -> Floats:
 
 def average_certified_radius(correct: Bools, radius: Floats) -> float:
     return float(certified_radii(correct, radius).mean())
+
+
+def classes_certified(label: Ints, correct: Bools) -> tuple[int, int]:
+    """Of how many classes any image is right, and how many classes the images have. A network that gives up
+    some classes for the others can have the larger ACR."""
+    return len(np.unique(label[correct])), len(np.unique(label))
 
 
 def hardest_half(probability: Floats) -> NDArray[np.intp]:

@@ -32,6 +32,8 @@ class Summary:
     """Certified accuracy at each of `radii`."""
     accuracy: float
     """Right and not abstained: certified accuracy at radius 0."""
+    classes: tuple[int, int]
+    """Of how many classes any image is certified right, of those that the images have."""
     abstained: Estimate
     noisy_accuracy: Estimate | None
     """Share of samples that the base classifier gets right."""
@@ -72,6 +74,7 @@ def summarize(
         radii=chosen,
         certified=certified,
         accuracy=float(log.correct.mean()),
+        classes=metrics.classes_certified(log.label, log.correct),
         abstained=mean(log.abstained),
         noisy_accuracy=None if noisy is None else mean(noisy),
         hard_accuracy=None if noisy is None else mean(noisy[hard]),

@@ -12,13 +12,14 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from smoothheads.errors import ConfigError
-from smoothheads.report.table import Cell, Table, number, word
+from smoothheads.report.table import NONE, Cell, Table, number, word
+from smoothheads.report.tables import CLASSES
 from smoothheads.results.manifest import FILE as MANIFEST
 from smoothheads.studies import figures, gaps, schedule, stages
 from smoothheads.studies.experiments import EXPERIMENTS, Experiment
 from smoothheads.studies.outcome import Outcome, Result
 from smoothheads.studies.published import PublishedRow
-from smoothheads.studies.tables import acr, certified_accuracy
+from smoothheads.studies.tables import acr, certified_accuracy, classes_certified
 
 _BASES = ("gaussian", "consistency", "smoothmix", "smoothadv", "macer")
 _SIGMAS = (0.25, 0.5, 1.0)
@@ -74,11 +75,12 @@ def comparison(experiment: Experiment, outcome: Outcome, *, whole: bool = True) 
     failed = [f"failed: {name}: {message}" for name, message in outcome.failed.items()]
     return Table(
         title=outcome.title,
-        columns=("base structure", "sigma", *extra, "seeds", "ACR", *shares),
+        columns=("base structure", "sigma", *extra, "seeds", "ACR", "classes", *shares),
         rows=tuple(rows),
         notes=(
             "In brackets: published. ± is the standard error over seeds where there are several, else over "
             "images. What compares between scales is the sign of a difference, not the radii.",
+            CLASSES,
             *([f"The paper has {left_out} rows more, which were not measured here."] if left_out else []),
             *failed,
         ),
@@ -100,10 +102,10 @@ def _row(row: PublishedRow, outcome: Outcome, extra: Sequence[str], radii: Seque
     cells.append(Cell(str(len(results)) if results else state, len(results)))
     below = _printed(row, "acr", 3)
     if not results:
-        cells.append(Cell("–", None, below))
+        cells += [Cell("–", None, below), NONE]
         return (*cells, *(Cell("–", None, _printed(row, f"ca_{r}")) for r in radii))
     radius, error = acr(results)
-    cells.append(Cell(f"{radius:.3f}±{error:.3f}", radius, below, error))
+    cells += [Cell(f"{radius:.3f}±{error:.3f}", radius, below, error), classes_certified(results)]
     for r in radii:
         share = certified_accuracy(results, float(r))
         cells.append(Cell(f"{share:.1f}", share, _printed(row, f"ca_{r}")))

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.report.table import NONE, Cell, Table, number, word
+from smoothheads.report.tables import CLASSES, classes
+from smoothheads.results import metrics
 from smoothheads.results.intervals import Estimate, Interval, mean
 from smoothheads.studies.outcome import Outcome, Result, measured
 from smoothheads.studies.statistics import Gain, gain
@@ -35,12 +37,13 @@ def headline(outcome: Outcome) -> Table:
     failed = [f"failed: {name}: {message}" for name, message in outcome.failed.items()]
     return Table(
         title=outcome.title,
-        columns=("arm", "sigma", "seeds", "ACR", *shares, "noisy", "loss", "easy"),
+        columns=("arm", "sigma", "seeds", "ACR", *shares, "classes", "noisy", "loss", "easy"),
         rows=tuple(rows),
         notes=(
             "ACR with its standard error, over seeds where there are several, else over images; certified "
             "accuracy (%) at the radii; noisy: samples classified right (%); loss: of training, last epoch; "
             "easy: training images whose loss was then at most lambda (%), taught by it or not.",
+            CLASSES,
             *failed,
         ),
     )
@@ -151,6 +154,14 @@ def certified_accuracy(results: list[Result], radius: float) -> float:
     return 100 * float((right & (stacked(results, "radius") >= radius)).mean())
 
 
+def classes_certified(results: list[Result]) -> Cell:
+    """The mean over seeds."""
+    found = [
+        metrics.classes_certified(each.label, each.prediction == each.label) for each in measured(results)
+    ]
+    return classes(float(np.mean([count for count, _ in found])), max(there for _, there in found))
+
+
 def interval(shown: Interval | None, sign: str = "+") -> Cell:
     """Of differences; of what has no sign, without one."""
     if shown is None:
@@ -174,7 +185,7 @@ def _arm_row(outcome: Outcome, setting: str, sigma: float, arm: str) -> tuple[Ce
     head = (_name(outcome, setting, outcome.arms[arm], arm), number(sigma, "g"))
     if not results:
         state = "failed" if outcome.has_failed(setting, sigma, arm) else "not yet"
-        return (*head, word(state), *[NONE] * (4 + len(outcome.radii)))
+        return (*head, word(state), *[NONE] * (5 + len(outcome.radii)))
     radius, error = acr(results)
     shares = [certified_accuracy(results, r) for r in outcome.radii]
     noisy = float(np.mean([np.mean(each.noisy) for each in measured(results)]))
@@ -183,6 +194,7 @@ def _arm_row(outcome: Outcome, setting: str, sigma: float, arm: str) -> tuple[Ce
         number(len(results), "d"),
         Cell(f"{radius:.4f}", radius, f"±{error:.4f}", error),
         *(number(share, ".1f") for share in shares),
+        classes_certified(results),
         NONE if np.isnan(noisy) else number(100 * noisy, ".1f"),
         _mean([each.facts.get("loss") for each in results], ".3f"),
         _mean([_per_cent(each.facts.get("easy")) for each in results], ".0f"),
