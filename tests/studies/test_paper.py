@@ -294,6 +294,16 @@ def test_figures_have_a_curve_per_family() -> None:
     bars = [segment for each in axes.collections for segment in cast(LineCollection, each).get_segments()]
     assert [bar[0, 0] for bar in bars] == [2, 5]  # paired with one head: these differ by a constant, surely
     assert all(np.ptp(bar[:, 1]) < 1e-9 for bar in bars)
+    assert axes.get_title().endswith("from single-m2, over seeds and images")
+    first = tuple(each for each in found.results if each.seed == 0)
+    mixed = tuple(each for each in found.results if each.seed == 0 or each.arm != "gaussian some")
+    for results, said in (
+        (first, "over images (one seed)"),
+        (mixed, "seeds and images; one seed: over images"),
+    ):
+        some = paper.figure(experiments.get("fig4"), replace(found, results=results))
+        assert some is not None
+        assert some.axes[0].get_title().endswith(said)
     assert drawn["fig5"] is not None  # of one sigma: paired differences instead of curves through one point
     labels = [text.get_text() for text in drawn["fig5"].axes[0].get_yticklabels()]
     assert labels == ["fig5", "C16 some − some-hard, gaussian, sigma 0.25"]

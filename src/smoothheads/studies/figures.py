@@ -203,7 +203,7 @@ def curves(x: str, series: Mapping[str, Mapping[float, CurvePoint]], baseline: s
     than between arms, which see the same ones."""
     figure, axes = plots.new_axes(x, "average certified radius")
     places = [at for points in series.values() for at in points]
-    apart, over = 0.01 * (max(places) - min(places)), "images (one seed)"
+    apart, several = 0.01 * (max(places) - min(places)), set[bool]()
     for i, (name, points) in enumerate(series.items()):
         colour, dash = plots.style(i)
         shift = apart * (i - (len(series) - 1) / 2)  # bars beside each other
@@ -217,7 +217,9 @@ def curves(x: str, series: Mapping[str, Mapping[float, CurvePoint]], baseline: s
                 reach = [[difference.value - low], [high - difference.value]]
                 look: dict[str, Any] = {"fmt": "none", "ecolor": colour, "capsize": 2, "alpha": 0.7}
                 axes.errorbar([at + shift], [seeds.mean()], reach, **look)
-                over = over if difference.seeds is None else "seeds and images"
-    axes.set_title(f"bars: 95 % of the difference from {baseline}, over {over}", fontsize=9)
+                several.add(difference.seeds is not None)
+    over = "seeds and images" if True in several else "images (one seed)"
+    rest = "; one seed: over images" if len(several) == 2 else ""
+    axes.set_title(f"bars: 95 % of the difference from {baseline}, over {over}{rest}", fontsize=9)
     axes.legend(fontsize=8, frameon=False)
     return figure
