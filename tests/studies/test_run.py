@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import Split
 from smoothheads.device import threads
 from smoothheads.errors import LedgerError
-from smoothheads.files import sha256
+from smoothheads.files import exclusive, sha256
 from smoothheads.provenance import processor
 from smoothheads.report.table import to_csv, to_json, to_text
 from smoothheads.runs.train import train_run
@@ -33,7 +34,7 @@ from smoothheads.studies.html import page, write_page
 from smoothheads.studies.jobs import ELSEWHERE, StudyJob, network_folder, perform
 from smoothheads.studies.outcome import collect, kept, save
 from smoothheads.studies.outcome import load as load_outcome
-from smoothheads.studies.plan import Certification, Joining, StudyPlan, Training
+from smoothheads.studies.plan import Certification, Item, Joining, StudyPlan, Training
 from smoothheads.studies.prepare import estimate, prepare
 from smoothheads.studies.run import noted_estimate, run, status
 from smoothheads.studies.spec import Images
@@ -63,9 +64,21 @@ def test_nothing_is_made_twice_in_any_study(finished: tuple[StudyPlan, StudyStor
     assert status(plan, store, {}).count("done") == len(plan.items)
 
 
-@pytest.mark.parametrize("kind", [Training, Joining, Certification])
+@pytest.mark.parametrize(
+    ("kind", "folder"),
+    [
+        (Training, StudyStore.folder),
+        (Joining, StudyStore.folder),
+        (Certification, StudyStore.folder),
+        (Training, StudyStore.artefact),
+        (Certification, StudyStore.artefact),
+    ],
+)
 def test_what_another_study_is_making_is_waited_for(
-    kind: type[Training | Joining | Certification], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: type[Training | Joining | Certification],
+    folder: Callable[[StudyStore, Item], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two studies that share a network, in two terminals: it was a failed row of the second."""
     monkeypatch.setattr("smoothheads.studies.run.ELSEWHERE_SECONDS", 0.0)
@@ -73,7 +86,7 @@ def test_what_another_study_is_making_is_waited_for(
     plan, _ = prepare(study(small.split("[arms.some]")[0] + "[certify]" + small.split("[certify]")[1]))
     store = StudyStore(tmp_path)
     item = next(item for item in plan.items if isinstance(item, kind))
-    other = store.held(item)
+    other = exclusive(folder(store, item))
 
     class OtherStops(Inline):
         def wait(self, seconds: float) -> list[Finished]:

@@ -49,7 +49,7 @@ def _perform(job: StudyJob) -> str | None:
     started, share = time.monotonic(), 1.0 - fraction(job.item, job.store)
     try:
         facts = _make(job.item, job.store)
-    except HeldError:
+    except HeldError:  # somebody trains or certifies into its folder without a study
         raise
     except Exception as error:  # also of somebody's own component: one arm fails, not the study
         traceback.print_exc()

@@ -135,12 +135,9 @@ def figure(experiment: Experiment, outcome: Outcome) -> Figure | None:
                 name = family if by_sigma else f"{family}, sigma {row.sigma:g}"
                 x = row.sigma if axis == "sigma" else float(row.values[axis])
                 if arm := outcome.of("", row.sigma, row.arm):
-                    other = (
-                        {}
-                        if row.structure == baseline
-                        else outcome.of("", row.sigma, f"{row.base} {baseline}")
-                    )
-                    series.setdefault(name, {})[x] = figures.CurvePoint(arm, other)
+                    other = outcome.of("", row.sigma, f"{row.base} {baseline}")
+                    point = figures.CurvePoint(arm, {} if row.structure == baseline else other)
+                    series.setdefault(name, {})[x] = point
     if all(len(points) == 1 for points in series.values()):  # no curve goes through one point
         return figures.claims_figure({experiment.id: outcome}) or figures.acr(outcome)
     return figures.curves(_LABELS[axis], series, baseline)
