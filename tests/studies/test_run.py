@@ -466,3 +466,20 @@ def test_a_failed_arm_does_not_stop_the_others(finished: tuple[StudyPlan, StudyS
     assert run(plan, store, Asked(), {}) == failed
     assert counts[0] == 0  # it is tried again: a failure of the last run is none of this one
     assert status(plan, store, {}).count("failed") > 0
+
+
+def test_two_studies_that_keep_into_one_folder_lose_no_row_of_each_other(
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path
+) -> None:
+    """On two machines with a store each: what one made after the other had begun went from the folder."""
+    plan, store = finished
+    empty, out = collect(plan, StudyStore(tmp_path / "other")), tmp_path / "kept"
+    save(empty, out)
+    assert not any(each.measured for each in load_outcome(out).results)
+    save(collect(plan, store), out)
+    save(empty, out)  # of the one that has made nothing yet
+    assert to_text(headline(load_outcome(out))) == to_text(headline(collect(plan, store)))
+    changed, _ = prepare(study(TEXT.replace("n = 50", "n = 60")))
+    save(collect(changed, StudyStore(tmp_path / "other")), out)  # other rows of the same names
+    assert not any(each.measured for each in load_outcome(out).results)
+    assert not list((out / "rows").iterdir())

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,7 +19,7 @@ import numpy as np
 
 from smoothheads.config import load_json, to_dict
 from smoothheads.errors import LedgerError, SmoothheadsError
-from smoothheads.files import claim, stamped, write_atomic, write_json
+from smoothheads.files import claim, exclusive, stamped, write_atomic, write_json
 from smoothheads.provenance import versions
 from smoothheads.studies import stages
 from smoothheads.studies.plan import Joining, Network, Row, RowName, StudyPlan
@@ -108,8 +109,28 @@ def claim_folder(folder: Path) -> None:
 
 
 def save(outcome: Outcome, folder: Path) -> None:
-    """Writes the folder anew, rows that are the same to the same bytes."""
+    """Writes the folder anew, rows that are the same to the same bytes. What another study has kept there
+    meanwhile of rows that this one has not made yet stays; a damaged folder is mended."""
     claim_folder(folder)
+    with exclusive(folder, wait=True):
+        there: Kept = {}
+        with suppress(SmoothheadsError):  # nothing yet, or damaged
+            there = _rows(folder)
+        _write(replace(outcome, results=tuple(_made(each, there) for each in outcome.results)), folder)
+
+
+def _made(result: Result, there: Kept) -> Result:
+    """The row itself, or where it is not made yet the one that is there, of the same ledger and rule."""
+    same = there.get(_votes(result)) if result.measured is None and "failed" not in result.facts else None
+    return result if same is None else replace(result, measured=same.measured, facts=same.facts)
+
+
+def _votes(result: Result) -> tuple[str, str]:
+    """Ledger and rule; nobody's where they are not known."""
+    return result.facts.get("ledger", ""), result.facts.get("rule", "")
+
+
+def _write(outcome: Outcome, folder: Path) -> None:
     table = []
     for result in outcome.results:
         entry = {name: getattr(result, name) for name in _WHO} | {"facts": dict(result.facts)}
@@ -184,7 +205,7 @@ def kept(*folders: Path, on_damaged: Callable[[SmoothheadsError], None] | None =
 
 def _rows(folder: Path) -> Kept:
     rows = [each for each in load(folder).results if each.measured is not None and "ledger" in each.facts]
-    return {(each.facts["ledger"], each.facts["rule"]): each for each in rows}
+    return {_votes(each): each for each in rows}
 
 
 def _result(row: Row, store: StudyStore, failed: Mapping[str, str], kept: Kept) -> Result:
@@ -198,7 +219,7 @@ def _result(row: Row, store: StudyStore, failed: Mapping[str, str], kept: Kept) 
         return Result(*who, None, {"failed": message})
     done = store.facts(row.certification)
     if done is None:
-        return Result(*who, None, {})
+        return Result(*who, None, {"ledger": row.votes[0], "rule": row.votes[1]})
     try:
         votes = stages.read(store.artefact(row.certification), row.rule)
     except SmoothheadsError as error:
