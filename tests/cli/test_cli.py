@@ -15,6 +15,7 @@ from PIL import Image
 from smoothheads.cli import COMMANDS, main
 from smoothheads.data import load_test, named
 
+ROOT = Path(__file__).parents[2]
 SMALL = [
     "--data.subset.first", "80", "--train.epochs", "1", "--train.batch", "32", "--model.heads", "2",
 ]  # fmt: skip
@@ -62,6 +63,17 @@ def test_help_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stderr.split()
     assert not {"torch", "numpy", "scipy", "matplotlib", "tyro"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    "command", ["paper", "paper table3 --published", "paper table7 --from benchmarks/paper"]
+)
+def test_what_is_only_shown_needs_no_torch(command: str) -> None:
+    code = (
+        f"import sys; from smoothheads.cli import main; code = main({command.split()!r}); "
+        "sys.exit(code or 10 * bool({'torch', 'matplotlib'} & sys.modules.keys()))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)
 
 
 def test_unknown_command_and_recipe_suggest_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

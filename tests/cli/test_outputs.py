@@ -13,7 +13,7 @@ from tests.studies.small import TEXT
 
 from smoothheads.cli import COMMANDS, main
 from smoothheads.models.resnet_cifar import resnet_cifar
-from smoothheads.studies import stages
+from smoothheads.studies import reading
 from smoothheads.studies.outcome import Outcome, Result, save
 
 V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
@@ -70,7 +70,7 @@ def at(tmp_path: Path) -> Path:
     shutil.copytree(V1, tmp_path / "run")
     torch.save({"state_dict": resnet_cifar(8, (1, 8, 8), 10).state_dict()}, tmp_path / "own.pth")
     (tmp_path / "study.toml").write_text(TEXT)
-    row = Result("", 0.5, "single", 0, stages.read(V1 / "ledger-fixed"))
+    row = Result("", 0.5, "single", 0, reading.read(V1 / "ledger-fixed"))
     for place in ("kept", "papers/table3"):
         save(Outcome("small", "Small", {"single": "single"}, (), (), (row,)), tmp_path / place)
     foreign = tmp_path / "foreign"

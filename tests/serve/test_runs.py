@@ -115,7 +115,7 @@ def test_a_study_that_was_kept(tmp_path: Path) -> None:
 
     from smoothheads.errors import LedgerError
     from smoothheads.studies.outcome import Outcome, Result, load, save
-    from smoothheads.studies.stages import read
+    from smoothheads.studies.reading import read
 
     measured = read(RUN / "ledger-fixed", "ensemble")
     assert len(np.asarray(measured.index)) == len(read_log(RUN / "ledger-fixed"))

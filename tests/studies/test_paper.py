@@ -21,8 +21,8 @@ from smoothheads.studies.figures import claims_figure
 from smoothheads.studies.outcome import Outcome, Result, collect, save
 from smoothheads.studies.plan import make_plan, together
 from smoothheads.studies.prepare import prepare
+from smoothheads.studies.reading import Measured
 from smoothheads.studies.run import run
-from smoothheads.studies.stages import Measured
 from smoothheads.studies.store import StudyStore
 
 TRAINED = [each for each in experiments.EXPERIMENTS.values() if each.trained]
@@ -193,26 +193,35 @@ def test_a_structure_that_only_another_base_has_is_compared_with_that() -> None:
     assert answer.verdict == "confirmed"
 
 
-def test_logs_of_others_are_rows(tmp_path: Path) -> None:
+def test_logs_of_others_are_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "some" / "gaussian-0.25.tsv"
     log.parent.mkdir()
     log.write_text(
         "idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t0.5\t1\t0:00:01\n20\t1\t2\t0.2\t0\t1.5\n"
     )
     experiment = experiments.get("table3")
-    found = paper.with_imports(paper.empty(experiment), [str(log)])
+    empty = {"table3": paper.empty(experiment), "table6": paper.empty(experiments.get("table6"))}
+    outcomes, without_row = paper.with_imports(empty, paper.read_logs([str(log)]))
+    assert (without_row, outcomes["table6"].results) == ([], ())
+    found = outcomes["table3"]
     table = paper.comparison(experiment, found)
     row = next(row for row in table.rows if row[0].text == "gaussian some" and row[1].value == 0.25)
     assert row[table.columns.index("ACR")].value == pytest.approx(0.25)
     with pytest.raises(ConfigError, match="BASE/STRUCTURE/SIGMA=PATH"):
-        paper.with_imports(found, [str(tmp_path / "log.tsv")])
+        paper.read_logs([str(tmp_path / "log.tsv")])
     named = f"gaussian/some/0.25={log}"
     for logs, seeds in ([str(tmp_path)], {0}), ([str(tmp_path), named], {0, 1}):
-        found = paper.with_imports(paper.empty(experiment), logs)
-        assert set(found.of("", 0.25, "gaussian some")) == seeds
+        outcomes, _ = paper.with_imports(empty, paper.read_logs(logs))
+        assert set(outcomes["table3"].of("", 0.25, "gaussian some")) == seeds
     (tmp_path / "none").mkdir()
     with pytest.raises(ConfigError, match=r"logs \(\.tsv\) in .*none, got none"):
-        paper.with_imports(found, [str(tmp_path / "none")])
+        paper.read_logs([str(tmp_path / "none")])
+    with pytest.raises(ConfigError, match=r"rows that table6 has, got gaussian some at sigma 0\.25"):
+        paper.with_imports({"table6": empty["table6"]}, paper.read_logs([named]))
+    assert main(["paper", "table3", "--import", named, f"gaussian/some-self/0.5={log}"]) == 0
+    assert "gaussian some-self at sigma 0.5 is no row of table3: left out" in capsys.readouterr().err
+    assert main(["paper", "--import", named]) == 2  # some/gaussian is a row of several
+    assert "name the one whose rows the logs are" in capsys.readouterr().err
 
 
 def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,6 +237,12 @@ def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["paper", "draws", "--from", str(tmp_path / "kept")]) == 0
     assert capsys.readouterr().out == ran
     assert "C24" in ran
+    for every in ["all"], []:
+        assert main(["paper", *every, "--from", str(tmp_path / "kept")]) == 0
+        shown = capsys.readouterr()
+        assert shown.out == ran
+        assert "table3" in shown.err  # which is not kept there
+    assert main(["paper", "--from", str(tmp_path)]) == 2
     assert main(["paper", "all", "--from", str(tmp_path / "kept"), "--page", str(tmp_path / "page.md")]) == 0
     text = (tmp_path / "page.md").read_text()
     assert "## draws:" in text

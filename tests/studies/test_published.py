@@ -87,5 +87,7 @@ def test_experiments_are_listed_and_unknown_ones_suggested(capsys: pytest.Captur
     assert [title.partition(":")[0] for title in titles] == ["fig4", "table6"]
     assert main(["paper", "tabel3", "--published"]) == 2
     assert "did you mean 'table3'" in capsys.readouterr().err
+    assert main(["paper", "fig1", "--published"]) == 2
+    assert "smoothheads info cifar10-resnet110-some-gaussian-0.25" in capsys.readouterr().err
     assert main(["paper", "table3", "--scale", "smal"]) == 2
     assert "did you mean 'small'" in capsys.readouterr().err

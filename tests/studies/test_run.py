@@ -27,7 +27,7 @@ from smoothheads.files import exclusive, sha256
 from smoothheads.provenance import processor
 from smoothheads.report.table import to_csv, to_json, to_text
 from smoothheads.runs.train import train_run
-from smoothheads.studies import stages
+from smoothheads.studies import reading, stages
 from smoothheads.studies.executor import Finished
 from smoothheads.studies.figures import gains_against_fit, gains_figure, write_figures
 from smoothheads.studies.html import page, write_page
@@ -219,7 +219,7 @@ def test_radii_are_never_rounded_up(tmp_path: Path) -> None:
     radius = math.nextafter(0.3 + 2e-6, 0)
     log = tmp_path / "foreign.tsv"
     log.write_text(f"idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t{radius!r}\t1\t0:00:01\n")
-    assert stages.read(log).radius[0] <= radius
+    assert reading.read(log).radius[0] <= radius
 
 
 def test_the_time_left_follows_what_was_measured(tmp_path: Path) -> None:

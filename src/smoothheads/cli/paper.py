@@ -52,12 +52,14 @@ def main(arguments: list[str]) -> int:
 
     from smoothheads.studies import experiments, paper, published
 
-    if not args.experiments and args.scale is None:
+    if not (args.experiments or args.published or args.scale or args.source or args.imports):
         print_tables([paper.listing()], args.format, as_json=args.json)
         return 0
     every = list(experiments.EXPERIMENTS.values())
     named = [experiments.get(name) for name in dict.fromkeys(args.experiments) if name != "all"]
     chosen = every if "all" in args.experiments else named or every
+    if args.imports and not named:
+        raise ConfigError("an experiment with --import", "none", "name the one whose rows the logs are")
     if args.costs:
         chosen = [each for each in chosen if each.kind == "cost"]
         if not chosen:
@@ -72,12 +74,17 @@ def main(arguments: list[str]) -> int:
         return 0
     if args.page is not None:
         return write_page(args.page, args.source)
+    if args.source is not None and not named:
+        chosen = _all_kept(chosen, args.source)
     if args.out is not None:
         _claim(args.out, chosen)
     outcomes = _outcomes(chosen, args)
     if outcomes is None:
         return 0
-    outcomes = {name: paper.with_imports(each, args.imports) for name, each in outcomes.items()}
+    if args.imports:
+        outcomes, without_row = paper.with_imports(outcomes, paper.read_logs(args.imports))
+        for log in without_row:
+            say(f"{log.arm} at sigma {log.sigma:g} is no row of {', '.join(outcomes)}: left out")
     costs = cost(chosen, args)
     if args.out is not None:  # before anything is shown: `| head` closes the pipe
         _keep(outcomes, costs, args.out)
@@ -91,19 +98,10 @@ def _outcomes(chosen: Sequence[Experiment], args: PaperOptions) -> dict[str, Out
     from smoothheads.studies import paper
 
     if args.source is not None:
-        return {each.id: _kept(each, args.source) for each in chosen}
+        return {each.id: paper.kept(each, args.source) for each in chosen}
     if args.scale is not None:
         return run(chosen, args.scale, args)
     return {each.id: paper.empty(each) for each in chosen}
-
-
-def _kept(experiment: Experiment, folder: Path) -> Outcome:
-    """What was kept of an experiment; of a cost table perhaps only the costs."""
-    from smoothheads.studies import outcome, paper
-
-    if experiment.kind in ("cost", "schedule") and not (folder / experiment.id / outcome.FACTS).is_file():
-        return paper.empty(experiment)
-    return outcome.load(folder / experiment.id)
 
 
 def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> dict[str, Outcome] | None:
@@ -151,9 +149,6 @@ def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> di
 
 def cost(chosen: Sequence[Experiment], args: PaperOptions) -> Costs | None:
     """What the cost tables among the chosen compare, measured now or kept before."""
-    from smoothheads.bench.costs import CostSettings, measure
-    from smoothheads.config import from_dict
-    from smoothheads.studies import experiments
     from smoothheads.studies.costs import load
 
     names = tuple(each.id for each in chosen if each.kind == "cost")
@@ -161,17 +156,24 @@ def cost(chosen: Sequence[Experiment], args: PaperOptions) -> Costs | None:
         return load(args.source)
     if args.scale is None or not names:
         return None
+
+    from smoothheads.bench.costs import CostSettings, measure
+    from smoothheads.config import from_dict
+    from smoothheads.studies import experiments
+
     settings = from_dict(CostSettings, dict(experiments.scale(args.scale).costs))
     with Progress("costs", 2 * (settings.rounds + 1)) as progress:
         return measure(names, settings, lambda: progress.add(1))
 
 
 def tables(experiment: Experiment, outcome: Outcome, costs: Costs | None) -> list[Table]:
-    from smoothheads.studies import claims, gaps, paper, schedule
+    from smoothheads.studies import claims, gaps, paper
     from smoothheads.studies.costs import table as cost_table
     from smoothheads.studies.tables import costs as costs_here
 
     if experiment.kind == "schedule":
+        from smoothheads.studies import schedule
+
         return [schedule.table()]
     shown = [paper.comparison(experiment, outcome)] if experiment.trained else []
     if outcome.extra.get("gaps"):
@@ -194,6 +196,19 @@ def write_page(path: Path, source: Path | None) -> int:
     for written in page.write_page(source, path):
         say(f"wrote {written}")
     return 0
+
+
+def _all_kept(experiments: Sequence[Experiment], folder: Path) -> list[Experiment]:
+    from smoothheads.studies import paper
+
+    there = [each for each in experiments if paper.is_kept(each, folder)]
+    if not there:
+        raise ConfigError(
+            "a folder of kept experiments", str(folder), "name the --out of an earlier smoothheads paper"
+        )
+    if missing := [each.id for each in experiments if each not in there]:
+        say(f"not kept in {folder}: {', '.join(missing)}")
+    return there
 
 
 def _claim(folder: Path, chosen: Sequence[Experiment]) -> None:

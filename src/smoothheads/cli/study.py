@@ -65,14 +65,16 @@ def main(arguments: list[str]) -> int:
 
     from smoothheads.studies.outcome import claim_folder, collect, kept, load, save
     from smoothheads.studies.parse import read_study
-    from smoothheads.studies.prepare import prepare
-    from smoothheads.studies.store import StudyStore
 
     if args.out is not None:
         claim_folder(args.out)
     study = read_study(Path(name or "")).at(args.root)
     if args.source is not None:
         return show(load(args.source), args)
+
+    from smoothheads.studies.prepare import prepare
+    from smoothheads.studies.store import StudyStore
+
     plan, images = prepare(study)
     out, store = args.out, StudyStore(args.store)
     before = kept(out, on_damaged=left_out) if out is not None else {}

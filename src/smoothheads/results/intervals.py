@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
 
 from smoothheads.certify.algorithm import two_sided_p_value
 from smoothheads.errors import ConfigError
+from smoothheads.lazy import special, stats
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from smoothheads.data import Dataset
-from smoothheads.report import plots
 from smoothheads.report.table import Table, number, word
-from smoothheads.runs import diversity
-from smoothheads.runs.layout import open_checkpoint
-from smoothheads.runs.sampling import Sampling
 from smoothheads.studies.jobs import network_folder
 from smoothheads.studies.outcome import FACTS, load
 from smoothheads.studies.plan import Row, StudyPlan
-from smoothheads.studies.stages import certified_images
 from smoothheads.studies.store import StudyStore
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 IMAGE_SEED = 0
 """Chooses the image among the certified ones."""
@@ -34,6 +31,8 @@ Gaps = Mapping[str, Mapping[str, Any]]
 
 def measure(plan: StudyPlan, store: StudyStore, draws: int) -> Gaps:
     """Of the first seed's networks, all on the same image and the same noise."""
+    from smoothheads.studies.stages import certified_images
+
     return {
         row.arm: _of_network(
             network_folder(row.network, store),
@@ -66,6 +65,10 @@ def _shown(plan: StudyPlan) -> list[Row]:
 
 
 def _of_network(folder: Path, images: Dataset, sigma: float, draws: int) -> dict[str, Any]:
+    from smoothheads.runs import diversity
+    from smoothheads.runs.layout import open_checkpoint
+    from smoothheads.runs.sampling import Sampling
+
     checkpoint = open_checkpoint(folder)
     position = int(np.random.default_rng(IMAGE_SEED).integers(len(images)))
     gaps = diversity.gaps(checkpoint, images, position, Sampling(sigma=sigma, index_samples=draws))
@@ -104,6 +107,8 @@ def table(gaps: Gaps) -> Table:
 
 
 def figure(gaps: Gaps) -> Figure:
+    from smoothheads.report import plots
+
     drawn, axes = plots.new_axes("log p of the label − largest log p of another class", "share of draws")
     for i, (arm, each) in enumerate(gaps.items()):
         colour, dash = plots.style(i)

@@ -16,6 +16,7 @@ from typing import Any
 
 from smoothheads.errors import HeldError, SmoothheadsError
 from smoothheads.provenance import processor
+from smoothheads.studies import reading
 from smoothheads.studies.plan import Certification, Item, Joining, Training
 from smoothheads.studies.store import StudyStore
 
@@ -64,16 +65,14 @@ def _perform(job: StudyJob) -> str | None:
 
 def fraction(item: Item, store: StudyStore) -> float:
     """How much of an item is made, by what is on the disk."""
-    from smoothheads.studies import stages
-
     out = store.artefact(item)
     if store.facts(item) is not None:
         return 1.0
     if isinstance(item, Training):
-        return min(1.0, stages.epochs_written(out) / item.config.train.epochs)
+        return min(1.0, reading.epochs_written(out) / item.config.train.epochs)
     if isinstance(item, Certification):
-        expected = stages.rows_expected(out)
-        return stages.rows_written(out) / expected if expected else 0.0
+        expected = reading.rows_expected(out)
+        return reading.rows_written(out) / expected if expected else 0.0
     return 0.0
 
 
@@ -86,14 +85,14 @@ def _make(item: Item, store: StudyStore) -> dict[str, Any]:
         case Training():
             start = None if item.start is None else network_folder(item.start, store)
             checkpoint = stages.train(item.config, start, out)
-            return stages.fit(out) | {"weights": stages.weights_hash(checkpoint)}
+            return reading.fit(out) | {"weights": reading.weights_hash(checkpoint)}
         case Joining():
             checkpoint = ensemble_run([network_folder(member, store) for member in item.members], out)
-            return {"weights": stages.weights_hash(checkpoint)}
+            return {"weights": reading.weights_hash(checkpoint)}
         case Certification():
             network = network_folder(item.network, store)
             stages.certify(network, item.network.data, item.images, item.config, out)
-            return {"images": stages.rows_written(out)}
+            return {"images": reading.rows_written(out)}
 
 
 def network_folder(item: Training | Joining, store: StudyStore) -> Path:

@@ -21,9 +21,9 @@ from smoothheads.config import load_json, to_dict
 from smoothheads.errors import LedgerError, SmoothheadsError
 from smoothheads.files import claim, exclusive, stamped, write_atomic, write_json
 from smoothheads.provenance import versions
-from smoothheads.studies import stages
+from smoothheads.studies import reading
 from smoothheads.studies.plan import Joining, Network, Row, RowName, StudyPlan
-from smoothheads.studies.stages import Measured
+from smoothheads.studies.reading import Measured
 from smoothheads.studies.store import StudyStore
 
 FORMAT = "smoothheads-study/1"
@@ -221,7 +221,7 @@ def _result(row: Row, store: StudyStore, failed: Mapping[str, str], kept: Kept) 
     if done is None:
         return Result(*who, None, {"ledger": row.votes[0], "rule": row.votes[1]})
     try:
-        votes = stages.read(store.artefact(row.certification), row.rule)
+        votes = reading.read(store.artefact(row.certification), row.rule)
     except SmoothheadsError as error:
         return Result(*who, None, {"failed": str(error)})
     return Result(*who, votes, _facts(row, store, done))

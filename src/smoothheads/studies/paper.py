@@ -5,21 +5,24 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from smoothheads.errors import ConfigError
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.report.tables import CLASSES
 from smoothheads.results.manifest import FILE as MANIFEST
-from smoothheads.studies import figures, gaps, schedule, stages
+from smoothheads.studies import reading
+from smoothheads.studies.costs import FILE as COSTS
 from smoothheads.studies.experiments import EXPERIMENTS, Experiment
-from smoothheads.studies.outcome import Outcome, Result
+from smoothheads.studies.outcome import FACTS, Outcome, Result, load
 from smoothheads.studies.published import PublishedRow
 from smoothheads.studies.tables import acr, certified_accuracy, classes_certified
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _BASES = ("gaussian", "consistency", "smoothmix", "smoothadv", "macer")
 _SIGMAS = (0.25, 0.5, 1.0)
@@ -120,6 +123,8 @@ def _printed(row: PublishedRow, column: str, digits: int = 1) -> str:
 
 def figure(experiment: Experiment, outcome: Outcome) -> Figure | None:
     """The paper's figure of what was measured; none where it has none, or nothing was measured."""
+    from smoothheads.studies import figures, gaps, schedule
+
     if experiment.kind == "schedule":
         return schedule.figure()
     if "gaps" in outcome.extra:
@@ -143,20 +148,41 @@ def figure(experiment: Experiment, outcome: Outcome) -> Figure | None:
     return figures.curves(_LABELS[axis], series, baseline)
 
 
-def with_imports(outcome: Outcome, logs: Sequence[str]) -> Outcome:
+def read_logs(logs: Sequence[str]) -> list[Result]:
     """Logs of others as rows: `BASE/STRUCTURE/SIGMA=PATH`, a path that says all three, or a folder of such.
     Several logs of one row are its seeds, in their order."""
-    added: list[Result] = []
+    read: list[Result] = []
     seeds: Counter[tuple[str, float]] = Counter()
     for text in itertools.chain.from_iterable(map(_logs, logs)):
         (base, structure, sigma), path = _named(text)
         arm, facts = f"{base} {structure}", {"imported": path.name}
-        added.append(Result("", sigma, arm, seeds[arm, sigma], stages.read(path), facts))
+        read.append(Result("", sigma, arm, seeds[arm, sigma], reading.read(path), facts))
         seeds[arm, sigma] += 1
-    known = {(each.sigma, each.arm) for each in added}
-    kept = [each for each in outcome.results if (each.sigma, each.arm) not in known]
-    arms = {**outcome.arms, **{each.arm: each.arm for each in added}}
-    return replace(outcome, results=(*kept, *added), arms=arms)
+    return read
+
+
+def with_imports(
+    outcomes: Mapping[str, Outcome], logs: Sequence[Result]
+) -> tuple[dict[str, Outcome], list[Result]]:
+    """Experiments with the logs in place of their own rows, and the logs that none of them has a row for.
+
+    Raises ConfigError where no log is a row of any.
+    """
+    rows = {name: {(row.sigma, row.arm) for row in EXPERIMENTS[name].rows} for name in outcomes}
+    unknown = [log for log in logs if not any((log.sigma, log.arm) in has for has in rows.values())]
+    if len(unknown) == len(logs):
+        raise ConfigError(
+            f"logs of rows that {' or '.join(outcomes)} has",
+            ", ".join(f"{log.arm} at sigma {log.sigma:g}" for log in logs),
+            "smoothheads paper EXPERIMENT --published shows the rows",
+        )
+    joined = {}
+    for name, outcome in outcomes.items():
+        added = [log for log in logs if (log.sigma, log.arm) in rows[name]]
+        known = {(log.sigma, log.arm) for log in added}
+        own = [each for each in outcome.results if (each.sigma, each.arm) not in known]
+        joined[name] = replace(outcome, results=(*own, *added))
+    return joined, unknown
 
 
 def empty(experiment: Experiment) -> Outcome:
@@ -169,6 +195,19 @@ def empty(experiment: Experiment) -> Outcome:
         differences=(),
         results=(),
     )
+
+
+def is_kept(experiment: Experiment, folder: Path) -> bool:
+    """Whether a folder of kept experiments says anything of it; a schedule needs no measurement."""
+    there = (folder / experiment.id / FACTS).is_file()
+    return there or (experiment.kind == "cost" and (folder / COSTS).is_file())
+
+
+def kept(experiment: Experiment, folder: Path) -> Outcome:
+    """What was kept of an experiment; of a cost table perhaps only the costs."""
+    if experiment.kind in ("cost", "schedule") and not (folder / experiment.id / FACTS).is_file():
+        return empty(experiment)
+    return load(folder / experiment.id)
 
 
 def _logs(text: str) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from smoothheads.objectives import TeachingConfig
 from smoothheads.objectives.pace import scheduled_lambda
-from smoothheads.report import plots
 from smoothheads.report.table import Table, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LAST = (1.2, 1.0, 0.8, 1.6)
 SHOWN = (1, 2, 10, 25, 50, 100, 150)
@@ -30,6 +32,8 @@ def table() -> Table:
 
 
 def figure() -> Figure:
+    from smoothheads.report import plots
+
     drawn, axes = plots.new_axes("epoch", "lambda")
     for i, last in enumerate(LAST):
         colour, dash = plots.style(i)

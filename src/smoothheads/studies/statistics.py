@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from smoothheads.lazy import stats
 from smoothheads.results.intervals import Interval, bootstrap
 
 Floats = NDArray[np.float64]

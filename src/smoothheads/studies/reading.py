@@ -1,0 +1,93 @@
+"""What a study reads of a network: how far it is, how well fitted, and its certificates. No torch here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothheads.checkpoint.folder import MANIFEST, WEIGHTS
+from smoothheads.config import load_json
+from smoothheads.results import read_log
+from smoothheads.results.manifest import FILE, read_manifest
+from smoothheads.results.recertify import recertified
+from smoothheads.runs.layout import METRICS
+from smoothheads.types import ENSEMBLE, format_radius
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_LEDGER = "ledger.tsv"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """A certified network, image by image; `noisy` is the share of samples classified as the label."""
+
+    index: Ints
+    label: Ints
+    prediction: Ints
+    radius: Floats
+    noisy: Floats
+    samples: Ints
+    seconds: Floats
+
+    @property
+    def certified_radius(self) -> Floats:
+        """The radius where the answer is right, 0 elsewhere; its mean is the ACR."""
+        return np.where(self.prediction == self.label, self.radius, 0.0)
+
+
+def read(ledger: Path, rule: str = ENSEMBLE) -> Measured:
+    """A ledger, or a log of others; by another rule from the same votes."""
+    log = read_log(ledger)
+    log = log if rule == log.rule else recertified(log, rule=rule)
+    noisy, samples = log.label_probability(), log.samples
+    unknown = np.full(len(log), np.nan)
+    return Measured(
+        index=log.index,
+        label=log.label,
+        prediction=log.prediction,
+        radius=np.array([float(format_radius(radius)) for radius in log.radius]),
+        noisy=unknown if noisy is None else np.round(noisy, 6),
+        samples=np.zeros(len(log), np.int64) if samples is None else samples,
+        seconds=np.round(log.seconds, 6),
+    )
+
+
+def fit(run: Path) -> dict[str, Any]:
+    """How well the training set was fitted: the last epoch's metrics, and the seconds of an epoch."""
+    path = run / METRICS
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    if not lines:
+        return {}
+    last = lines[-1]
+    facts = {
+        "loss": float(np.mean(last["head_loss"])),
+        "epoch_seconds": float(np.median([x["seconds"] for x in lines])),
+    }
+    if "easy_fraction" in last:
+        facts["easy"] = float(np.mean(last["easy_fraction"]))
+    return facts
+
+
+def weights_hash(network: Path) -> str:
+    return str(load_json(network / MANIFEST)["sha256"][WEIGHTS])
+
+
+def rows_written(ledger: Path) -> int:
+    """How many images are in a ledger that may still be growing."""
+    path = ledger / _LEDGER
+    return max(0, path.read_bytes().count(b"\n") - 1) if path.is_file() else 0
+
+
+def rows_expected(ledger: Path) -> int:
+    return len(read_manifest(ledger).expected or ()) if (ledger / FILE).is_file() else 0
+
+
+def epochs_written(run: Path) -> int:
+    path = run / METRICS
+    return path.read_bytes().count(b"\n") if path.is_file() else 0
