@@ -213,6 +213,8 @@ def test_logs_of_others_are_rows(tmp_path: Path, capsys: pytest.CaptureFixture[s
     for logs, seeds in ([str(tmp_path)], {0}), ([str(tmp_path), named], {0, 1}):
         outcomes, _ = paper.with_imports(empty, paper.read_logs(logs))
         assert set(outcomes["table3"].of("", 0.25, "gaussian some")) == seeds
+    fewer = {"table3": replace(empty["table3"], arms={})}  # at a scale that leaves this row out
+    assert "gaussian some" in paper.with_imports(fewer, paper.read_logs([named]))[0]["table3"].arms
     (tmp_path / "none").mkdir()
     with pytest.raises(ConfigError, match=r"logs \(\.tsv\) in .*none, got none"):
         paper.read_logs([str(tmp_path / "none")])

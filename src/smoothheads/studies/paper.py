@@ -181,7 +181,8 @@ def with_imports(
         added = [log for log in logs if (log.sigma, log.arm) in rows[name]]
         known = {(log.sigma, log.arm) for log in added}
         own = [each for each in outcome.results if (each.sigma, each.arm) not in known]
-        joined[name] = replace(outcome, results=(*own, *added))
+        arms = {**outcome.arms, **{log.arm: log.arm for log in added}}
+        joined[name] = replace(outcome, results=(*own, *added), arms=arms)
     return joined, unknown
 
 
