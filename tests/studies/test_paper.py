@@ -100,6 +100,13 @@ def test_a_claim_is_confirmed_contradicted_or_not_measured() -> None:
     assert verdicts == {"C1": "contradicted", "C2": "confirmed", "C3": "confirmed", "C4": "not measured"}
 
 
+def test_the_summary_says_what_is_compared_where_a_claim_rests_on_several_pairs() -> None:
+    heads = {"gaussian single-m2": 0.0, "gaussian some-2": 0.1, "gaussian some-3": 0.2}
+    text = to_text(claims.summary({"fig4": outcome_of(heads)}, {}))
+    assert "some-2 − single-m2, gaussian 0.25: +0.100" in text
+    assert "some-3 − some-2, gaussian 0.25: +0.100" in text
+
+
 def test_the_picture_of_the_claims_has_a_line_for_every_comparison_of_radii() -> None:
     found = outcome_of({"gaussian single": 0.0, "gaussian dnn5": 0.1, "gaussian some": 0.05})
     drawn = claims_figure({"table3": found})

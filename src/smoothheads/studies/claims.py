@@ -43,7 +43,7 @@ class ClaimEvidence:
 
     what: str
     cell: str
-    """Where: the base method and, of a radius, sigma."""
+    """Where: the base method and, of a radius, sigma; first the structures, if the claim is about several."""
     value: float
     images: Interval
     seeds: Interval | None
@@ -172,6 +172,8 @@ def _compared(
     of = base if own == base else f"{own} and {base}"
     what = " ".join(filter(None, (where[0], f"{pair[0]} − {pair[1]}, {of}, sigma {where[1]:g}")))
     cell = f"{of} {where[1]:g}"
+    if len(claim.above) + len(claim.close) > 1:
+        cell = f"{pair[0]} − {pair[1]}, {cell}"
     judged = gain.verdict
     if pair in claim.close:
         room = CLOSE * float(stacked(list(arms[1].values()), claim.of).mean())
