@@ -130,6 +130,7 @@ def _line_by_line(x: str, lines: Sequence[_Line]) -> Figure:
         text.set_fontweight("bold" if bold else "normal")
     axes.xaxis.label.set_fontsize(9)
     axes.tick_params(axis="x", labelsize=8)
+    axes.locator_params(axis="x", nbins=5)  # long names leave little room
     axes.set_ylim(len(labels) - 0.4, -0.6)
     figure.set_size_inches(6.4, 0.8 + 0.22 * max(4, len(labels)) + 0.15 * bool(one_seed))
     return figure
