@@ -199,7 +199,7 @@ def empty(experiment: Experiment) -> Outcome:
 
 
 def is_kept(experiment: Experiment, folder: Path) -> bool:
-    """Whether a folder of kept experiments says anything of it; a schedule needs no measurement."""
+    """Whether a folder of kept experiments says anything of it."""
     there = (folder / experiment.id / FACTS).is_file()
     return there or (experiment.kind == "cost" and (folder / COSTS).is_file())
 
