@@ -17,6 +17,8 @@ import pytest
 import torch
 from tests.studies.small import TEXT, Inline, study
 
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.radius import max_radius
 from smoothheads.cli import main
 from smoothheads.data import Digits, SubsetConfig, load
 from smoothheads.data.arrays import ArrayDataset
@@ -41,6 +43,7 @@ from smoothheads.studies.spec import Images
 from smoothheads.studies.store import StudyStore
 from smoothheads.studies.tables import all_tables, costs, gains, headline
 from smoothheads.training import EpochDone, StepDone
+from smoothheads.types import format_radius
 
 
 @pytest.fixture(scope="module")
@@ -385,6 +388,37 @@ def test_rows_that_were_changed_are_refused_and_files_of_others_stay(
     row.write_bytes(foreign.read_bytes())
     with pytest.raises(LedgerError, match="a file that was changed"):
         load_outcome(tmp_path)
+
+
+@pytest.mark.parametrize("more", [0.0, 1e-5, -1e-5])
+def test_kept_radii_are_not_believed_but_recomputed_from_their_votes(
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path, more: float
+) -> None:
+    """Whoever writes the folder whole can make names and checksums agree, but not the votes."""
+    outcome = collect(*finished)
+    first, *others = outcome.results
+    assert first.measured is not None
+    best = format_radius(max_radius(50, 0.001, 0.25))  # 50 of the 50 samples that the study has
+    same = np.ones_like(first.measured.noisy)
+    told = replace(
+        first.measured, prediction=first.measured.label, noisy=same, radius=same * (float(best) + more)
+    )
+    save(replace(outcome, results=(replace(first, measured=told), *others)), tmp_path)
+    if more:
+        with pytest.raises(LedgerError, match=f"follow from their votes.*image {told.index[0]}"):
+            load_outcome(tmp_path)
+    else:
+        assert load_outcome(tmp_path).results[0].measured is not None
+
+
+def test_votes_of_one_class_tell_the_radius_only_where_the_bound_is_clopper_pearson() -> None:
+    radius = CertifyConfig.of(0.5, budget="radius", n=10_000)
+    fixed = CertifyConfig.of(0.5, n=10_000)
+    assert radius.budget.choice_sizes
+    assert fixed.budget.choice_sizes == (100,)
+    assert not fixed.changed(bound="pair").budget.choice_sizes
+    for name in ("table", "anytime"):
+        assert not CertifyConfig.of(0.5, budget=name).budget.choice_sizes
 
 
 def test_the_page_says_first_what_was_found_and_needs_nothing_else(

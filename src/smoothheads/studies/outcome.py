@@ -24,6 +24,7 @@ from smoothheads.provenance import versions
 from smoothheads.studies import reading
 from smoothheads.studies.plan import Joining, Network, Row, RowName, StudyPlan
 from smoothheads.studies.reading import Measured
+from smoothheads.studies.spec import certify_config
 from smoothheads.studies.store import StudyStore
 
 FORMAT = "smoothheads-study/1"
@@ -151,11 +152,15 @@ def _write(outcome: Outcome, folder: Path) -> None:
 
 
 def load(folder: Path) -> Outcome:
+    """Raises LedgerError where a file is damaged, or a radius does not follow from its votes."""
     data = load_json(folder / FACTS)
     if data.get("format") != FORMAT:
         raise LedgerError(f"the results of a study in {folder}", repr(data.get("format")), "check the path")
     try:
-        return _loaded(data, folder)
+        outcome = _loaded(data, folder)
+        for result in outcome.results:
+            _require_evidence(result, outcome.certify, folder)
+        return outcome
     except (KeyError, TypeError, ValueError) as error:
         got = f"{type(error).__name__}: {error}"
         raise LedgerError(f"the results of a study in {folder}", got, "keep it again") from None
@@ -181,6 +186,18 @@ def _loaded(data: Mapping[str, Any], folder: Path) -> Outcome:
         made_by=data["made_by"],
         extra=data.get("extra", {}),
     )
+
+
+def _require_evidence(result: Result, certify: Mapping[str, Any], folder: Path) -> None:
+    """Of rows that were certified here; the logs of others have no votes."""
+    if result.measured is None or "ledger" not in result.facts:
+        return
+    told = {name: value for name, value in certify.items() if name != "images"}
+    config = certify_config(told, result.sigma)
+    if len(wrong := result.measured.contradicted(config)):
+        got = f"{len(wrong)} others in {result.name}, the first of image {wrong[0]}"
+        remedy = "the rows were changed; delete the folder and keep it again"
+        raise LedgerError(f"radii that follow from their votes in {folder}", got, remedy)
 
 
 def kept(*folders: Path, on_damaged: Callable[[SmoothheadsError], None] | None = None) -> Kept:

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint.folder import MANIFEST, WEIGHTS
 from smoothheads.config import load_json
+from smoothheads.lazy import special
 from smoothheads.results import read_log
 from smoothheads.results.manifest import FILE, read_manifest
 from smoothheads.results.recertify import recertified
@@ -21,6 +23,7 @@ from smoothheads.types import ENSEMBLE, format_radius
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _LEDGER = "ledger.tsv"
+_ROUNDING = 1e-7  # of the bound, and what the noise takes off it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +42,21 @@ class Measured:
     def certified_radius(self) -> Floats:
         """The radius where the answer is right, 0 elsewhere; its mean is the ACR."""
         return np.where(self.prediction == self.label, self.radius, 0.0)
+
+    def contradicted(self, config: CertifyConfig) -> Ints:
+        """Images with a right answer whose radius does not follow from their own votes. Wrong answers, whose
+        votes are not here, count nowhere; where one class's votes do not tell the radius, there are none."""
+        right = self.certified_radius != 0
+        samples, share, radius = self.samples[right], self.noisy[right], self.radius[right]
+        follows = np.full(len(radius), not config.budget.choice_sizes)
+        for size in config.budget.choice_sizes:
+            n = np.maximum(samples - size, 1)
+            k = np.clip(np.round(share * n), 1, n)
+            p_lower: Floats = special.betaincinv(k, n - k + 1, config.alpha)
+            more = config.sigma * config.noise.unit_radius(p_lower) - radius  # which is cut after six digits
+            follows |= (more >= -_ROUNDING) & (more <= 1e-6 + _ROUNDING) & (np.abs(k / n - share) <= 1e-6)
+        found: Ints = self.index[right][~follows]
+        return found
 
 
 def read(ledger: Path, rule: str = ENSEMBLE) -> Measured:

@@ -124,7 +124,7 @@ class Study:
 
     def certify_config(self, sigma: float, rule: str = "ensemble") -> CertifyConfig:
         """Raises ConfigError where a trial would choose the engine anew for every row: all are alike."""
-        config = from_dict(CertifyConfig, {"seed": 0, **self.certify, "sigma": sigma, "rule": rule})
+        config = certify_config(self.certify, sigma, rule)
         if config.engine.undecided:
             got = "a setting 'auto', which a trial decides anew for each"
             raise ConfigError("one engine for all rows of a study", got, "name it: openvino or torch")
@@ -134,3 +134,8 @@ class Study:
     def differences(self) -> tuple[tuple[str, str], ...]:
         first = self.arms[0].name
         return self.show.differences or tuple((arm.name, first) for arm in self.arms[1:])
+
+
+def certify_config(told: Changes, sigma: float, rule: str = "ensemble") -> CertifyConfig:
+    """What a study tells a certification, with the noise of seed 0 unless it says another."""
+    return from_dict(CertifyConfig, {"seed": 0, **told, "sigma": sigma, "rule": rule})

@@ -46,6 +46,12 @@ class Budget(ABC):
         """Whether it tests the true label: for evaluation, where it is known."""
         return False
 
+    @property
+    def choice_sizes(self) -> tuple[int, ...]:
+        """How many samples may have gone before those of the bound, where it is Clopper-Pearson's for one
+        class; none where it is another, so that the votes of one class do not tell the radius."""
+        return ()
+
     @abstractmethod
     def check(self, terms: Terms) -> None:
         """Raises ConfigError, before the first sample, for a plan that cannot certify anything."""

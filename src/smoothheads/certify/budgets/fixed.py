@@ -33,6 +33,10 @@ class FixedBudget(Budget):
     def typical_samples(self) -> int:
         return self.n0 + self.n
 
+    @property
+    def choice_sizes(self) -> tuple[int, ...]:
+        return (self.n0,) if self.bound == "clopper-pearson" else ()
+
     def check(self, terms: Terms) -> None:
         alpha = terms.alpha / 2 if self.bound == "pair" else terms.alpha
         algorithm.require_samples(self.n0, self.n, alpha, terms.correction)

@@ -65,6 +65,10 @@ class RadiusBudget(Budget):
     def uses_label(self) -> bool:
         return self.label_aware
 
+    @property
+    def choice_sizes(self) -> tuple[int, ...]:
+        return _PILOTS
+
     def check(self, terms: Terms) -> None:
         require_samples(1, self.n, terms.alpha, terms.correction)
 
