@@ -190,7 +190,7 @@ def test_trials_have_one_thread_as_the_study_will_have(
     plan, images = prepare(study())
     seen = []
 
-    def trial(_: object) -> float:
+    def trial(*_: object) -> float:
         seen.append(torch.get_num_threads())
         return 1.0
 
@@ -244,7 +244,7 @@ def test_the_status_of_a_running_study_rests_on_its_own_estimate(
     plan, store = prepare(study())[0], StudyStore(tmp_path / "store")
     other = prepare(study(TEXT.replace("epochs = 1", "epochs = 2")))[0]
     for trial in ("training_seconds", "seconds_per_sample"):
-        monkeypatch.setattr(f"smoothheads.studies.prepare.{trial}", lambda _: pytest.fail("a trial"))
+        monkeypatch.setattr(f"smoothheads.studies.prepare.{trial}", lambda *_: pytest.fail("a trial"))
 
     class Asked(Inline):
         def submit(self, job: StudyJob) -> None:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.config import digest, to_dict
 from smoothheads.data import DataConfig, describe
 from smoothheads.device import threads
 from smoothheads.errors import DataError
+from smoothheads.models import ModelConfig, build
 from smoothheads.runs.train import train_run
+from smoothheads.smoothed import Smoothed
 from smoothheads.studies import stages
-from smoothheads.studies.plan import Joining, StudyPlan, Training, make_plan
+from smoothheads.studies.plan import Joining, Network, StudyPlan, Training, make_plan
 from smoothheads.studies.spec import Study
 from smoothheads.studies.store import StudyStore
 from smoothheads.training import RunConfig
 
 START_SECONDS = 1.0
 """Reading data and weights."""
-BLOCK = 100
-"""Noisy images in the trial of a forward pass."""
 
 
 def prepare(study: Study) -> tuple[StudyPlan, int]:
@@ -75,12 +75,11 @@ def estimate(plan: StudyPlan, store: StudyStore, images: int) -> dict[str, float
         elif isinstance(item, Joining):
             seconds[item.key] = START_SECONDS
         else:
-            network = item.network
-            config = network.members[0].config if isinstance(network, Joining) else network.config
-            kind = digest(to_dict(config.model))
+            model, data = _certified(item.network)
+            kind = digest([*map(to_dict, (model, data, item.config.engine)), item.config.rule])
             if kind not in samples:
-                samples[kind] = seconds_per_sample(config)
-            count = images * item.config.budget.typical_samples * len(network.parts)
+                samples[kind] = seconds_per_sample(model, data, item.config)
+            count = images * item.config.budget.typical_samples
             seconds[item.key] = START_SECONDS + count * samples[kind]
     return seconds
 
@@ -103,21 +102,17 @@ def training_seconds(config: RunConfig) -> float:
     return found[0]
 
 
-def seconds_per_sample(config: RunConfig) -> float:
-    """How long a forward pass takes per noisy image, by a few blocks with fresh weights."""
-    import torch
+def _certified(network: Network) -> tuple[ModelConfig, DataConfig]:
+    """The network as it will be certified: the members of an ensemble are heads that share nothing."""
+    if isinstance(network, Training):
+        return network.config.model, network.data
+    model = network.members[0].config.model
+    return replace(model, heads=model.heads * len(network.members), cut="input"), network.data
 
-    from smoothheads.models import build
 
-    info = describe(config.data)
-    model = build(
-        config.model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0
-    ).eval()
-    x = torch.rand(BLOCK, *info.shape).contiguous(memory_format=torch.channels_last)
-    times = []
-    with torch.inference_mode():
-        for _ in range(4):
-            started = time.perf_counter()
-            model(x)
-            times.append(time.perf_counter() - started)
-    return min(times[1:]) / BLOCK
+def seconds_per_sample(model: ModelConfig, data: DataConfig, config: CertifyConfig) -> float:
+    """How long a vote takes, by two passes of the engine with fresh weights. Raises what the engine raises
+    where it is not installed, or does not take the network."""
+    info = describe(data)
+    fresh = build(model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
+    return Smoothed(fresh.eval(), info, config).seconds_per_sample()
