@@ -9,8 +9,9 @@ from contextlib import redirect_stdout, suppress
 
 import pytest
 
-from smoothheads.cli import COMMANDS, MODULES
+from smoothheads.cli import COMMANDS, MODULES, main
 from smoothheads.cli.bench import KINDS
+from smoothheads.cli.common import OUR_WORDS
 
 THINGS = {
     "root": r"where the data (set )?lies",
@@ -85,6 +86,16 @@ def test_every_thing_has_one_word(tables: dict[str, dict[str, str]]) -> None:
 def test_no_word_for_what_has_another(tables: dict[str, dict[str, str]]) -> None:
     words = {(command, option) for command, options in tables.items() for option in options}
     assert not {each for each in words if each[1].partition(".")[0] in OTHER_WORDS}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["study", "x.toml", "--jobs", "2"], ["paper", "--data-dir=y"], ["report", "x", "--output", "y"]],
+)
+def test_the_words_of_others_are_told_ours(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    theirs = next(word for word in arguments if word.startswith("--")).partition("=")[0]
+    assert f"got {theirs}; say --{OUR_WORDS[theirs[2:]]}" in capsys.readouterr().err
 
 
 def test_one_sentence_one_word(tables: dict[str, dict[str, str]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import tyro
 
@@ -17,11 +17,24 @@ if TYPE_CHECKING:
     from smoothheads.report.table import Table
 
 T = TypeVar("T")
+OUR_WORDS: Final = {
+    "jobs": "workers",
+    "processes": "workers",
+    "output": "out",
+    "outdir": "out",
+    "data-dir": "root",
+    "data-root": "root",
+}
+"""For what others call otherwise, and spelling does not tell."""
 
 
 def parse(default: T, arguments: list[str], *, prog: str, description: str, kind: type[T] | None = None) -> T:
     """A dataclass from the command line: whatever is not given keeps the default's value. `kind` is the type
     of one that is generic."""
+    for argument in arguments:
+        word = argument.partition("=")[0].removeprefix("--")
+        if argument.startswith("--") and hasattr(default, ours := OUR_WORDS.get(word, "")):
+            raise ConfigError(f"--{ours}", f"--{word}", f"say --{ours}, as in all commands")
     return tyro.cli(
         kind or type(default),
         args=arguments,

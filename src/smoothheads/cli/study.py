@@ -146,7 +146,8 @@ def describe(
         there = sum(store.facts(item) is not None for item in items)
         lines.append(f"{what}: {len(items)}, of which {there} are there")
     shared = Counter((row.arm, row.rule) for row in plan.rows if row.certification != row.own)
-    lines += [f"{arm}: {count} rows are {rule} of another ledger" for (arm, rule), count in shared.items()]
+    for (arm, rule), count in shared.items():
+        lines.append(f"{arm}: {count} row{'s are' if count > 1 else ' is'} {rule} of another ledger")
     lines.append(f"about {duration(seconds / jobs)} with {jobs} processes")
     return "\n".join(lines)
 
