@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,23 @@ def test_an_unknown_name_is_reported_with_its_line_and_the_nearest(
     old: str, new: str, line: int, near: str
 ) -> None:
     with pytest.raises(ConfigError, match=rf"line {line} of small.toml.*did you mean '{near}'"):
+        study(TEXT.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("seeds = [0, 1]", "seeds = [0.5]", "integers >= 0 at seeds (line 4 of small.toml), got [0.5]"),
+        ("seeds = [0, 1]", "seeds = [-1]", "integers >= 0 at seeds (line 4 of small.toml), got [-1]"),
+        ("seeds = [0, 1]", "seeds = [true]", "integers >= 0 at seeds (line 4 of small.toml), got [True]"),
+        ("sigmas = [0.25]", 'sigmas = ["a"]', "numbers at sigmas (line 3 of small.toml), got ['a']"),
+        ("[images]", '[show]\nradii = ["a"]\n[images]', "numbers at show.radii (line 26 of small.toml)"),
+        ("[images]", "[show]\ndifferences = [1]\n[images]", "in show.differences (line 26 of small.toml)"),
+    ],
+)
+def test_what_is_no_seed_or_no_number_is_refused_with_its_line(old: str, new: str, said: str) -> None:
+    """A seed of 0.5 was once taken for 0: the networks of another study."""
+    with pytest.raises(ConfigError, match=re.escape(said)):
         study(TEXT.replace(old, new))
 
 

@@ -43,7 +43,10 @@ def parse_study(text: str, name: str, where: str) -> Study:
         remedy = f"{unknown.remedy} (a name that holds a dot needs quotes)" if named else unknown.remedy
         raise ConfigError(f"a known key in line {line} of {where}", got, remedy) from None
     except ConfigError as error:
-        raise ConfigError(f"{error.expected} ({where})", error.got, error.remedy) from None
+        key = re.search(r" (?:at|in) ([\w.]+)$", error.expected)
+        line = line_of(text, tuple(key[1].split("."))) if key else 0
+        said = f"{error.expected} (line {line} of {where})" if line else f"{error.expected} ({where})"
+        raise ConfigError(said, error.got, error.remedy) from None
     _check(study, text, where)
     return study
 
@@ -88,8 +91,8 @@ def _study(data: Mapping[str, Any], name: str) -> Study:
         name=name,
         title=_text(data.get("title", name), "title"),
         arms=tuple(_arm(each, _as_table(arms[each], f"arms.{each}"), common) for each in arms),
-        sigmas=tuple(_numbers(data, "sigmas")),
-        seeds=tuple(int(seed) for seed in _numbers(data, "seeds", [0])),
+        sigmas=tuple(_numbers(data.get("sigmas"), "sigmas")),
+        seeds=_seeds(data),
         settings=settings or {"": {}},
         certify=_table(data, "certify"),
         images=_fields(Images, _table(data, "images"), "images"),
@@ -112,8 +115,8 @@ def _show(data: Mapping[str, Any]) -> Show:
     pairs = data.get("differences", [])
     if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         raise ConfigError("pairs [this, baseline] in show.differences", repr(pairs), "name two arms in each")
-    radii = data.get("radii", list(Show().radii))
-    return Show(radii=tuple(float(r) for r in radii), differences=tuple((a, b) for a, b in pairs))
+    radii = _numbers(data.get("radii", list(Show().radii)), "show.radii")
+    return Show(radii=tuple(map(float, radii)), differences=tuple((a, b) for a, b in pairs))
 
 
 def _fields(kind: Any, data: Mapping[str, Any], where: str) -> Any:
@@ -137,12 +140,18 @@ def _as_table(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
-def _numbers(data: Mapping[str, Any], key: str, default: list[int] | None = None) -> list[float]:
-    values = data.get(key, default)
-    numbers = isinstance(values, list) and all(type(v) in (int, float) for v in values)
-    if not numbers:
-        raise ConfigError(f"a list of numbers at {key}", repr(values), f"for example {key} = [0.25, 0.5]")
-    return list(values)
+def _seeds(data: Mapping[str, Any]) -> tuple[int, ...]:
+    seeds = data.get("seeds", [0])
+    if not (isinstance(seeds, list) and all(type(seed) is int and seed >= 0 for seed in seeds)):
+        raise ConfigError("a list of integers >= 0 at seeds", repr(seeds), "for example seeds = [0, 1, 2]")
+    return tuple(seeds)
+
+
+def _numbers(values: Any, key: str) -> list[float]:
+    if not (isinstance(values, list) and all(type(value) in (int, float) for value in values)):
+        example = f"{key.rpartition('.')[2]} = [0.25, 0.5]"
+        raise ConfigError(f"a list of numbers at {key}", repr(values), f"for example {example}")
+    return values
 
 
 def _text(value: Any, key: str) -> str:
