@@ -218,6 +218,18 @@ def test_results_are_kept_before_they_are_shown(
     assert load_outcome(tmp_path / "again").results
 
 
+def test_what_nothing_is_known_of_yet_is_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "small.toml").write_text(TEXT)
+    command = ["study", str(tmp_path / "small.toml"), "--store", str(tmp_path / "store"), "--status"]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert "not yet" in shown
+    assert "Cost" not in shown
+    assert "Gains" not in shown
+
+
 def test_radii_are_never_rounded_up(tmp_path: Path) -> None:
     radius = math.nextafter(0.3 + 2e-6, 0)
     log = tmp_path / "foreign.tsv"

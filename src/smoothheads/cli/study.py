@@ -164,7 +164,9 @@ def show(outcome: Outcome, args: StudyOptions) -> int:
         save(outcome, args.out)
         for path in (*write_figures(outcome, args.out), write_page(outcome, args.out)):
             say(f"wrote {path}")
-    print_tables([*all_tables(outcome), costs(outcome)], args.format, as_json=args.json)
+    tables = [*all_tables(outcome), costs(outcome)]
+    shown = [each for each in tables if each.rows or args.json]  # nothing is paired or has cost anything yet
+    print_tables(shown, args.format, as_json=args.json)
     return 1 if outcome.failed else 0
 
 
