@@ -196,7 +196,7 @@ def _require_evidence(result: Result, certify: Mapping[str, Any], folder: Path) 
     config = certify_config(told, result.sigma)
     if len(wrong := result.measured.contradicted(config)):
         got = f"{len(wrong)} others in {result.name}, the first of image {wrong[0]}"
-        remedy = "the rows were changed; delete the folder and keep it again"
+        remedy = "the rows were changed; certify and keep them again, in another folder"
         raise LedgerError(f"radii that follow from their votes in {folder}", got, remedy)
 
 
