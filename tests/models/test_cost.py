@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from smoothheads.models.cost import Cost, cost
+from smoothheads.models.cost import Cost, cost, parts
 from smoothheads.models.multihead import MultiHead
 
 Make = Callable[..., MultiHead]
@@ -113,3 +113,24 @@ def printed(count: int, like: str) -> str:
     digits = len(like.partition(".")[2])
     text = f"{count / 1e9:.{digits}f}"
     return text.removeprefix("0") if like.startswith(".") else text
+
+
+@pytest.mark.parametrize(
+    ("network", "trunk", "head", "layers"),
+    [
+        (("resnet110", 5, "stage2"), 414_608, 1_316_106, (73, 37)),
+        (("resnet110", 5, "stage3-mid"), 1_064_208, 666_506, (91, 19)),
+        (("resnet14", 5, "stage2"), None, None, (9, 5)),
+        (("resnet14", 5, "stage3-mid"), None, None, (11, 3)),
+        (("resnet8", 3, "input"), 0, 78_042, (0, 8)),
+    ],
+)
+def test_what_of_a_network_is_a_head(
+    make: Make, network: Network, trunk: int | None, head: int | None, layers: tuple[int, int]
+) -> None:
+    model = make(*network)
+    found = parts(model)
+    assert found.trunk_params + len(model.heads) * found.head_params == cost(model, CIFAR).params
+    assert trunk is None or (found.trunk_params, found.head_params) == (trunk, head)
+    assert (found.trunk_layers, found.head_layers) == layers
+    assert found.head_share_of_layers == layers[1] / sum(layers)

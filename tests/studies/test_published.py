@@ -63,7 +63,7 @@ def test_every_claim_has_an_experiment_and_a_way_to_answer_it() -> None:
     assert list(found) == [f"C{i}" for i in range(1, 26)]
     for claim in found.values():
         assert claim.where in EXPERIMENTS
-        assert claim.above or claim.close or claim.ratio
+        assert claim.above or claim.close or claim.ratios
         structures = {row.structure for row in EXPERIMENTS[claim.where].rows}
         assert {name for pair in (*claim.above, *claim.close) for name in pair} <= structures
 
@@ -88,6 +88,6 @@ def test_experiments_are_listed_and_unknown_ones_suggested(capsys: pytest.Captur
     assert main(["paper", "tabel3", "--published"]) == 2
     assert "did you mean 'table3'" in capsys.readouterr().err
     assert main(["paper", "fig1", "--published"]) == 2
-    assert "smoothheads info cifar10-resnet110-some-gaussian-0.25" in capsys.readouterr().err
+    assert "smoothheads info resnet110 --heads 5 --cut stage2" in capsys.readouterr().err
     assert main(["paper", "table3", "--scale", "smal"]) == 2
     assert "did you mean 'small'" in capsys.readouterr().err

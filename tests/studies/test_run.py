@@ -111,6 +111,32 @@ def test_rows_note_the_processors_that_made_them(finished: tuple[StudyPlan, Stud
     assert processor() in costs(outcome).notes[-1]
 
 
+def test_rows_tell_the_size_of_their_network_also_those_kept_before_they_did(
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path
+) -> None:
+    plan, store = finished
+    outcome = collect(plan, store)
+    sizes = {each.arm: each.facts["size"] for each in outcome.results}
+    assert sizes["pair"]["params"] == 2 * sizes["single"]["params"]
+    assert sizes["pair"]["gmacs"] == 2 * sizes["single"]["gmacs"] < sizes["pair"]["gmacs_paper"]
+    assert {arm: size["head_share"] for arm, size in sizes.items()} == {
+        "single": 0.0,
+        "pair": 1.0,
+        "some": pytest.approx(3 / 8),
+    }
+    table = costs(outcome)
+    assert table.rows[0][table.columns.index("params")].value == sizes["single"]["params"]
+    without = [
+        replace(each, facts={name: fact for name, fact in each.facts.items() if name != "size"})
+        for each in outcome.results
+    ]
+    before = replace(outcome, results=tuple(without))
+    assert "–" in to_text(costs(before))
+    save(before, tmp_path / "kept")
+    again = collect(plan, StudyStore(tmp_path / "gone"), {}, kept(tmp_path / "kept"))
+    assert [each.facts for each in again.results] == [each.facts for each in outcome.results]
+
+
 def test_jobs_of_one_process_read_the_images_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
@@ -475,7 +501,8 @@ def test_a_picture_shows_every_gain_with_its_interval_and_its_seeds(
     for gain in found:
         assert {tuple(gain.interval), (gain.value,), gain.per_seed} <= set(drawn)
     labels = [text.get_text() for text in axes.get_yticklabels()]
-    assert labels == ["sigma 0.25", "$two − $one", "some − $one"]
+    assert labels == ["$two − $one", "some − $one"]
+    assert axes.get_title() == "sigma 0.25"
     nothing = [replace(each, measured=None) for each in outcome.results]
     assert gains_figure(replace(outcome, results=tuple(nothing))) is None
 

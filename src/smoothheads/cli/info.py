@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tyro
 
@@ -16,9 +16,6 @@ from smoothheads.hub import local
 from smoothheads.models.architectures import ARCHITECTURES
 from smoothheads.models.config import ModelConfig
 from smoothheads.objectives.method import METHODS
-
-if TYPE_CHECKING:
-    from smoothheads.models import MultiHead
 
 DESCRIPTION = """Facts about recipes, methods, networks, checkpoints and ledgers.
 
@@ -135,13 +132,13 @@ def _say_failures(failures: dict[str, str]) -> None:
 def network(args: Info) -> dict[str, Any]:
     """Cost of one forward pass of one image; gmacs_paper counts as the paper does."""
     from smoothheads.models import build
-    from smoothheads.models.cost import cost
+    from smoothheads.models.cost import cost, parts
 
     arch = ARCHITECTURES.get(args.arch or "")
     config = ModelConfig(arch=arch.name, heads=args.heads, cut=args.cut or arch.cut)
     shape, classes, channels = arch.image, args.classes or arch.classes, arch.image[0]
     model = build(config, shape=shape, classes=classes, mean=(0.5,) * channels, std=(0.5,) * channels, seed=0)
-    found = cost(model, shape)
+    found, counted = cost(model, shape), parts(model)
     return to_dict(config) | {
         "input": list(shape),
         "classes": classes,
@@ -149,28 +146,11 @@ def network(args: Info) -> dict[str, Any]:
         "gmacs": round(found.macs / 1e9, 4),
         "gmacs_paper": round(found.macs_paper / 1e9, 4),
         "flops": found.flops,
-        "parts": parts(model),
-    }
-
-
-def parts(model: MultiHead) -> dict[str, Any]:
-    """What of a network is trunk and what is one head; a layer is a convolution or linear layer, shortcuts
-    apart."""
-    from torch import nn
-
-    def layers(part: nn.Module) -> int:
-        counted = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
-        return sum(isinstance(m, counted) and "downsample" not in name for name, m in part.named_modules())
-
-    trunk, head = (sum(p.numel() for p in part.parameters()) for part in (model.trunk, model.heads[0]))
-    trunk_layers, head_layers = layers(model.trunk), layers(model.heads[0])
-    return {
-        "trunk_params": trunk,
-        "head_params": head,
-        "head_share_of_params": round(head / (trunk + head), 4),
-        "trunk_layers": trunk_layers,
-        "head_layers": head_layers,
-        "head_share_of_layers": round(head_layers / (trunk_layers + head_layers), 4),
+        "parts": to_dict(counted)
+        | {
+            "head_share_of_params": round(counted.head_share_of_params, 4),
+            "head_share_of_layers": round(counted.head_share_of_layers, 4),
+        },
     }
 
 

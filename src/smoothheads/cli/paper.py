@@ -148,12 +148,13 @@ def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> di
 
 
 def cost(chosen: Sequence[Experiment], args: PaperOptions) -> Costs | None:
-    """What the cost tables among the chosen compare, measured now or kept before."""
+    """What the cost tables among the chosen compare, measured now; or all that was kept, on which claims of
+    other tables rest too."""
     from smoothheads.studies.costs import load
 
-    names = tuple(each.id for each in chosen if each.kind == "cost")
-    if args.source is not None and names:
+    if args.source is not None:
         return load(args.source)
+    names = tuple(each.id for each in chosen if each.kind == "cost")
     if args.scale is None or not names:
         return None
 

@@ -1,4 +1,4 @@
-"""What a forward pass of one image costs, in the two currencies that are in use."""
+"""What a forward pass of one image costs, in both usual currencies, and what of a network is a head."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothheads.models.mode import borrowed_mode
+from smoothheads.models.multihead import MultiHead
 
 CONVOLUTIONS: Final = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 BATCH_NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -31,6 +32,30 @@ class Cost:
     """Two per multiply-accumulate, as torch.utils.flop_counter counts."""
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What of a network is trunk and what is one head; a layer is a convolution or a linear layer, shortcuts
+    apart."""
+
+    trunk_params: int
+    head_params: int
+    trunk_layers: int
+    head_layers: int
+
+    @property
+    def head_share_of_params(self) -> float:
+        return self.head_params / (self.trunk_params + self.head_params)
+
+    @property
+    def head_share_of_layers(self) -> float:
+        return self.head_layers / (self.trunk_layers + self.head_layers)
+
+
+def parts(model: MultiHead) -> Parts:
+    trunk, head = model.trunk, model.heads[0]
+    return Parts(_params(trunk), _params(head), _layers(trunk), _layers(head))
+
+
 def cost(model: nn.Module, shape: tuple[int, int, int]) -> Cost:
     """Counts the layers that are modules in one forward pass, which leaves mode and buffers as they are."""
     macs = extra = 0
@@ -47,8 +72,16 @@ def cost(model: nn.Module, shape: tuple[int, int, int]) -> Cost:
     finally:
         for hook in hooks:
             hook.remove()
-    params = sum(p.numel() for p in model.parameters())
-    return Cost(params=params, macs=macs, macs_paper=macs + extra, flops=2 * macs)
+    return Cost(params=_params(model), macs=macs, macs_paper=macs + extra, flops=2 * macs)
+
+
+def _params(part: nn.Module) -> int:
+    return sum(p.numel() for p in part.parameters())
+
+
+def _layers(part: nn.Module) -> int:
+    counted = (*CONVOLUTIONS, nn.Linear)
+    return sum(isinstance(m, counted) and "downsample" not in name for name, m in part.named_modules())
 
 
 def _blank_image(model: nn.Module, shape: tuple[int, int, int]) -> Tensor:

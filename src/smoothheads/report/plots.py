@@ -167,18 +167,25 @@ def require_place(path: Path | None) -> None:
 
 
 def new_axes(x: str, y: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = new_panels(1)
     axes.set_xlabel(x, color=_INK)
     axes.set_ylabel(y, color=_INK)
-    axes.grid(color="#e4e4e4", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelcolor=_INK, labelsize=9, pad=5)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color("#bbbbbb")
     return figure, axes
+
+
+def new_panels(count: int) -> tuple[Figure, list[Axes]]:
+    """Axes side by side, on the same scales."""
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    panels: list[Axes] = figure.subplots(1, count, squeeze=False, sharex=True, sharey=True)[0].tolist()
+    for axes in panels:
+        axes.grid(color="#e4e4e4", linewidth=0.7)
+        axes.set_axisbelow(True)
+        axes.tick_params(length=0, labelcolor=_INK, labelsize=9, pad=5)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        for side in ("left", "bottom"):
+            axes.spines[side].set_color("#bbbbbb")
+    return figure, panels
 
 
 def whiskers(intervals: Sequence[MedianInterval]) -> list[list[float]]:

@@ -28,7 +28,10 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "train": ("train_seconds_per_epoch",),
     "certify": ("certify_seconds_per_image", "seconds_per_image"),
     "gflops": ("gflops",),
+    "params": ("params",),
 }
+_COUNTED = ("gflops", "params")
+"""Costs that are amounts; the others are rates, of which more is cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,10 @@ class Costs:
     gflops: Mapping[Key, float]
 
     def ratios(self) -> dict[tuple[str, str, str, str], MedianInterval]:
-        """Of time or arithmetic, by cost, baseline's base, this and the baseline structure, with the 95 %
-        interval of the median. This one has the baseline's base, or the first that it has, by name."""
+        """By cost, baseline's base, this and the baseline structure, with the 95 % interval of the median.
+        This one has the baseline's base, or the first that it has, by name."""
         ratios = {}
-        for name in ("train", "certify", "gflops"):
+        for name in _COLUMNS:
             keys: Collection[Key] = getattr(self, name)
             for (base, baseline), this in itertools.product(keys, dict.fromkeys(key[1] for key in keys)):
                 own = base if (base, this) in keys else min(key[0] for key in keys if key[1] == this)
@@ -61,14 +64,14 @@ class Costs:
         if this not in costs or baseline not in costs:
             return None
         mine, theirs = np.atleast_1d(costs[this]), np.atleast_1d(costs[baseline])
-        return interval_of_median(mine / theirs if name == "gflops" else theirs / mine)
+        return interval_of_median(mine / theirs if name in _COUNTED else theirs / mine)
 
 
 def save(costs: Costs, folder: Path) -> None:
     def plain_keys(values: Mapping[Key, Any]) -> dict[str, Any]:
         return {" ".join(key): v.tolist() if isinstance(v, np.ndarray) else v for key, v in values.items()}
 
-    parts = {name: plain_keys(getattr(costs, name)) for name in ("train", "certify", "params", "gflops")}
+    parts = {name: plain_keys(getattr(costs, name)) for name in _COLUMNS}
     write_json(folder / FILE, {"settings": costs.settings, "machine": costs.machine, **parts})
 
 
@@ -83,12 +86,12 @@ def load(folder: Path) -> Costs | None:
         return {key: np.array(v) if isinstance(v, list) else v for key, v in pairs.items()}
 
     data = load_json(path)
-    parts = {name: keys(data[name]) for name in ("train", "certify", "params", "gflops")}
+    parts = {name: keys(data[name]) for name in _COLUMNS}
     return Costs(data["settings"], data["machine"], **parts)
 
 
 def table(name: str, costs: Costs) -> Table:
-    """SOME over every other structure of the table, in time and arithmetic."""
+    """SOME over every other structure of the table, in time, arithmetic and parameters."""
     rows = []
     printed = published.rows(name)
     own = {row.base for row in printed if row.structure == "some"}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from smoothheads.files import stamped
@@ -26,6 +27,9 @@ _BY_VERDICT: Final[Mapping[Verdict, str]] = {
 }
 
 
+MOST_PANELS: Final = 3
+
+
 def write_figures(outcome: Outcome, folder: Path) -> list[Path]:
     drawn = {"acr": acr(outcome), "gains": gains_figure(outcome)}
     return [path for name, each in drawn.items() for path in write(each, folder, name)]
@@ -41,8 +45,7 @@ def gains_figure(outcome: Outcome) -> Figure | None:
         return gains_against_fit(outcome)
     lines = [
         _Line(
-            _heading(setting, sigma),
-            pair_title(outcome, this, baseline),
+            *_place(outcome, setting, sigma, pair_title(outcome, this, baseline)),
             each.value,
             each.interval,
             each.per_seed,
@@ -57,6 +60,7 @@ def claims_figure(outcomes: Mapping[str, Outcome]) -> Figure | None:
     """Every comparison of ACR that a claim of the paper rests on; none where nothing was measured."""
     lines = [
         _Line(
+            "",
             claim.where,
             f"{claim.id} {item.what}",
             item.value,
@@ -73,7 +77,8 @@ def claims_figure(outcomes: Mapping[str, Outcome]) -> Figure | None:
 
 def _gains_line_by_line(lines: Sequence[_Line]) -> Figure:
     figure = _line_by_line("gain in ACR", lines)
-    figure.axes[0].axvline(0, color="#222222", linewidth=0.8)
+    for axes in figure.axes:
+        axes.axvline(0, color="#222222", linewidth=0.8)
     return figure
 
 
@@ -85,14 +90,13 @@ def acr(outcome: Outcome) -> Figure:
             if results := list(outcome.of(setting, sigma, arm).values()):
                 radii = stacked(results)
                 whole = gain(radii, np.zeros_like(radii))  # on a network that certifies nothing
-                heading = _heading(setting, sigma)
-                lines.append(
-                    _Line(heading, label, whole.value, whole.interval, whole.per_seed, plots.COLOURS[0])
-                )
+                place = _place(outcome, setting, sigma, label)
+                lines.append(_Line(*place, whole.value, whole.interval, whole.per_seed, plots.COLOURS[0]))
     return _line_by_line("average certified radius (ACR)", lines)
 
 
 class _Line(NamedTuple):
+    panel: str
     heading: str
     label: str
     value: float
@@ -101,39 +105,54 @@ class _Line(NamedTuple):
     colour: str
 
 
-def _heading(setting: str, sigma: float) -> str:
-    return ", ".join(filter(None, (setting, f"sigma {sigma:g}")))
+def _place(outcome: Outcome, setting: str, sigma: float, label: str) -> tuple[str, str, str]:
+    """Panel, heading and label: sigmas side by side where that leaves room for them; setting, and what stands
+    before a colon ("Gaussian: SOME"), once above all that have it."""
+    front, colon, rest = label.partition(": ")
+    at = f"sigma {sigma:g}"
+    beside = len({each.sigma for each in outcome.results}) <= MOST_PANELS
+    heading = ", ".join(filter(None, (setting, "" if beside else at, front if colon else "")))
+    return (at if beside else ""), heading, rest if colon else label
 
 
 def _line_by_line(x: str, lines: Sequence[_Line]) -> Figure:
-    """Names at the left, under the headings of their groups, and beside each what was measured: the mean with
-    its 95 % interval, below it a point for every seed. Where there is one seed, the interval is for other
-    images but these networks, and the mean is an open circle."""
-    one_seed = "" if all(len(line.per_seed) > 1 for line in lines) else "\n(open: one seed, over images)"
-    figure, axes = plots.new_axes(f"{x}; 95 % over seeds and images{one_seed}", "")
-    labels: list[tuple[str, bool]] = []
-    heading = None
+    """Names at the left, under their headings, and in every panel what was measured: the mean with its 95 %
+    interval, below it a point for every seed. Where there is one seed, the interval is for other images but
+    these networks, and the mean is an open circle."""
+    names = list(dict.fromkeys(line.panel for line in lines)) or [""]  # nothing yet: an empty picture
+    figure, panels = plots.new_panels(len(names))
+    rows = _rows(lines)
     for line in lines:
-        if line.heading != heading:
-            heading = line.heading
-            labels.append((heading, True))
-        y = len(labels)
-        labels.append((line.label, False))
-        axes.plot(line.interval, [y, y], color=line.colour, linewidth=1.6, alpha=0.55)
-        seeds = line.per_seed if len(line.per_seed) > 1 else ()
-        inside = line.colour if seeds else "white"
-        axes.plot([line.value], [y], "o", color=line.colour, markersize=5, markerfacecolor=inside)
-        axes.plot(seeds, np.full(len(seeds), y + 0.3), ".", color=line.colour, markersize=3)
-    axes.set_yticks(range(len(labels)), [label for label, _ in labels], fontsize=8)
-    for text, (_, bold) in zip(axes.get_yticklabels(), labels, strict=True):
+        _draw(panels[names.index(line.panel)], rows.index((line.heading, line.label)), line)
+    for axes, name in zip(panels, names, strict=True):
+        axes.set_title(name, fontsize=9, fontweight="bold")
+        axes.tick_params(axis="x", labelsize=8)
+        axes.locator_params(axis="x", nbins=5 if len(panels) == 1 else 4)  # long names leave little room
+    panels[0].set_yticks(range(len(rows)), [label or heading for heading, label in rows], fontsize=8)
+    for text, (_, label) in zip(panels[0].get_yticklabels(), rows, strict=True):
         text.set_parse_math(False)
-        text.set_fontweight("bold" if bold else "normal")
-    axes.xaxis.label.set_fontsize(9)
-    axes.tick_params(axis="x", labelsize=8)
-    axes.locator_params(axis="x", nbins=5)  # long names leave little room
-    axes.set_ylim(len(labels) - 0.4, -0.6)
-    figure.set_size_inches(6.4, 0.8 + 0.22 * max(4, len(labels)) + 0.15 * bool(one_seed))
+        text.set_fontweight("normal" if label else "bold")
+    panels[0].set_ylim(len(rows) - 0.4, -0.6)
+    one_seed = "" if all(len(line.per_seed) > 1 for line in lines) else "\n(open: one seed, over images)"
+    figure.supxlabel(f"{x}; 95 % over seeds and images{one_seed}", fontsize=9)
+    figure.set_size_inches(6.4, 0.9 + 0.22 * max(4, len(rows)) + 0.15 * bool(one_seed))
     return figure
+
+
+def _rows(lines: Sequence[_Line]) -> list[tuple[str, str]]:
+    """Headings and labels from top to bottom; a heading has a row of its own, with no label."""
+    labels: dict[str, dict[str, None]] = {}
+    for line in lines:
+        labels.setdefault(line.heading, {} if line.heading == "" else {"": None})[line.label] = None
+    return [(heading, label) for heading, below in labels.items() for label in below]
+
+
+def _draw(axes: Axes, y: int, line: _Line) -> None:
+    axes.plot(line.interval, [y, y], color=line.colour, linewidth=1.6, alpha=0.55)
+    seeds = line.per_seed if len(line.per_seed) > 1 else ()
+    inside = line.colour if seeds else "white"
+    axes.plot([line.value], [y], "o", color=line.colour, markersize=5, markerfacecolor=inside)
+    axes.plot(seeds, np.full(len(seeds), y + 0.3), ".", color=line.colour, markersize=3)
 
 
 def gains_against_fit(outcome: Outcome) -> Figure:
@@ -198,10 +217,15 @@ class CurvePoint(NamedTuple):
     baseline: Mapping[int, Result]
 
 
-def curves(x: str, series: Mapping[str, Mapping[float, CurvePoint]], baseline: str) -> Figure:
+def curves(
+    x: str,
+    series: Mapping[str, Mapping[float, CurvePoint]],
+    baseline: str,
+    levels: Mapping[str, float] | None = None,
+) -> Figure:
     """ACR against a number, one curve per name: the mean over seeds, a point for every seed, and as a bar how
     sure the difference from the baseline is. The ACR itself is far less sure: it differs more between images
-    than between arms, which see the same ones."""
+    than between arms, which see the same ones. `levels` to compare with are lines across."""
     figure, axes = plots.new_axes(x, "average certified radius")
     places = [at for points in series.values() for at in points]
     apart, several = 0.01 * (max(places) - min(places)), set[bool]()
@@ -219,6 +243,8 @@ def curves(x: str, series: Mapping[str, Mapping[float, CurvePoint]], baseline: s
                 look: dict[str, Any] = {"fmt": "none", "ecolor": colour, "capsize": 2, "alpha": 0.7}
                 axes.errorbar([at + shift], [seeds.mean()], reach, **look)
                 several.add(difference.seeds is not None)
+    for name, level in (levels or {}).items():
+        axes.axhline(level, color=_GREY, linestyle="--", linewidth=1, label=name)
     over = "seeds and images" if True in several else "images (one seed)"
     rest = "; one seed: over images" if len(several) == 2 else ""
     axes.set_title(f"bars: 95 % of the difference from {baseline}, over {over}{rest}", fontsize=9)

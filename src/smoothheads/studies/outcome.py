@@ -40,7 +40,7 @@ class Result(RowName):
 
     measured: Measured | None
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Fit of the training set, seconds, memory, hashes; `failed` holds the message of a failure."""
+    """Fit of the training set, size, seconds, memory, hashes; `failed` holds the message of a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def _rows(folder: Path) -> Kept:
 def _result(row: Row, store: StudyStore, failed: Mapping[str, str], kept: Kept) -> Result:
     who = (row.setting, row.sigma, row.arm, row.seed)
     if store.facts(row.certification) is None and (before := kept.get(row.votes)) is not None:
-        return Result(*who, before.measured, before.facts)
+        return Result(*who, before.measured, {**before.facts, **_size(row)})
     items = (*_trainings(row.network), row.network, row.certification)
     broken = [failed.get(item.key) or store.failure(item) for item in items if store.facts(item) is None]
     message = next((text for text in broken if text), None)
@@ -241,7 +241,14 @@ def _result(row: Row, store: StudyStore, failed: Mapping[str, str], kept: Kept) 
         votes = reading.read(store.artefact(row.certification), row.rule)
     except SmoothheadsError as error:
         return Result(*who, None, {"failed": str(error)})
-    return Result(*who, votes, _facts(row, store, done))
+    return Result(*who, votes, _facts(row, store, done) | _size(row))
+
+
+def _size(row: Row) -> dict[str, Any]:
+    """Counted, not read: rows that were kept before this was do not have it."""
+    from smoothheads.studies.stages import size
+
+    return {"size": size(row.model, row.network.data)}
 
 
 def _facts(row: Row, store: StudyStore, certified: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,13 @@ _AXES: dict[str, tuple[str, str, dict[str, tuple[str, ...]]]] = {
     "fig5": ("sigma", "some", {name: (name,) for name in ("some", "some-hard", "some-high", "some-self")}),
 }
 """What each figure has along its axis, the structure that the others are compared with, and its curves."""
+_COUNTED = {
+    "share": ("head_share", 100, ".0f"),
+    "params": ("params", 1, ",.0f"),
+    "gflops": ("gmacs_paper", 1, ".4f"),
+}
+"""Columns that are counted of the networks here, for those of another scale are smaller: what a row's size
+calls them, times what, and how they are written."""
 _LABELS = {"share": "share of the layers in a head (%)", "L": "heads", "sigma": "sigma"}
 
 
@@ -71,8 +78,7 @@ def comparison(experiment: Experiment, outcome: Outcome, *, whole: bool = True) 
     extra = [
         name
         for name in experiment.rows[0].values
-        if name in ("share", "L", "draws", "params", "gflops")
-        and any(row.values[name] for row in experiment.rows)
+        if name in (*_COUNTED, "L", "draws") and any(row.values[name] for row in experiment.rows)
     ]
     rows = [_row(row, outcome, extra, shares) for row in shown]
     failed = [f"failed: {name}: {message}" for name, message in outcome.failed.items()]
@@ -83,6 +89,7 @@ def comparison(experiment: Experiment, outcome: Outcome, *, whole: bool = True) 
         notes=(
             "In brackets: published. ± is the standard error over seeds where there are several, else over "
             "images. What compares between scales is the sign of a difference, not the radii.",
+            *_meanings(extra),
             CLASSES,
             *([f"The paper has {left_out} rows more, which were not measured here."] if left_out else []),
             *failed,
@@ -100,7 +107,7 @@ def _largest_radius(row: PublishedRow, outcome: Outcome, radii: Sequence[float])
 def _row(row: PublishedRow, outcome: Outcome, extra: Sequence[str], radii: Sequence[str]) -> tuple[Cell, ...]:
     results = list(outcome.of("", row.sigma, row.arm).values())
     cells = [word(row.arm), number(row.sigma, ".2f")]
-    cells += [word(row.values[name]) for name in extra]
+    cells += [_size(row, results, name) for name in extra]
     state = "failed" if outcome.has_failed("", row.sigma, row.arm) else "–"
     cells.append(Cell(str(len(results)) if results else state, len(results)))
     below = _printed(row, "acr", 3)
@@ -113,6 +120,30 @@ def _row(row: PublishedRow, outcome: Outcome, extra: Sequence[str], radii: Seque
         share = certified_accuracy(results, float(r))
         cells.append(Cell(f"{share:.1f}", share, _printed(row, f"ca_{r}")))
     return tuple(cells)
+
+
+def _size(row: PublishedRow, results: Sequence[Result], column: str) -> Cell:
+    if column not in _COUNTED:
+        return word(row.values[column])
+    printed = f"({row.values[column]})" if row.values[column] else ""
+    own = _counted(results, column)
+    return Cell("–", None, printed) if own is None else Cell(format(own, _COUNTED[column][2]), own, printed)
+
+
+def _counted(results: Sequence[Result], column: str) -> float | None:
+    """Of the network here, the same for all its seeds; none of logs of others, which do not tell."""
+    name, times, _ = _COUNTED[column]
+    found = [times * float(each.facts["size"][name]) for each in results if "size" in each.facts]
+    return found[0] if found else None
+
+
+def _meanings(columns: Sequence[str]) -> list[str]:
+    meanings = {
+        "share": "share: of the layers that one head has (%).",
+        "gflops": "gflops: as the paper counts them: multiply-accumulates for one image, with biases, "
+        "BatchNorm, ReLU and pooling.",
+    }
+    return [meaning for name, meaning in meanings.items() if name in columns]
 
 
 def _printed(row: PublishedRow, column: str, digits: int = 1) -> str:
@@ -138,14 +169,21 @@ def figure(experiment: Experiment, outcome: Outcome) -> Figure | None:
             if row.structure in structures:
                 by_sigma = axis == "sigma" or len({each.sigma for each in experiment.rows}) == 1
                 name = family if by_sigma else f"{family}, sigma {row.sigma:g}"
-                x = row.sigma if axis == "sigma" else float(row.values[axis])
                 if arm := outcome.of("", row.sigma, row.arm):
+                    own = _counted(list(arm.values()), axis) if axis in _COUNTED else None
+                    x = row.sigma if axis == "sigma" else float(row.values[axis]) if own is None else own
                     other = outcome.of("", row.sigma, f"{row.base} {baseline}")
                     point = figures.CurvePoint(arm, {} if row.structure == baseline else other)
                     series.setdefault(name, {})[x] = point
     if all(len(points) == 1 for points in series.values()):  # no curve goes through one point
         return figures.claims_figure({experiment.id: outcome}) or figures.acr(outcome)
-    return figures.curves(_LABELS[axis], series, baseline)
+    levels = {}
+    if experiment.id == "fig3":  # as the paper draws it
+        ensembles = {row.sigma: outcome.of("", row.sigma, "gaussian dnn5") for row in experiment.rows}
+        levels = {
+            f"5 DNNs, sigma {at:g}": acr([*found.values()])[0] for at, found in ensembles.items() if found
+        }
+    return figures.curves(_LABELS[axis], series, baseline, levels)
 
 
 def read_logs(logs: Sequence[str]) -> list[Result]:

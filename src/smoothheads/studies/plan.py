@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.config import to_dict
 from smoothheads.data import DataConfig
+from smoothheads.models import ModelConfig
 from smoothheads.studies.spec import MEMBER_SEEDS, Arm, Images, Study
 from smoothheads.training import RunConfig
 from smoothheads.types import ENSEMBLE
@@ -36,6 +37,10 @@ class Training:
         return (self.key,)
 
     @property
+    def model(self) -> ModelConfig:
+        return self.config.model
+
+    @property
     def data(self) -> DataConfig:
         """Where it is now; the network may have been trained where that was another place."""
         return self.config.data
@@ -51,6 +56,12 @@ class Joining:
     @property
     def parts(self) -> tuple[str, ...]:
         return tuple(member.key for member in self.members)
+
+    @property
+    def model(self) -> ModelConfig:
+        """As it is certified: its members are heads that share nothing."""
+        member = self.members[0].model
+        return replace(member, heads=member.heads * len(self.members), cut="input")
 
     @property
     def data(self) -> DataConfig:
@@ -103,6 +114,13 @@ class Row(RowName):
     def votes(self) -> tuple[str, str]:
         """The ledger and the rule: two rows with the same are the same measurement."""
         return self.certification.key, self.rule
+
+    @property
+    def model(self) -> ModelConfig:
+        """The network that the row is about, with the heads that its own rule asks."""
+        kind, _, count = self.own.config.rule.partition("-")
+        heads = {"head": "1", "prefix": count}.get(kind)
+        return self.network.model if heads is None else replace(self.network.model, heads=int(heads))
 
 
 @dataclass(frozen=True)

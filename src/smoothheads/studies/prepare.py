@@ -13,11 +13,11 @@ from smoothheads.config import digest, to_dict
 from smoothheads.data import DataConfig, describe
 from smoothheads.device import threads
 from smoothheads.errors import DataError
-from smoothheads.models import ModelConfig, build
+from smoothheads.models import ModelConfig
 from smoothheads.runs.train import train_run
 from smoothheads.smoothed import Smoothed
 from smoothheads.studies import stages
-from smoothheads.studies.plan import Joining, Network, StudyPlan, Training, make_plan
+from smoothheads.studies.plan import Joining, StudyPlan, Training, make_plan
 from smoothheads.studies.spec import Study
 from smoothheads.studies.store import StudyStore
 from smoothheads.training import RunConfig
@@ -75,7 +75,7 @@ def estimate(plan: StudyPlan, store: StudyStore, images: int) -> dict[str, float
         elif isinstance(item, Joining):
             seconds[item.key] = START_SECONDS
         else:
-            model, data = _certified(item.network)
+            model, data = item.network.model, item.network.data
             kind = digest([*map(to_dict, (model, data, item.config.engine)), item.config.rule])
             if kind not in samples:
                 samples[kind] = seconds_per_sample(model, data, item.config)
@@ -102,17 +102,8 @@ def training_seconds(config: RunConfig) -> float:
     return found[0]
 
 
-def _certified(network: Network) -> tuple[ModelConfig, DataConfig]:
-    """The network as it will be certified: the members of an ensemble are heads that share nothing."""
-    if isinstance(network, Training):
-        return network.config.model, network.data
-    model = network.members[0].config.model
-    return replace(model, heads=model.heads * len(network.members), cut="input"), network.data
-
-
 def seconds_per_sample(model: ModelConfig, data: DataConfig, config: CertifyConfig) -> float:
     """How long a vote takes, by two passes of the engine with fresh weights. Raises what the engine raises
     where it is not installed, or does not take the network."""
-    info = describe(data)
-    fresh = build(model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
-    return Smoothed(fresh.eval(), info, config).seconds_per_sample()
+    network = stages.untrained(model, data)
+    return Smoothed(network.eval(), describe(data), config).seconds_per_sample()

@@ -1,4 +1,4 @@
-"""What a study does with one network: trains it, and certifies it on images that it was not trained on."""
+"""What a study does with one network: counts it, trains it, certifies it on images it was not trained on."""
 
 from __future__ import annotations
 
@@ -10,16 +10,37 @@ import numpy as np
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.config import load_json, to_dict
-from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, select
+from smoothheads.data import DataConfig, Dataset, SubsetConfig, describe, load, select
 from smoothheads.data.base import Split
 from smoothheads.data.splits import read_split
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.files import write_json
+from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.models.cost import cost, parts
 from smoothheads.runs.certify import certify_run
 from smoothheads.runs.layout import CONFIG, open_checkpoint
 from smoothheads.runs.train import train_run
 from smoothheads.studies.spec import Images
 from smoothheads.training import RunConfig
+
+
+def untrained(model: ModelConfig, data: DataConfig) -> MultiHead:
+    info = describe(data)
+    return build(model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
+
+
+@lru_cache(maxsize=64)
+def size(model: ModelConfig, data: DataConfig) -> dict[str, float]:
+    """Parameters; billions of multiply-accumulates for one image, plainly and as the paper counts them; the
+    share of the layers that one head has, 0 in a single network."""
+    network = untrained(model, data)
+    counted = cost(network, describe(data).shape)
+    return {
+        "params": counted.params,
+        "gmacs": counted.macs / 1e9,
+        "gmacs_paper": counted.macs_paper / 1e9,
+        "head_share": parts(network).head_share_of_layers if model.heads > 1 else 0.0,
+    }
 
 
 def train(config: RunConfig, start: Path | None, out: Path) -> Path:

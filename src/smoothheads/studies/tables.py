@@ -61,16 +61,16 @@ def differences(outcome: Outcome) -> Table:
             ),
             number(sigma, "g"),
             number(found.value, "+.4f"),
-            interval(found.images),
-            ONE_SEED if found.seeds is None else interval(found.seeds),
-            Cell(" ".join(f"{each:+.3f}" for each in found.per_seed), found.per_seed),
             word(found.verdict),
+            ONE_SEED if found.seeds is None else interval(found.seeds),
+            interval(found.images),
+            Cell(" ".join(f"{each:+.3f}" for each in found.per_seed), found.per_seed),
         )
         for setting, sigma, this, baseline, found in gains(outcome)
     ]
     return Table(
         title="Gains in ACR, paired over images, noise and seeds",
-        columns=("gain", "sigma", "ACR", "95 % images", "95 % seeds and images", "per seed", "above 0?"),
+        columns=("gain", "sigma", "ACR", "above 0?", "95 % seeds and images", "95 % images", "per seed"),
         rows=tuple(rows),
         notes=(
             "images: bootstrap; seeds and images: both as crossed random effects. Each interval is for its "
@@ -91,6 +91,7 @@ def costs(outcome: Outcome) -> Table:
                     (
                         Cell(" ".join(filter(None, (setting, title))), f"{setting} {arm}".strip()),
                         number(sigma, "g"),
+                        *_size(results),
                         _mean([each.facts.get("epoch_seconds") for each in results], ".2f"),
                         _mean([each.facts.get("peak_mib") for each in results], ".0f"),
                         _mean([float(each.samples.mean()) for each in votes], ",.0f"),
@@ -101,14 +102,24 @@ def costs(outcome: Outcome) -> Table:
     known = sorted({name for each in outcome.results for name in each.facts.get("processors", ())})
     return Table(
         title="Cost",
-        columns=("arm", "sigma", "s / epoch", "train MiB", "samples", "s / image", "certify MiB"),
+        columns=(
+            *("arm", "sigma", "params", "GMACs"),
+            *("s / epoch", "train MiB", "samples", "s / image", "certify MiB"),
+        ),
         rows=tuple(rows),
         notes=(
+            "GMACs: multiply-accumulates of convolutions and linear layers for one image, in billions.",
             "Seconds of the clock with one thread, on a machine that may have been busy; MiB: peak of the "
             "process; samples: per image. A row from another's ledger has that one's certification cost.",
             *([f"Processors, where a row notes them: {', '.join(known)}."] if known else []),
         ),
     )
+
+
+def _size(results: list[Result]) -> list[Cell]:
+    """The same for all seeds."""
+    known: Mapping[str, float] = next((each.facts["size"] for each in results if "size" in each.facts), {})
+    return [number(known.get("params"), ",.0f"), number(known.get("gmacs"), ".4f")]
 
 
 def gains(outcome: Outcome) -> Iterator[tuple[str, float, str, str, Gain]]:
