@@ -184,7 +184,7 @@ def test_networks_of_another_size_have_their_own_numbers() -> None:
     axes = drawn.axes[0]
     curve = next(line for line in axes.lines if line.get_label() == "SOME, sigma 0.25")
     assert np.allclose(curve.get_xdata(), [0, 300 / 14, 500 / 14, 100], atol=1)
-    level = next(line for line in axes.lines if line.get_label() == "5 DNNs, sigma 0.25")
+    level = next(line for line in axes.lines if line.get_label() == "5 DNNs")
     assert np.allclose(level.get_ydata(), tables.acr([*found.of("", 0.25, "gaussian dnn5").values()])[0])
 
 

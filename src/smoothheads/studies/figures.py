@@ -221,11 +221,12 @@ def curves(
     x: str,
     series: Mapping[str, Mapping[float, CurvePoint]],
     baseline: str,
-    levels: Mapping[str, float] | None = None,
+    levels: Sequence[float] = (),
+    level: str = "",
 ) -> Figure:
     """ACR against a number, one curve per name: the mean over seeds, a point for every seed, and as a bar how
     sure the difference from the baseline is. The ACR itself is far less sure: it differs more between images
-    than between arms, which see the same ones. `levels` to compare with are lines across."""
+    than between arms, which see the same ones. The `levels` of a `level` to compare with are lines across."""
     figure, axes = plots.new_axes(x, "average certified radius")
     places = [at for points in series.values() for at in points]
     apart, several = 0.01 * (max(places) - min(places)), set[bool]()
@@ -243,8 +244,8 @@ def curves(
                 look: dict[str, Any] = {"fmt": "none", "ecolor": colour, "capsize": 2, "alpha": 0.7}
                 axes.errorbar([at + shift], [seeds.mean()], reach, **look)
                 several.add(difference.seeds is not None)
-    for name, level in (levels or {}).items():
-        axes.axhline(level, color=_GREY, linestyle="--", linewidth=1, label=name)
+    for i, height in enumerate(levels):
+        axes.axhline(height, color=_GREY, linestyle="--", linewidth=1, label=level if i == 0 else None)
     over = "seeds and images" if True in several else "images (one seed)"
     rest = "; one seed: over images" if len(several) == 2 else ""
     axes.set_title(f"bars: 95 % of the difference from {baseline}, over {over}{rest}", fontsize=9)

@@ -177,13 +177,11 @@ def figure(experiment: Experiment, outcome: Outcome) -> Figure | None:
                     series.setdefault(name, {})[x] = point
     if all(len(points) == 1 for points in series.values()):  # no curve goes through one point
         return figures.claims_figure({experiment.id: outcome}) or figures.acr(outcome)
-    levels = {}
-    if experiment.id == "fig3":  # as the paper draws it
-        ensembles = {row.sigma: outcome.of("", row.sigma, "gaussian dnn5") for row in experiment.rows}
-        levels = {
-            f"5 DNNs, sigma {at:g}": acr([*found.values()])[0] for at, found in ensembles.items() if found
-        }
-    return figures.curves(_LABELS[axis], series, baseline, levels)
+    if experiment.id != "fig3":
+        return figures.curves(_LABELS[axis], series, baseline)
+    ensembles = [outcome.of("", sigma, "gaussian dnn5") for _, sigma in outcome.groups()]
+    levels = [acr(list(found.values()))[0] for found in ensembles if found]
+    return figures.curves(_LABELS[axis], series, baseline, levels, "5 DNNs")
 
 
 def read_logs(logs: Sequence[str]) -> list[Result]:
