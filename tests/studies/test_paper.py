@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -14,7 +15,7 @@ from tests.studies.small import Inline
 from smoothheads.cli import main
 from smoothheads.errors import ConfigError
 from smoothheads.report import plots
-from smoothheads.report.table import Table, to_text
+from smoothheads.report.table import Table, to_csv, to_json, to_latex, to_text
 from smoothheads.results.intervals import MedianInterval
 from smoothheads.studies import claims, experiments, gaps, paper, stages, tables
 from smoothheads.studies.figures import acr, claims_figure
@@ -260,6 +261,22 @@ def test_the_page_shows_the_rows_that_were_measured() -> None:
     assert whole.columns[-1] == "2.25"
     assert short.columns[-1] == "1.00"  # radii reach 1.1 here, in print 0.75
     assert any(f"The paper has {len(experiment.rows) - 2} rows more" in note for note in short.notes)
+
+
+def test_published_values_stand_beside_ours_in_every_form() -> None:
+    found = outcome_of({"gaussian some": 0.3})
+    table = paper.comparison(experiments.get("table3"), found, whole=False)
+    assert "(0.537)" in to_text(table)
+    assert r"{\scriptsize (0.537)}" in to_latex(table)
+    (row,) = to_json(table)["rows"]
+    radius, error = tables.acr([*found.of("", 0.25, "gaussian some").values()])
+    assert row["ACR"] == {"value": radius, "standard_error": error, "published": 0.537}
+    assert row["0.25"]["published"] == 71.6
+    assert row["gflops"] == {"value": None, "published": 0.594}
+    (line,) = csv.DictReader(to_csv(table).splitlines())
+    assert float(line["ACR"]) == radius
+    assert float(line["ACR standard error"]) == error
+    assert (line["ACR published"], line["0.25 published"]) == ("0.537", "71.6")
 
 
 def test_a_structure_that_only_another_base_has_is_compared_with_that() -> None:

@@ -26,6 +26,8 @@ class Cell:
     error: str = ""
     standard_error: float | None = None
     best: bool = False
+    published: float | None = None
+    """What others published for it."""
 
 
 NONE = Cell("–")
@@ -100,18 +102,35 @@ def to_latex(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """Unrounded values; of an interval both ends."""
+    """Unrounded values; of an interval both ends. Standard errors and published values have columns of their
+    own, where there are any."""
 
     def plain(cell: Cell) -> str:
         if isinstance(cell.value, tuple):
             return " ".join(repr(each) for each in cell.value)
         return cell.text if cell.value is None else str(cell.value)
 
+    beside = [
+        [name for name in _BESIDE if any(getattr(row[i], name) is not None for row in table.rows)]
+        for i in range(len(table.columns))
+    ]
+    named = [
+        [column, *(f"{column} {name.replace('_', ' ')}" for name in names)]
+        for column, names in zip(table.columns, beside, strict=True)
+    ]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows([no_formula(plain(cell)) for cell in row] for row in table.rows)
+    writer.writerow([name for names in named for name in names])
+    for row in table.rows:
+        cells = [
+            [no_formula(plain(cell)), *(getattr(cell, name) for name in names)]
+            for cell, names in zip(row, beside, strict=True)
+        ]
+        writer.writerow([value for values in cells for value in values])
     return out.getvalue()
+
+
+_BESIDE = ("standard_error", "published")
 
 
 def no_formula(text: str) -> str:
@@ -132,9 +151,8 @@ def to_json(table: Table) -> dict[str, Any]:
     """Plain values for `json.dumps`; numbers unrounded, None where nothing is known."""
 
     def plain(cell: Cell) -> Any:
-        if cell.standard_error is None:
-            return _finite(cell.value)
-        return {"value": _finite(cell.value), "standard_error": _finite(cell.standard_error)}
+        beside = {name: _finite(getattr(cell, name)) for name in _BESIDE if getattr(cell, name) is not None}
+        return {"value": _finite(cell.value), **beside} if beside else _finite(cell.value)
 
     rows = [dict(zip(table.columns, map(plain, row), strict=True)) for row in table.rows]
     return {"title": table.title, "rows": rows, "notes": list(table.notes)}

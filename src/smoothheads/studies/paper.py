@@ -40,12 +40,12 @@ _AXES: dict[str, tuple[str, str, dict[str, tuple[str, ...]]]] = {
 }
 """What each figure has along its axis, the structure that the others are compared with, and its curves."""
 _COUNTED = {
-    "share": ("head_share", 100, ".0f"),
-    "params": ("params", 1, ",.0f"),
-    "gflops": ("gmacs_paper", 1, ".4f"),
+    "share": ("head_share", 100, ".0f", ".0f"),
+    "params": ("params", 1, ",.0f", ",.0f"),
+    "gflops": ("gmacs_paper", 1, ".4f", ".3f"),
 }
 """Columns that are counted of the networks here, for those of another scale are smaller: what a row's size
-calls them, times what, and how they are written."""
+calls them, times what, and how they are written here and in print."""
 _LABELS = {"share": "share of the layers in a head (%)", "L": "heads", "sigma": "sigma"}
 
 
@@ -110,29 +110,33 @@ def _row(row: PublishedRow, outcome: Outcome, extra: Sequence[str], radii: Seque
     cells += [_size(row, results, name) for name in extra]
     state = "failed" if outcome.has_failed("", row.sigma, row.arm) else "–"
     cells.append(Cell(str(len(results)) if results else state, len(results)))
-    below = _printed(row, "acr", 3)
     if not results:
-        cells += [Cell("–", None, below), NONE]
-        return (*cells, *(Cell("–", None, _printed(row, f"ca_{r}")) for r in radii))
+        cells += [_beside(NONE, row.number("acr"), ".3f"), NONE]
+        return (*cells, *(_beside(NONE, row.number(f"ca_{r}"), ".1f") for r in radii))
     radius, error = acr(results)
-    cells += [Cell(f"{radius:.3f}±{error:.3f}", radius, below, error), classes_certified(results)]
+    found = Cell(f"{radius:.3f}±{error:.3f}", radius, standard_error=error)
+    cells += [_beside(found, row.number("acr"), ".3f"), classes_certified(results)]
     for r in radii:
-        share = certified_accuracy(results, float(r))
-        cells.append(Cell(f"{share:.1f}", share, _printed(row, f"ca_{r}")))
+        share = number(certified_accuracy(results, float(r)), ".1f")
+        cells.append(_beside(share, row.number(f"ca_{r}"), ".1f"))
     return tuple(cells)
+
+
+def _beside(cell: Cell, published: float | None, form: str) -> Cell:
+    """With the published number in brackets, if the paper has one."""
+    return cell if published is None else replace(cell, error=f"({published:{form}})", published=published)
 
 
 def _size(row: PublishedRow, results: Sequence[Result], column: str) -> Cell:
     if column not in _COUNTED:
         return word(row.values[column])
-    printed = f"({row.values[column]})" if row.values[column] else ""
-    own = _counted(results, column)
-    return Cell("–", None, printed) if own is None else Cell(format(own, _COUNTED[column][2]), own, printed)
+    _, _, here, in_print = _COUNTED[column]
+    return _beside(number(_counted(results, column), here), row.number(column), in_print)
 
 
 def _counted(results: Sequence[Result], column: str) -> float | None:
     """Of the network here, the same for all its seeds; none of logs of others, which do not tell."""
-    name, times, _ = _COUNTED[column]
+    name, times, _, _ = _COUNTED[column]
     found = [times * float(each.facts["size"][name]) for each in results if "size" in each.facts]
     return found[0] if found else None
 
@@ -144,12 +148,6 @@ def _meanings(columns: Sequence[str]) -> list[str]:
         "BatchNorm, ReLU and pooling.",
     }
     return [meaning for name, meaning in meanings.items() if name in columns]
-
-
-def _printed(row: PublishedRow, column: str, digits: int = 1) -> str:
-    """In brackets, if the paper has it."""
-    value = row.number(column)
-    return "" if value is None else f"({value:.{digits}f})"
 
 
 def figure(experiment: Experiment, outcome: Outcome) -> Figure | None:
