@@ -10,6 +10,7 @@ import pytest
 
 from smoothheads.cli import main
 from smoothheads.studies import claims, costs, experiments, tables
+from smoothheads.studies.outcome import load
 from smoothheads.studies.page import FINDINGS, outcomes
 from smoothheads.studies.parse import read_study
 
@@ -44,6 +45,22 @@ def test_the_page_follows_from_what_was_kept(monkeypatch: pytest.MonkeyPatch) ->
         assert Path("docs/paper.md").read_text() == before
     finally:
         Path("docs/paper.md").write_text(before)
+
+
+def test_a_stranger_reads_the_rows_as_the_page_of_formats_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    section = Path("docs/formats.md").read_text().partition("## Results of a study")[2]
+    exec(section.partition("```python\n")[2].partition("```")[0], {})
+    printed = capsys.readouterr().out.splitlines()
+    first = load(FOLDER / "main").results[:5]
+    assert printed == [
+        f"{each.arm} {each.sigma} {each.seed} {round(tables.acr([each]).value, 4)}" for each in first
+    ]
+    text = "".join(section.partition("## Noise")[0].split("|"))
+    told = set(re.findall(r"`(\w+)`", text))
+    assert {name for each in first for name in each.facts} <= told
 
 
 def test_what_people_wrote_quotes_what_was_measured() -> None:
