@@ -134,3 +134,8 @@ def test_what_of_a_network_is_a_head(
     assert trunk is None or (found.trunk_params, found.head_params) == (trunk, head)
     assert (found.trunk_layers, found.head_layers) == layers
     assert found.head_share_of_layers == layers[1] / sum(layers)
+
+
+def test_a_network_without_layers_that_are_counted_has_heads_all_the_same() -> None:
+    found = parts(MultiHead(nn.Identity(), [nn.Flatten(), nn.Flatten()]))
+    assert (found.head_share_of_layers, found.head_share_of_params) == (0, 0)

@@ -180,3 +180,8 @@ def test_json_keeps_the_numbers() -> None:
         "0.25": 0.834,
     }
     assert to_json(table)["rows"][0]["x"] == {"value": None, "standard_error": None}
+
+
+def test_ends_of_an_interval_that_are_not_known_are_valid_json() -> None:
+    interval = Cell("–", (float("nan"), 1.0))
+    assert to_json(Table("t", ("a",), ((interval,),)))["rows"][0]["a"] == [None, 1.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -13,11 +14,11 @@ from matplotlib.collections import LineCollection
 from tests.studies.small import Inline
 
 from smoothheads.cli import main
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.report import plots
 from smoothheads.report.table import Table, to_csv, to_json, to_latex, to_text
 from smoothheads.results.intervals import MedianInterval
-from smoothheads.studies import claims, experiments, gaps, paper, stages, tables
+from smoothheads.studies import claims, costs, experiments, gaps, paper, stages, tables
 from smoothheads.studies.figures import acr, claims_figure
 from smoothheads.studies.outcome import Outcome, Result, collect, save
 from smoothheads.studies.plan import make_plan, together
@@ -206,7 +207,7 @@ def test_sigmas_stand_side_by_side_and_what_names_share_above_them() -> None:
     figure = acr(both)
     assert [axes.get_title() for axes in figure.axes] == ["sigma 0.25", "sigma 0.5"]
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    assert labels == ["Gaussian", "single", "SOME", "plain"]
+    assert labels == ["plain", "Gaussian", "single", "SOME"]
     assert [len(axes.lines) for axes in figure.axes] == [3 * 3, 2 * 3]  # interval, mean and seeds of each arm
     many = tuple(replace(each, sigma=each.sigma + k) for k in range(4) for each in found.results)
     labels = [
@@ -279,6 +280,26 @@ def test_published_values_stand_beside_ours_in_every_form() -> None:
     assert (line["ACR published"], line["0.25 published"]) == ("0.537", "71.6")
 
 
+def test_a_row_that_is_missing_is_not_replaced_by_that_of_another_base() -> None:
+    """SOME on Consistency failed: SOME on Gaussian was compared with five networks on Consistency."""
+    found = outcome_of(
+        {"gaussian some": 0.1, "gaussian dnn5": 0.0, "consistency dnn5": 0.9, "macer single": 0.9}
+    )
+    for name, cells in (("C1", ["gaussian 0.25"]), ("C2", [])):
+        assert [each.cell for each in claims.answers(claims.all_claims()[name], found, {})] == cells
+
+
+def test_the_log_of_another_is_no_pair_with_our_own_row() -> None:
+    found = outcome_of({"gaussian some": 0.3, "gaussian dnn5": 0.0})
+    ours, logs = (
+        [replace(each, facts=facts) if each.arm == "gaussian some" else each for each in found.results]
+        for facts in ({}, {"imported": "log.tsv"})
+    )
+    claim = claims.all_claims()["C1"]
+    assert len(list(claims.answers(claim, replace(found, results=tuple(ours)), {}))) == 1
+    assert not list(claims.answers(claim, replace(found, results=tuple(logs)), {}))
+
+
 def test_a_structure_that_only_another_base_has_is_compared_with_that() -> None:
     found = outcome_of({"gaussian drt3": 0.0, "smoothmix some": 0.1})
     (answer,) = claims.answers(claims.all_claims()["C21"], found, {})
@@ -308,6 +329,10 @@ def test_logs_of_others_are_rows(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert set(outcomes["table3"].of("", 0.25, "gaussian some")) == seeds
     fewer = {"table3": replace(empty["table3"], arms={})}  # at a scale that leaves this row out
     assert "gaussian some" in paper.with_imports(fewer, paper.read_logs([named]))[0]["table3"].arms
+    other = tmp_path / "other.tsv"
+    other.write_text(log.read_text().replace("\n20\t", "\n30\t"))
+    with pytest.raises(ConfigError, match="the same images in all logs of gaussian some"):
+        paper.read_logs([named, f"gaussian/some/0.25={other}"])
     (tmp_path / "none").mkdir()
     with pytest.raises(ConfigError, match=r"logs \(\.tsv\) in .*none, got none"):
         paper.read_logs([str(tmp_path / "none")])
@@ -329,6 +354,17 @@ def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureF
     command = ["paper", "draws", "--scale", "smoke", "--store", str(tmp_path / "store")]
     assert main([*command, "--out", str(tmp_path / "kept")]) == 0
     ran = capsys.readouterr().out
+    (tmp_path / "again").mkdir()
+    (tmp_path / "again" / "costs.json").write_text('{"gflops": "somebody\'s"}')
+    (tmp_path / "kept" / "costs.json").write_text(
+        json.dumps(
+            {"settings": {}, "machine": {}} | {key: {} for key in ("train", "certify", "gflops", "params")}
+        )
+    )
+    assert main(["paper", "draws", "--from", str(tmp_path / "kept"), "--out", str(tmp_path / "again")]) == 0
+    assert "somebody's" in (tmp_path / "again" / "costs.json").read_text()  # draws has no costs
+    (tmp_path / "kept" / "costs.json").unlink()
+    capsys.readouterr()
     assert main(["paper", "draws", "--from", str(tmp_path / "kept")]) == 0
     assert capsys.readouterr().out == ran
     assert "C24" in ran
@@ -358,6 +394,27 @@ def test_costs_alone_need_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "certify: some / dnn5" in ran
     assert main(["paper", "table2", "--from", str(kept)]) == 0
     assert capsys.readouterr().out == ran
+    costs_of = Path(kept / "costs.json")
+    before = costs_of.read_text()
+    for option in ("--plan", "--status"):  # nothing is measured, nothing written
+        assert main(["paper", "table5", "--costs", "--scale", "smoke", "--out", str(kept), option]) == 0
+    assert costs_of.read_text() == before
+    told = json.loads(before)
+    told["train"]["macer single"] = [1.0, 2.0]  # of another table, on this machine with these settings
+    costs_of.write_text(json.dumps(told))
+    measured = costs.load(kept)
+    assert measured is not None
+    costs.save(replace(measured, train={("gaussian", "some"): np.ones(2)}), kept)
+    again = json.loads(costs_of.read_text())["train"]
+    assert (again["macer single"], again["gaussian some"]) == ([1.0, 2.0], [1.0, 1.0])
+    costs.save(replace(measured, settings={}, train={}), kept)
+    assert (
+        "macer single" not in json.loads(costs_of.read_text())["train"]
+    )  # ratios of two settings mean nothing
+    for damaged in ({**told, "train": {"some": [1.0]}}, {**told, "params": {"gaussian some": "many"}}, {}):
+        costs_of.write_text(json.dumps(damaged))
+        with pytest.raises(LedgerError, match="measured costs in"):
+            costs.load(kept)
     assert main(["paper", "table3", "--costs", "--scale", "smoke"]) == 2
     assert "name table2, table5, table8 or all" in capsys.readouterr().err
 

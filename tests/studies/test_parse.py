@@ -79,6 +79,27 @@ def test_what_is_no_seed_or_no_number_is_refused_with_its_line(old: str, new: st
         study(TEXT.replace(old, new))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[arms.single]", '[arms.single]\nstart = "single"', "single from single"),
+        ("[arms.single]", "[arms.single]\nsigmas = [0.7]", r"got 0\.7"),
+        ("[arms.single]", "[arms.single]\nmodel = 3", r"a table at arms\.single\.model .line 12"),
+        ("[arms.single]", "[arms.single]\ntrain.sigma = 0.5", r"no sigma of its own at train\.sigma"),
+        ("[arms.single]", '[arms.single]\nlabel = "pair"', "'pair' twice"),
+        ("members = 2", 'members = 2\nrule = "head-9"', r"rule of arm pair \(heads: 2\).*line 15"),
+        ("seeds = [0, 1]", "seeds = [0, 1000]", "0 and 1000: member k"),
+        ("n = 50", 'n = 50\nrule = "head-1"', r"at certify\.rule"),
+        ("[images]", "[show]\ndifferences = 3\n[images]", r"pairs \[this, baseline\]"),
+        ("[images]", "[show]\ndifferences = [[1, 2]]\n[images]", r"pairs \[this, baseline\]"),
+        ("[images]", "[settings.x]\ntrain = 3\n[images]", r"a table at settings\.x\.train"),
+    ],
+)
+def test_what_a_study_would_ignore_or_stumble_over_is_refused(old: str, new: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        study(TEXT.replace(old, new))
+
+
 def test_a_name_with_a_dot_that_has_no_quotes_is_explained() -> None:
     with pytest.raises(ConfigError, match=r"line 28 .*got '5'.*a name that holds a dot needs quotes"):
         study(TEXT + "[arms.lambda-0.5]\n")

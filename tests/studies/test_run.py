@@ -24,7 +24,7 @@ from smoothheads.data import Digits, SubsetConfig, load
 from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import Split
 from smoothheads.device import threads
-from smoothheads.errors import LedgerError
+from smoothheads.errors import LedgerError, StorageError
 from smoothheads.files import exclusive, sha256
 from smoothheads.provenance import processor
 from smoothheads.report.table import to_csv, to_json, to_text
@@ -420,12 +420,69 @@ def test_rows_that_were_changed_are_refused_and_files_of_others_stay(
     row = next((tmp_path / "rows").iterdir())
     foreign = row.with_name("mine.tsv.gz")
     foreign.write_bytes(gzip.compress(gzip.decompress(row.read_bytes()).replace(b"0.", b"1.")))
-    save(replace(outcome, results=()), tmp_path)
-    assert [path.name for path in (tmp_path / "rows").iterdir()] == ["mine.tsv.gz"]
+    slower = [
+        replace(each, measured=replace(each.measured, seconds=each.measured.seconds + 1))
+        for each in outcome.results
+        if each.measured is not None
+    ]
+    before = {path.name for path in (tmp_path / "rows").iterdir()} - {foreign.name}
+    save(replace(outcome, results=tuple(slower)), tmp_path)
+    after = {path.name for path in (tmp_path / "rows").iterdir()}
+    assert (len(after), before & after, foreign.name in after) == (len(before) + 1, set(), True)
     save(outcome, tmp_path)
     row.write_bytes(foreign.read_bytes())
     with pytest.raises(LedgerError, match="a file that was changed"):
         load_outcome(tmp_path)
+    save(outcome, tmp_path)
+    assert to_text(headline(load_outcome(tmp_path))) == to_text(headline(outcome))
+
+
+def test_measured_rows_are_not_lost_to_another_study(
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were removed when a study with fewer arms, or other settings, was kept in their folder."""
+    plan, store = finished
+    out = tmp_path / "kept"
+    save(collect(plan, store), out)
+    files = sorted((out / "rows").iterdir())
+    assert files
+    fewer = TEXT.replace('[arms.some]\nrecipe = "digits-some"\nmodel.heads = 2\n', "")
+    for text, lost in ((fewer, 2), (TEXT.replace("n = 50", "n = 60"), 6), (TEXT.replace("[0, 1]", "[0]"), 3)):
+        other, _ = prepare(study(text))
+        with pytest.raises(StorageError, match=f"{lost} of another study or of other settings"):
+            save(collect(other, StudyStore(tmp_path / "other")), out)
+        (tmp_path / "small.toml").write_text(text)
+        command = ["study", str(tmp_path / "small.toml"), "--store", str(tmp_path / "new"), "--out", str(out)]
+        assert main(command) == 2
+        assert "choose another folder" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()  # before anything is trained
+    assert sorted((out / "rows").iterdir()) == files
+    more, _ = prepare(study(TEXT.replace("[0, 1]", "[0, 1, 2]")))
+    save(collect(more, StudyStore(tmp_path / "other")), out)
+    assert sorted((out / "rows").iterdir()) == files
+
+
+def test_a_kept_row_stays_where_it_is_made_again_and_fails(
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path
+) -> None:
+    plan, store = finished
+    save(collect(plan, store), tmp_path / "kept")
+    before, row = kept(tmp_path / "kept"), plan.rows[0]
+    damaged = StudyStore(tmp_path / "damaged")
+    damaged.finish(row.certification, {"seconds": 1.0})  # and no ledger
+    assert "failed" in collect(plan, damaged).results[0].facts
+    for failed in ({}, {row.certification.key: "no memory"}):
+        found = collect(plan, damaged, failed, before)
+        assert found.results[0].measured is not None
+        assert not found.failed
+
+
+def test_status_writes_nothing(finished: tuple[StudyPlan, StudyStore], tmp_path: Path) -> None:
+    _, store = finished
+    (tmp_path / "small.toml").write_text(TEXT)
+    command = ["study", str(tmp_path / "small.toml"), "--store", str(store.root)]
+    assert main([*command, "--status", "--out", str(tmp_path / "kept")]) == 0
+    assert not (tmp_path / "kept").exists()
 
 
 @pytest.mark.parametrize("more", [0.0, 1e-5, -1e-5])
@@ -552,7 +609,3 @@ def test_two_studies_that_keep_into_one_folder_lose_no_row_of_each_other(
     save(collect(plan, store), out)
     save(empty, out)  # of the one that has made nothing yet
     assert to_text(headline(load_outcome(out))) == to_text(headline(collect(plan, store)))
-    changed, _ = prepare(study(TEXT.replace("n = 50", "n = 60")))
-    save(collect(changed, StudyStore(tmp_path / "other")), out)  # other rows of the same names
-    assert not any(each.measured for each in load_outcome(out).results)
-    assert not list((out / "rows").iterdir())

@@ -86,8 +86,8 @@ def main(arguments: list[str]) -> int:
         for log in without_row:
             say(f"{log.arm} at sigma {log.sigma:g} is no row of {', '.join(outcomes)}: left out")
     costs = cost(chosen, args)
-    if args.out is not None:  # before anything is shown: `| head` closes the pipe
-        _keep(outcomes, costs, args.out)
+    if args.out is not None and not args.status:  # before anything is shown: `| head` closes the pipe
+        _keep(outcomes, costs if any(each.kind == "cost" for each in chosen) else None, args.out)
     shown = [table for each in chosen for table in tables(each, outcomes[each.id], costs)]
     print_tables(shown, args.format, as_json=args.json)
     return 1 if any(outcome.failed for outcome in outcomes.values()) else 0
@@ -107,7 +107,7 @@ def _outcomes(chosen: Sequence[Experiment], args: PaperOptions) -> dict[str, Out
 def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> dict[str, Outcome] | None:
     """All experiments as one plan, so that what they share is made once."""
     from smoothheads.studies import experiments, gaps, paper
-    from smoothheads.studies.outcome import collect, kept, save
+    from smoothheads.studies.outcome import collect, kept, require_same_study, save
     from smoothheads.studies.plan import together
     from smoothheads.studies.prepare import prepare
     from smoothheads.studies.store import StudyStore
@@ -117,9 +117,13 @@ def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> di
     prepared = {each.id: prepare(experiments.study(each, scale, args.root)) for each in trained}
     outcomes = {each.id: paper.empty(each) for each in chosen}
     if not prepared:
-        return outcomes
+        if args.plan:
+            say("costs alone: nothing is trained, they are measured in some minutes")
+        return None if args.plan else outcomes
     whole, plans = together({name: plan for name, (plan, _) in prepared.items()})
     folders = [args.out / name for name in plans] if args.out is not None else []
+    for folder, plan in zip(folders, plans.values(), strict=False):
+        require_same_study(folder, plan.votes_by_name)
     before, measured, networks = kept(*folders, on_damaged=left_out), None, set[tuple[str, str]]()
     if "fig2" in plans:  # the gaps are measured with its networks: rows alone do not do
         measured = gaps.kept(plans["fig2"], args.out, scale.draws)
@@ -128,8 +132,7 @@ def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> di
     store = StudyStore(args.store)
 
     def found(failed: Mapping[str, str]) -> dict[str, Outcome]:
-        rows = {votes: row for votes, row in before.items() if votes[0] not in failed}
-        return {name: collect(plan, store, failed, rows) for name, plan in plans.items()}
+        return {name: collect(plan, store, failed, before) for name, plan in plans.items()}
 
     def keep() -> None:
         for folder, outcome in zip(folders, found({}).values(), strict=True):
@@ -141,8 +144,9 @@ def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> di
     if failed is None:
         return None
     outcomes |= found(failed)
-    if "fig2" in plans:
+    if "fig2" in plans and not args.status:
         measured = measured or gaps.measure(plans["fig2"], store, scale.draws)
+    if measured:
         outcomes["fig2"] = replace(outcomes["fig2"], extra={"gaps": measured})
     return outcomes
 
@@ -157,6 +161,8 @@ def cost(chosen: Sequence[Experiment], args: PaperOptions) -> Costs | None:
     names = tuple(each.id for each in chosen if each.kind == "cost")
     if args.scale is None or not names:
         return None
+    if args.status:
+        return None if args.out is None else load(args.out)
 
     from smoothheads.bench.costs import CostSettings, measure
     from smoothheads.config import from_dict

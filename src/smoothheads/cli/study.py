@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
     name, rest = first_argument(arguments, "a study file", "give a TOML file, see docs/studies.md")
     args = parse(StudyOptions(), rest, prog=f"study {name or 'FILE'}", description=DESCRIPTION)
 
-    from smoothheads.studies.outcome import claim_folder, collect, kept, load, save
+    from smoothheads.studies.outcome import claim_folder, collect, kept, load, require_same_study, save
     from smoothheads.studies.parse import read_study
 
     if args.out is not None:
@@ -77,6 +77,8 @@ def main(arguments: list[str]) -> int:
 
     plan, images = prepare(study)
     out, store = args.out, StudyStore(args.store)
+    if out is not None:
+        require_same_study(out, plan.votes_by_name)
     before = kept(out, on_damaged=left_out) if out is not None else {}
     keep = None if out is None else lambda: save(collect(plan, store, kept=before), out)
     failed = make(plan, plan.without(before), images, args, keep)
@@ -156,7 +158,7 @@ def show(outcome: Outcome, args: StudyOptions) -> int:
     """Keeps the results where they are wanted and prints the tables; 1 if an arm failed."""
     from smoothheads.studies.tables import all_tables, costs
 
-    if args.out is not None:  # before anything is shown: `| head` closes the pipe
+    if args.out is not None and not args.status:  # before anything is shown: `| head` closes the pipe
         from smoothheads.studies.figures import write_figures
         from smoothheads.studies.html import write_page
         from smoothheads.studies.outcome import save

@@ -44,11 +44,12 @@ class Parts:
 
     @property
     def head_share_of_params(self) -> float:
-        return self.head_params / (self.trunk_params + self.head_params)
+        return self.head_params / max(1, self.trunk_params + self.head_params)
 
     @property
     def head_share_of_layers(self) -> float:
-        return self.head_layers / (self.trunk_layers + self.head_layers)
+        """0 where no layer is a module that is counted."""
+        return self.head_layers / max(1, self.trunk_layers + self.head_layers)
 
 
 def parts(model: MultiHead) -> Parts:

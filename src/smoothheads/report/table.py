@@ -158,7 +158,9 @@ def to_json(table: Table) -> dict[str, Any]:
     return {"title": table.title, "rows": rows, "notes": list(table.notes)}
 
 
-def _finite(value: Value) -> Value:
+def _finite(value: Value) -> Any:
+    if isinstance(value, tuple):
+        return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

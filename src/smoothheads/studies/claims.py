@@ -13,6 +13,7 @@ from typing import Any
 from smoothheads.config import from_dict
 from smoothheads.report.table import Cell, Table, number, word
 from smoothheads.results.intervals import Interval, MedianInterval
+from smoothheads.studies import published
 from smoothheads.studies.outcome import Outcome
 from smoothheads.studies.statistics import Verdict
 from smoothheads.studies.tables import ONE_SEED, interval, paired_gain, stacked
@@ -92,7 +93,9 @@ def answers(claim: PaperClaim, outcome: Outcome, ratios: Ratios) -> Iterator[Cla
                 if compared is not None:
                     yield compared
     for wanted in claim.ratios:
-        yield from _costs(wanted, {**_counted(outcome), **ratios}, several=len(claim.ratios) > 1)
+        measured = any(key[0] == wanted["cost"] for key in ratios)
+        known = ratios if measured else _counted(outcome)
+        yield from _costs(wanted, known, several=len(claim.ratios) > 1)
 
 
 def verdict(evidence: list[ClaimEvidence]) -> str:
@@ -152,11 +155,13 @@ NOTHING = Outcome("", "", {}, (), (), ())
 
 
 def _counted(outcome: Outcome) -> Ratios:
-    """Of arithmetic and parameters of the networks that were certified here; ratios of costs that were
-    measured are of networks as large as the paper's, and go before these."""
-    sizes = {
-        tuple(each.arm.split(" ", 1)): each.facts["size"] for each in outcome.results if "size" in each.facts
-    }
+    """Of arithmetic and parameters of the networks that were certified here. Costs that were measured are of
+    networks as large as the paper's; the two are not mixed."""
+    sizes = {}
+    for each in outcome.results:
+        base, _, structure = each.arm.partition(" ")
+        if "size" in each.facts:
+            sizes[base, structure] = each.facts["size"]
     found = {}
     for (base, this), (other, baseline) in itertools.permutations(sizes, 2):
         for cost, name in (("gflops", "gmacs_paper"), ("params", "params")):
@@ -181,7 +186,7 @@ def _costs(wanted: Mapping[str, Any], ratios: Ratios, *, several: bool) -> Itera
 def _compared(
     claim: PaperClaim, outcome: Outcome, where: tuple[str, float], base: str, pair: tuple[str, str]
 ) -> ClaimEvidence | None:
-    own = _base_of(outcome, where, base, pair[0])
+    own = _base_of(claim, where[1], base, pair[0])
     arms = [outcome.of(*where, f"{of} {structure}") for of, structure in zip((own, base), pair, strict=True)]
     gain = paired_gain(arms[0], arms[1], claim.of)
     if gain is None:
@@ -200,12 +205,12 @@ def _compared(
     return ClaimEvidence(what, cell, gain.value, gain.images, gain.seeds, judged, gain.per_seed)
 
 
-def _base_of(outcome: Outcome, where: tuple[str, float], base: str, structure: str) -> str:
-    """The base of the arm to compare: the same, or where there is none (table8) the only other one."""
-    bases = [
-        arm.split(" ")[0] for arm in outcome.arms if arm.endswith(f" {structure}") and outcome.of(*where, arm)
-    ]
-    return bases[0] if base not in bases and len(bases) == 1 else base
+def _base_of(claim: PaperClaim, sigma: float, base: str, structure: str) -> str:
+    """The base of the arm to compare: the same, or where the paper has none (table8) the only one it has."""
+    bases = {
+        row.base for row in published.rows(claim.where) if (row.sigma, row.structure) == (sigma, structure)
+    }
+    return next(iter(bases)) if base not in bases and len(bases) == 1 else base
 
 
 def _row(answer: ClaimEvidence) -> tuple[Cell, ...]:

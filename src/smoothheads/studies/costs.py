@@ -8,13 +8,15 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from smoothheads.config import load_json
+from smoothheads.errors import LedgerError
 from smoothheads.files import write_json
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.results.intervals import Floats, MedianInterval, interval_of_median
@@ -68,6 +70,14 @@ class Costs:
 
 
 def save(costs: Costs, folder: Path) -> None:
+    """What was measured before on this machine with these settings stays, if it is not measured anew."""
+    before = None
+    with suppress(LedgerError):  # damaged: replaced
+        before = load(folder)
+    if before is not None and (before.settings, before.machine) == (costs.settings, costs.machine):
+        parts: dict[str, Any] = {name: {**getattr(before, name), **getattr(costs, name)} for name in _COLUMNS}
+        costs = replace(costs, **parts)
+
     def plain_keys(values: Mapping[Key, Any]) -> dict[str, Any]:
         return {" ".join(key): v.tolist() if isinstance(v, np.ndarray) else v for key, v in values.items()}
 
@@ -76,18 +86,22 @@ def save(costs: Costs, folder: Path) -> None:
 
 
 def load(folder: Path) -> Costs | None:
-    """What was measured, if that was kept in a folder of results."""
+    """What was measured, if that was kept in a folder of results; raises LedgerError where it is damaged."""
     path = folder / FILE
     if not path.is_file():
         return None
 
     def keys(values: Mapping[str, Any]) -> dict[Key, Any]:
         pairs = {(name.split(" ")[0], name.split(" ")[1]): v for name, v in values.items()}
-        return {key: np.array(v) if isinstance(v, list) else v for key, v in pairs.items()}
+        return {key: np.array(v, float) if isinstance(v, list) else 0 + v for key, v in pairs.items()}
 
     data = load_json(path)
-    parts = {name: keys(data[name]) for name in _COLUMNS}
-    return Costs(data["settings"], data["machine"], **parts)
+    try:
+        parts = {name: keys(data[name]) for name in _COLUMNS}
+        return Costs(dict(data["settings"]), dict(data["machine"]), **parts)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        got = f"{type(error).__name__}: {error}"
+        raise LedgerError(f"measured costs in {path}", got, "measure them again") from None
 
 
 def table(name: str, costs: Costs) -> Table:

@@ -140,10 +140,11 @@ def _line_by_line(x: str, lines: Sequence[_Line]) -> Figure:
 
 
 def _rows(lines: Sequence[_Line]) -> list[tuple[str, str]]:
-    """Headings and labels from top to bottom; a heading has a row of its own, with no label."""
-    labels: dict[str, dict[str, None]] = {}
+    """Headings and labels from top to bottom; a heading has a row of its own, with no label. What has no
+    heading comes first: below one it would seem to belong to it."""
+    labels: dict[str, dict[str, None]] = {"": {}}
     for line in lines:
-        labels.setdefault(line.heading, {} if line.heading == "" else {"": None})[line.label] = None
+        labels.setdefault(line.heading, {"": None})[line.label] = None
     return [(heading, label) for heading, below in labels.items() for label in below]
 
 

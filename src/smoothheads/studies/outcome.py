@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from smoothheads.config import load_json, to_dict
-from smoothheads.errors import LedgerError, SmoothheadsError
+from smoothheads.errors import LedgerError, SmoothheadsError, StorageError
 from smoothheads.files import claim, exclusive, stamped, write_atomic, write_json
 from smoothheads.provenance import versions
 from smoothheads.studies import reading
@@ -109,13 +109,31 @@ def claim_folder(folder: Path) -> None:
     claim(folder, lambda there: stamped(there / FACTS, FORMAT))
 
 
+def require_same_study(folder: Path, rows: Mapping[str, tuple[str, str]]) -> None:
+    """Raises StorageError where measured rows are kept that would be lost: of arms, sigmas or seeds that are
+    not among these (ledger and rule by the row's name), or all of them certified or trained otherwise. Worth
+    asking before a long run."""
+    there: Kept = {}
+    with suppress(SmoothheadsError):  # nothing yet, or damaged
+        there = _rows(folder)
+    lost = [row.name for row in there.values() if row.name not in rows]
+    if there and not lost and not there.keys() & set(rows.values()):
+        lost = [row.name for row in there.values()]
+    if lost:
+        remedy = "choose another folder, or remove this one if it is no longer wanted"
+        got = f"{len(lost)} of another study or of other settings, the first {lost[0]}"
+        raise StorageError(f"only rows of this study in {folder}", got, remedy)
+
+
 def save(outcome: Outcome, folder: Path) -> None:
     """Writes the folder anew, rows that are the same to the same bytes. What another study has kept there
-    meanwhile of rows that this one has not made yet stays; a damaged folder is mended."""
+    meanwhile of rows that this one has not made yet stays; a damaged folder is mended. Raises StorageError
+    where measured rows would be lost."""
     claim_folder(folder)
     with exclusive(folder, wait=True):
+        require_same_study(folder, {each.name: _votes(each) for each in outcome.results})
         there: Kept = {}
-        with suppress(SmoothheadsError):  # nothing yet, or damaged
+        with suppress(SmoothheadsError):
             there = _rows(folder)
         _write(replace(outcome, results=tuple(_made(each, there) for each in outcome.results)), folder)
 
@@ -139,7 +157,7 @@ def _write(outcome: Outcome, folder: Path) -> None:
             data = gzip.compress(_text(result.measured).encode(), mtime=0)
             entry["rows"] = _digest(data)
             path = folder / ROWS / f"{entry['rows']}.tsv.gz"
-            if not path.is_file():
+            if not path.is_file() or path.read_bytes() != data:  # or was damaged
                 write_atomic(path, data)
         table.append(entry)
     known = {f"{entry['rows']}.tsv.gz" for entry in table if "rows" in entry}
@@ -240,6 +258,8 @@ def _result(row: Row, store: StudyStore, failed: Mapping[str, str], kept: Kept) 
     try:
         votes = reading.read(store.artefact(row.certification), row.rule)
     except SmoothheadsError as error:
+        if (before := kept.get(row.votes)) is not None:
+            return Result(*who, before.measured, {**before.facts, **_size(row)})
         return Result(*who, None, {"failed": str(error)})
     return Result(*who, votes, _facts(row, store, done) | _size(row))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from smoothheads.errors import ConfigError
 from smoothheads.report.table import NONE, Cell, Table, number, word
@@ -19,6 +20,7 @@ from smoothheads.studies.costs import FILE as COSTS
 from smoothheads.studies.experiments import EXPERIMENTS, Experiment
 from smoothheads.studies.outcome import FACTS, Outcome, Result, load
 from smoothheads.studies.published import PublishedRow
+from smoothheads.studies.reading import Measured
 from smoothheads.studies.tables import acr, certified_accuracy, classes_certified
 
 if TYPE_CHECKING:
@@ -186,12 +188,18 @@ def read_logs(logs: Sequence[str]) -> list[Result]:
     """Logs of others as rows: `BASE/STRUCTURE/SIGMA=PATH`, a path that says all three, or a folder of such.
     Several logs of one row are its seeds, in their order."""
     read: list[Result] = []
-    seeds: Counter[tuple[str, float]] = Counter()
+    seeds: dict[tuple[str, float], list[Measured]] = {}
     for text in itertools.chain.from_iterable(map(_logs, logs)):
         (base, structure, sigma), path = _named(text)
-        arm, facts = f"{base} {structure}", {"imported": path.name}
-        read.append(Result("", sigma, arm, seeds[arm, sigma], reading.read(path), facts))
-        seeds[arm, sigma] += 1
+        arm, facts, measured = f"{base} {structure}", {"imported": path.name}, reading.read(path)
+        before = seeds.setdefault((arm, sigma), [])
+        if before and not np.array_equal(before[0].index, measured.index):
+            got = f"others in {path}"
+            raise ConfigError(
+                f"the same images in all logs of {arm}", got, "name one of them, or fewer images"
+            )
+        read.append(Result("", sigma, arm, len(before), measured, facts))
+        before.append(measured)
     return read
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from smoothheads.config import from_dict
 from smoothheads.cookbook.changes import merge
-from smoothheads.errors import ConfigError, suggest
+from smoothheads.errors import ConfigError, one_of, suggest
+from smoothheads.models.aggregate import other_rule, rules
 from smoothheads.studies.spec import Arm, Images, Show, Study
 from smoothheads.training import RunConfig
 
@@ -87,6 +88,8 @@ def _study(data: Mapping[str, Any], name: str) -> Study:
     settings = _table(data, "settings")
     for setting, changes in settings.items():
         _known(_as_table(changes, f"settings.{setting}"), _RUN, ("settings", setting))
+        for key, value in changes.items():
+            _as_table(value, f"settings.{setting}.{key}")
     return Study(
         name=name,
         title=_text(data.get("title", name), "title"),
@@ -106,14 +109,15 @@ def _arm(name: str, data: Mapping[str, Any], common: Mapping[str, Any]) -> Arm:
     if "recipe" not in merged:
         raise ConfigError(f"a recipe for arm {name}", "none", "add `recipe = ...` to it or to [all]")
     settings = {key: value for key, value in merged.items() if key in _ARM}
-    changes = {key: value for key, value in merged.items() if key in _RUN}
+    changes = {key: _as_table(value, f"arms.{name}.{key}") for key, value in merged.items() if key in _RUN}
     return replace(from_dict(Arm, settings | {"name": name}, f"arms.{name}"), changes=changes)
 
 
 def _show(data: Mapping[str, Any]) -> Show:
     _known(data, [field.name for field in dataclasses.fields(Show)], ("show",))
     pairs = data.get("differences", [])
-    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+    lists = isinstance(pairs, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in pairs)
+    if not (lists and all(isinstance(name, str) for pair in pairs for name in pair)):
         raise ConfigError("pairs [this, baseline] in show.differences", repr(pairs), "name two arms in each")
     radii = _numbers(data.get("radii", list(Show().radii)), "show.radii")
     return Show(radii=tuple(map(float, radii)), differences=tuple((a, b) for a, b in pairs))
@@ -171,10 +175,19 @@ def _check(study: Study, text: str, where: str) -> None:
         for setting in study.settings:
             places = [("arms", arm.name), ("settings", setting), ("all",)]
             with _placed(text, where, places):
-                study.run_config(arm, setting, study.sigmas[0], study.seeds[0])
+                config = study.run_config(arm, setting, study.sigmas[0], study.seeds[0])
+            with _placed(text, where, [("arms", arm.name, "rule")]):
+                _check_rule(arm, config.model.heads * arm.members)
     with _placed(text, where, [("certify",)]):
         for sigma in study.sigmas:
             study.certify_config(sigma)
+
+
+def _check_rule(arm: Arm, heads: int) -> None:
+    """Before anything is trained; learned weights are known only then, so that `weighted` may fail later."""
+    known = rules(heads, weighted=True)
+    if arm.rule not in known and other_rule(arm.rule) is None:
+        raise one_of(f"rule of arm {arm.name} (heads: {heads})", arm.rule, known)
 
 
 @contextmanager
@@ -188,6 +201,7 @@ def _placed(text: str, where: str, places: Sequence[tuple[str, ...]]) -> Iterato
         key = re.fullmatch(r"'([\w.-]+)'", error.got)
         tried = [(*place, *fields, *((key[1],) if key else ())) for place in places]
         tried += [(*place, *fields) for place in places if fields] + [(*place, "recipe") for place in places]
+        tried += places
         line = next((found for path in tried if (found := line_of(text, path))), 0)
         said = f" (line {line} of {where})" if line else f" ({where})"
         raise ConfigError(error.expected + said, error.got, error.remedy) from None

@@ -119,7 +119,9 @@ class Row(RowName):
     def model(self) -> ModelConfig:
         """The network that the row is about, with the heads that its own rule asks."""
         kind, _, count = self.own.config.rule.partition("-")
-        heads = {"head": "1", "prefix": count}.get(kind)
+        heads = (
+            {"head": "1", "prefix": count}.get(kind) if count.isdigit() else None
+        )  # others may have names like it
         return self.network.model if heads is None else replace(self.network.model, heads=int(heads))
 
 
@@ -138,8 +140,12 @@ class StudyPlan:
         return tuple(found.values())
 
     @property
+    def votes_by_name(self) -> dict[str, tuple[str, str]]:
+        return {row.name: row.votes for row in self.rows}
+
+    @property
     def votes(self) -> set[tuple[str, str]]:
-        return {row.votes for row in self.rows}
+        return set(self.votes_by_name.values())
 
     def longest_first(self, costs: Mapping[str, float]) -> StudyPlan:
         """The same rows, of each seed the dearest first, so that no core waits for one that began last."""
@@ -228,10 +234,12 @@ class _Maker:
 def _shared(rows: list[Row]) -> Iterator[Row]:
     """Rows whose votes stand in another row's ledger, on the same noise, are read from there: another rule of
     the same network, or a network that is the beginning of an ensemble. Only where every image gets the same
-    number of samples (budget fixed), so that all rows are certified alike."""
+    number of samples and the votes of one class tell the bound (budget fixed, Clopper-Pearson), so that all
+    rows are certified alike."""
     for row in rows:
         found = [(other, rule) for other in rows if (rule := _rule_in(row, other)) is not None]
-        if not found or row.own.config.budget.name != "fixed":
+        budget = row.own.config.budget
+        if not found or budget.name != "fixed" or not budget.choice_sizes:
             yield row
             continue
         other, rule = max(found, key=lambda each: len(each[0].network.parts))
@@ -246,7 +254,7 @@ def _rule_in(row: Row, other: Row) -> str | None:
     if row.network.key == other.network.key:
         return rule if rule != ENSEMBLE else None
     parts, longer = row.network.parts, other.network.parts
-    one_head = not isinstance(row.network, Training) or row.network.config.model.heads == 1
+    one_head = row.network.model.heads == len(parts)  # rules count heads, not networks
     begins = len(parts) < len(longer) and longer[: len(parts)] == parts
     if rule != ENSEMBLE or not one_head or not begins:
         return None

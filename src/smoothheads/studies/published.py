@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 
 from smoothheads.report.table import NONE, Cell, Table, word
@@ -34,6 +35,7 @@ def lines(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
+@cache
 def rows(name: str) -> tuple[PublishedRow, ...]:
     """In the paper's order."""
     return tuple(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -94,6 +95,9 @@ class Study:
         for what, values in (("sigmas", self.sigmas), ("seeds", self.seeds)):
             if len(set(values)) < len(values):
                 raise ConfigError(f"different {what} in {self.name}", "one of them twice", "drop it")
+        for arm in self.arms:
+            _check_arm(arm, self)
+        _refuse_fixed(self.certify, ("sigma", "rule"), "certify")
         names = [arm.name for arm in self.arms]
         wanted = [name for pair in self.show.differences for name in pair]
         wanted += [arm.start for arm in self.arms if arm.start is not None]
@@ -134,6 +138,35 @@ class Study:
     def differences(self) -> tuple[tuple[str, str], ...]:
         first = self.arms[0].name
         return self.show.differences or tuple((arm.name, first) for arm in self.arms[1:])
+
+
+def _check_arm(arm: Arm, study: Study) -> None:
+    if others := [sigma for sigma in arm.sigmas if sigma not in study.sigmas]:
+        expected = f"sigmas of the study at arms.{arm.name}.sigmas"
+        raise ConfigError(expected, f"{others[0]:g}", "add it to the study's, or drop it")
+    if [each.title for each in study.arms].count(arm.title) > 1:
+        raise ConfigError("different labels of all arms", f"{arm.title!r} twice", "rename one")
+    for changes in (arm.changes, *study.settings.values()):
+        _refuse_fixed(changes.get("train", {}), ("sigma", "seed", "threads"), "train")
+    for a, b in itertools.combinations(sorted(study.seeds), 2):
+        apart, rest = divmod(b - a, MEMBER_SEEDS)
+        if rest == 0 and apart < arm.members:
+            got = f"{a} and {b}: member k of seed s has seed s + {MEMBER_SEEDS} k"
+            raise ConfigError(f"seeds of which no two share a member of {arm.name}", got, "take 0, 1, 2, ...")
+    starts, seen = {each.name: each.start for each in study.arms}, [arm.name]
+    while (start := starts.get(seen[-1])) is not None:
+        if start in seen:
+            got = " from ".join([*seen, start])
+            raise ConfigError("arms that start from a network, not from each other", got, "break the circle")
+        seen.append(start)
+
+
+def _refuse_fixed(changes: Any, names: Sequence[str], where: str) -> None:
+    """What a study sets itself; said again, it would be ignored."""
+    for name in names:
+        if isinstance(changes, Mapping) and name in changes:
+            remedy = "sigmas and seeds are the study's, rules the arms', and every job has one thread"
+            raise ConfigError(f"no {name} of its own at {where}.{name}", str(changes[name]), remedy)
 
 
 def certify_config(told: Changes, sigma: float, rule: str = "ensemble") -> CertifyConfig:

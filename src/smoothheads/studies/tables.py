@@ -141,8 +141,9 @@ def pair_title(outcome: Outcome, this: str, baseline: str) -> str:
 def paired_gain(
     this: Mapping[int, Result], baseline: Mapping[int, Result], of: str = "certified_radius"
 ) -> Gain | None:
-    """Over the seeds that both have on the same images; none if there is none."""
-    seeds = sorted(seed for seed in this.keys() & baseline.keys() if _same_images(this[seed], baseline[seed]))
+    """Over the seeds that both have on the same images; none if there is none. The log of another has other
+    noise, and other networks than ours: the two are no pair."""
+    seeds = sorted(seed for seed in this.keys() & baseline.keys() if _comparable(this[seed], baseline[seed]))
     if not seeds:
         return None
     return gain(*(stacked([arm[seed] for seed in seeds], of) for arm in (this, baseline)))
@@ -180,9 +181,10 @@ def interval(shown: Interval | None, sign: str = "+") -> Cell:
     return Cell(f"[{shown.low:{sign}.4f}, {shown.high:{sign}.4f}]", tuple(shown))
 
 
-def _same_images(one: Result, other: Result) -> bool:
+def _comparable(one: Result, other: Result) -> bool:
     a, b = measured([one, other])
-    return np.array_equal(a.index, b.index) and np.array_equal(a.label, b.label)
+    same_images = np.array_equal(a.index, b.index) and np.array_equal(a.label, b.label)
+    return same_images and ("imported" in one.facts) == ("imported" in other.facts)
 
 
 def _name(outcome: Outcome, setting: str, title: str, name: str) -> Cell:
