@@ -62,12 +62,12 @@ def test_the_size_of_the_images_is_shown_and_a_resumed_run_starts_where_it_stood
         (["--objective.teaching.lambda-last", "0.1", "--objective.teaching.weights", "uniform"], False),
     ],
 )
-def test_images_that_teaching_gave_up_are_told(
+def test_it_is_told_when_teaching_calls_few_images_easy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: bool
 ) -> None:
     fixed = ["--objective.teaching.pace", "fixed", *options]
     assert main(["train", "digits-some", *FEW, *fixed, "--out", str(tmp_path / "run")]) == 0
-    assert ("gave up the others: try --objective.teaching.pace quantile" in capsys.readouterr().err) == said
+    assert ("of the training images easy (loss at most lambda)" in capsys.readouterr().err) == said
 
 
 def test_an_ensemble_is_trained_apart_and_joined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

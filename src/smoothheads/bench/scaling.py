@@ -190,7 +190,12 @@ def _table(axes: Sequence[Axis], settings: ScalingSettings, measured_on: str) ->
         f"Cost of a unit of work, {settings.arch}, engine {settings.engine} (1 everywhere: linear)",
         ("", "rate", "cost per unit, x least"),
         tuple(rows),
-        (f"Knee: a unit costs more than {KNEE} times the least. " + "; ".join(notes) + ".", measured_on),
+        (
+            f"Knee: the first value above the cheapest at which a unit surely costs {KNEE} times as much. "
+            + "; ".join(notes)
+            + ".",
+            measured_on,
+        ),
     )
 
 

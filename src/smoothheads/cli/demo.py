@@ -29,8 +29,8 @@ CAPTION = (
 )
 MEANING = """Digits are too easy to tell the two apart. On CIFAR-10 (small networks, three seeds) SOME with
 Gaussian training gained as much as five separate networks at sigma 0.25 and three times as much at 0.5,
-where it gave up one class; with Consistency it gained nothing that is sure. Its certificates cost a third
-of theirs: docs/paper.md has the measurements."""
+where it gave up one class; with Consistency it gained nothing that is sure. At the paper's size its
+certificates cost a third of theirs: docs/paper.md has the measurements."""
 NAMES = ("digits-single", "digits-some")
 
 

@@ -144,6 +144,8 @@ def run(chosen: Sequence[Experiment], scale_name: str, args: PaperOptions) -> di
     if failed is None:
         return None
     outcomes |= found(failed)
+    if networks and failed:
+        say(f"fig2: its picture needs both networks, of which one failed: {next(iter(failed.values()))}")
     if "fig2" in plans and not args.status:
         measured = measured or gaps.measure(plans["fig2"], store, scale.draws)
     if measured:

@@ -133,17 +133,18 @@ def _train(arguments: list[str]) -> None:
         say(f"{accuracy:.1%} of the held-out images are right under noise, one draw each")
     easy = metrics.get("easy_fraction", ())
     if len(easy) > 1 and args.run.objective.teaching.weights in ("soft", "hard"):
-        _tell_given_up(sum(easy) / len(easy))
+        _tell_few_easy(sum(easy) / len(easy))
     say(f"next: smoothheads certify {out}")
     print(checkpoint)
 
 
-def _tell_given_up(easy: float) -> None:
-    """Images that are not easy have no weight, so that the heads never learn them."""
+def _tell_few_easy(easy: float) -> None:
+    """Images that are not easy count less and less; it may pay in ACR, and may cost whole classes."""
     if easy < FEW_EASY:
         say(
-            f"teaching called only {easy:.0%} of the training images easy, and the heads gave up the others: "
-            "try --objective.teaching.pace quantile, or a higher --objective.teaching.lambda-last"
+            f"teaching called only {easy:.0%} of the training images easy (loss at most lambda), and the "
+            "others count less: smoothheads report shows of how many classes anything is certified; a higher "
+            "--objective.teaching.lambda-last calls more of them easy"
         )
 
 

@@ -44,6 +44,8 @@ class Parts(NamedTuple):
     train: dict[str, Any] = {}  # noqa: RUF012
     data: dict[str, Any] = {}  # noqa: RUF012
     members: int = 1
+    tells_schedule: bool = False
+    """Whether `source` says where the schedule is from, too."""
 
 
 Structure = Callable[[Benchmark, Setting], Parts]
@@ -84,12 +86,13 @@ def letter(bench: Benchmark, setting: Setting) -> Parts:
     parts = some(bench, setting)
     return parts._replace(
         summary=f"{parts.summary}, the text to the letter",
-        source="SOME paper, appendix B: Nesterov momentum, batches of 256 images, no image held out, eq. 3 "
+        source="SOME paper, appendix B: schedule with Nesterov momentum, batches of 256 images, no image held out, eq. 3 "
         "as printed, eq. 6's mean over heads (over_heads sum: the appendix's sum); lambda_last, which it "
         "does not say: the authors' code",
         objective=ObjectiveConfig(teaching=teaching, diversity=DiversityConfig(form="printed")),
         train={"nesterov": True, "batch": 256, "batch_unit": "images"},
         data={"validation": 0.0},
+        tells_schedule=True,
     )
 
 
@@ -170,11 +173,13 @@ def apply(structure: Structure, bench: Benchmark, setting: Setting, recipe_name:
     """The recipe of a structure, a benchmark and a method's setting."""
     parts = structure(bench, setting)
     run, method = bench.run, parts.setting.method
-    schedule = "otherwise" if parts.setting.train else "schedule"
+    schedule = f"{'otherwise' if parts.setting.train else 'schedule'}: {bench.source}"
     return Recipe(
         name=recipe_name,
         summary=f"{parts.summary}, {method.name}{_NEEDS.get(method.name, '')}",
-        source="; ".join(filter(None, (parts.source, parts.setting.source, f"{schedule}: {bench.source}"))),
+        source="; ".join(
+            filter(None, (parts.source, parts.setting.source, "" if parts.tells_schedule else schedule))
+        ),
         config=replace(
             run,
             data=replace(run.data, **parts.data),

@@ -50,7 +50,7 @@ def _page(folder: Path, found: Mapping[str, Outcome], beside: Path, picture: Pat
     ratios = measured.ratios() if measured else {}
     parts = [
         "# The paper's experiments, measured here",
-        f"{MADE_BY} all --from {folder} --page docs/paper.md`; every number and interval "
+        f"{MADE_BY} all --from {folder} --page docs/paper.md`; every number in tables and pictures "
         "follows from the files in that folder, without training.",
         *_written(folder / FINDINGS),
         "## All claims",

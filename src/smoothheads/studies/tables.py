@@ -42,7 +42,7 @@ def headline(outcome: Outcome) -> Table:
         notes=(
             "ACR with its standard error, over seeds where there are several, else over images; certified "
             "accuracy (%) at the radii; noisy: samples classified right (%); loss: of training, last epoch; "
-            "easy: training images whose loss was then at most lambda (%), taught by it or not.",
+            "easy: training images whose loss was then at most the arm's lambda (%), taught by it or not.",
             CLASSES,
             *failed,
         ),
