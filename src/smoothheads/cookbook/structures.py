@@ -86,9 +86,9 @@ def letter(bench: Benchmark, setting: Setting) -> Parts:
     parts = some(bench, setting)
     return parts._replace(
         summary=f"{parts.summary}, the text to the letter",
-        source="SOME paper, appendix B: schedule with Nesterov momentum, batches of 256 images, no image held "
-        "out, eq. 3 as printed, eq. 6's mean over heads (over_heads sum: the appendix's sum); lambda_last, "
-        "which it does not say: the authors' code",
+        source="SOME paper, appendix B: schedule with Nesterov momentum, batches of 256 images, no image "
+        "held out, eq. 3 as printed, eq. 6's mean over heads (over_heads sum: the appendix's sum); "
+        "lambda_last, which it does not say: the authors' code",
         objective=ObjectiveConfig(teaching=teaching, diversity=DiversityConfig(form="printed")),
         train={"nesterov": True, "batch": 256, "batch_unit": "images"},
         data={"validation": 0.0},
