@@ -273,6 +273,32 @@ def test_the_time_left_follows_what_was_measured(tmp_path: Path) -> None:
     assert status(plan, store, costs).seconds_left == pytest.approx(30.0 * (len(plan.items) - 2))
 
 
+def test_the_time_left_follows_certifications_that_are_running(
+    finished: tuple[StudyPlan, StudyStore], tmp_path: Path
+) -> None:
+    """How many samples an image takes is not known before; of two, one had to end before it was corrected."""
+    plan, store = prepare(study())[0], StudyStore(tmp_path)
+    costs = dict.fromkeys((item.key for item in plan.items), 10.0)
+    certifications = [item for item in plan.items if isinstance(item, Certification)]
+    for item in plan.items:
+        if not isinstance(item, Certification):
+            store.finish(item, {"seconds": 10.0})
+    assert status(plan, store, costs).seconds_left == 10.0 * len(certifications)
+    made, ledger = finished[1].artefact(certifications[0]), store.artefact(certifications[0])
+    ledger.mkdir(parents=True)
+    (ledger / "manifest.json").write_text((made / "manifest.json").read_text())
+    head, *rows = (made / "ledger.tsv").read_text().splitlines()
+    cells = [row.split("\t") for row in rows[: len(rows) // 2]]
+    slow = ["\t".join([*row[:5], "0:01:40", *row[6:]]) for row in cells]
+    (ledger / "ledger.tsv").write_text("\n".join([head, *slow]) + "\n")
+    share = len(slow) / len(rows)
+    slower = 100 * len(slow) / (10 * share)
+    left = 10 * (len(certifications) - share) * slower
+    assert status(plan, store, costs).seconds_left == pytest.approx(left)
+    (ledger / "ledger.tsv").write_text("\n".join([head, *slow]) + "\n12\t3")  # torn
+    assert status(plan, store, costs).seconds_left == pytest.approx(left)
+
+
 def test_the_status_of_a_running_study_rests_on_its_own_estimate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from smoothheads.lazy import special
 from smoothheads.results import read_log
 from smoothheads.results.manifest import FILE, read_manifest
 from smoothheads.results.recertify import recertified
+from smoothheads.results.row import parse_time
 from smoothheads.runs.layout import METRICS
 from smoothheads.types import ENSEMBLE, format_radius
 
@@ -109,3 +111,17 @@ def rows_expected(ledger: Path) -> int:
 def epochs_written(run: Path) -> int:
     path = run / METRICS
     return path.read_bytes().count(b"\n") if path.is_file() else 0
+
+
+def seconds_written(artefact: Path) -> float:
+    """What the epochs of a training or the images of a ledger took that are on the disk; both may still be
+    growing, and a last line be torn."""
+    seconds = 0.0
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        for line in (artefact / METRICS).read_text().splitlines():
+            seconds += float(json.loads(line)["seconds"])
+    with suppress(OSError, ValueError, LookupError):
+        _, *rows = (artefact / _LEDGER).read_text().splitlines()
+        for row in rows:
+            seconds += parse_time(row.split("\t")[5])
+    return seconds

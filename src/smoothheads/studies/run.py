@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from smoothheads.studies import reading
 from smoothheads.studies.executor import Executor
 from smoothheads.studies.jobs import ELSEWHERE, StudyJob, fraction
 from smoothheads.studies.plan import Item, StudyPlan, needs
@@ -17,6 +18,8 @@ State = Literal["done", "failed", "running", "waiting"]
 POLL_SECONDS = 2.0
 ELSEWHERE_SECONDS = 10.0
 """Until an item that another study is making is asked for again."""
+LEAST_SECONDS = 3.0
+"""Of work, before what is left is judged by it."""
 STATUS_SECONDS = 30.0
 """Between two calls of `on_status`, which looks at everything on the disk."""
 
@@ -112,20 +115,41 @@ def _status(
     failed: Mapping[str, str],
 ) -> Status:
     states: dict[str, State] = {}
-    left = guessed = measured = 0.0
+    kinds: dict[type[Item], _Pace] = {}
     for item in plan.items:
+        pace, guess = kinds.setdefault(type(item), _Pace()), costs.get(item.key, float("nan"))
         if (facts := store.facts(item)) is not None:
             states[item.key] = "done"
-            if costs.get(item.key) and "seconds" in facts:
-                guessed += costs[item.key] * facts.get("share", 1.0)
-                measured += facts["seconds"]
+            if guess > 0 and "seconds" in facts:
+                pace.guessed += guess * facts.get("share", 1.0)
+                pace.measured += facts["seconds"]
             continue
         if item.key in failed:
             states[item.key] = "failed"
             continue
         states[item.key] = "running" if item.key in running else "waiting"
-        left += costs.get(item.key, float("nan")) * (1 - fraction(item, store))
-    return Status(states, left * measured / guessed if guessed else left)  # as long as the others took
+        made = fraction(item, store)
+        pace.left += guess * (1 - made)
+        if guess > 0 and made > 0:
+            pace.guessed += guess * made
+            pace.measured += reading.seconds_written(store.artefact(item))
+    whole = _Pace(sum(p.guessed for p in kinds.values()), sum(p.measured for p in kinds.values()))
+    return Status(states, sum(pace.left * (pace.slower or whole.slower or 1.0) for pace in kinds.values()))
+
+
+@dataclass(slots=True)
+class _Pace:
+    """What was made of one kind of items, or of all, in seconds: as a trial guessed it, and as it took."""
+
+    guessed: float = 0.0
+    measured: float = 0.0
+    left: float = 0.0
+    """As guessed."""
+
+    @property
+    def slower(self) -> float | None:
+        """How many times as long as guessed it took; none where too little was made to tell."""
+        return self.measured / self.guessed if self.guessed and self.measured >= LEAST_SECONDS else None
 
 
 def _fail_dependents(waiting: list[Item], failed: dict[str, str]) -> list[Item]:
