@@ -119,10 +119,9 @@ class Row(RowName):
     def model(self) -> ModelConfig:
         """The network that the row is about, with the heads that its own rule asks."""
         kind, _, count = self.own.config.rule.partition("-")
-        heads = (
-            {"head": "1", "prefix": count}.get(kind) if count.isdigit() else None
-        )  # others may have names like it
-        return self.network.model if heads is None else replace(self.network.model, heads=int(heads))
+        if kind not in ("head", "prefix") or not count.isdigit():  # others' rules may have such names
+            return self.network.model
+        return replace(self.network.model, heads=1 if kind == "head" else int(count))
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ class StudyPlan:
 
     @property
     def votes(self) -> set[tuple[str, str]]:
-        return set(self.votes_by_name.values())
+        return {row.votes for row in self.rows}
 
     def longest_first(self, costs: Mapping[str, float]) -> StudyPlan:
         """The same rows, of each seed the dearest first, so that no core waits for one that began last."""
