@@ -33,7 +33,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class NetworkParts:
     """What of a network is trunk and what is one head; a layer is a convolution or a linear layer, shortcuts
     apart."""
 
@@ -52,9 +52,9 @@ class Parts:
         return self.head_layers / max(1, self.trunk_layers + self.head_layers)
 
 
-def parts(model: MultiHead) -> Parts:
+def parts(model: MultiHead) -> NetworkParts:
     trunk, head = model.trunk, model.heads[0]
-    return Parts(_params(trunk), _params(head), _layers(trunk), _layers(head))
+    return NetworkParts(_params(trunk), _params(head), _layers(trunk), _layers(head))
 
 
 def cost(model: nn.Module, shape: tuple[int, int, int]) -> Cost:
