@@ -476,3 +476,13 @@ def test_figures_have_a_curve_per_family() -> None:
     assert labels == ["fig5", "C16 some − some-hard, gaussian 0.25"]
     assert drawn["fig7"] is not None
     assert drawn["table3"] is None
+
+
+@pytest.mark.parametrize("name", ["small", "benchmarks/paper/scale.toml"])
+def test_titles_name_the_network_that_is_trained(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    scale = experiments.scale(name)
+    for each in TRAINED:
+        study = experiments.study(each, scale, root="/data")
+        archs = {study.run_config(arm, "", arm.sigmas[0], 0).model.arch for arm in study.arms}
+        assert [arch.replace("resnet", "ResNet-") in study.title for arch in archs] == [True], study.title
