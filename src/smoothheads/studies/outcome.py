@@ -109,10 +109,10 @@ def claim_folder(folder: Path) -> None:
     claim(folder, lambda there: stamped(there / FACTS, FORMAT))
 
 
-def require_same_study(folder: Path, rows: Mapping[str, tuple[str, str]]) -> None:
-    """Raises StorageError where measured rows are kept that would be lost: of arms, sigmas or seeds that are
-    not among these (ledger and rule by the row's name), or all of them certified or trained otherwise. Worth
-    asking before a long run."""
+def require_same_study(folder: Path, rows: Mapping[str, tuple[str, str]]) -> Kept:
+    """What is kept there. Raises StorageError where measured rows would be lost: of arms, sigmas or seeds
+    that are not among these (ledger and rule by the row's name), or all of them certified or trained
+    otherwise. Worth asking before a long run."""
     there: Kept = {}
     with suppress(SmoothheadsError):  # nothing yet, or damaged
         there = _rows(folder)
@@ -123,6 +123,7 @@ def require_same_study(folder: Path, rows: Mapping[str, tuple[str, str]]) -> Non
         remedy = "choose another folder, or remove this one if it is no longer wanted"
         got = f"{len(lost)} of another study or of other settings, the first {lost[0]}"
         raise StorageError(f"only rows of this study in {folder}", got, remedy)
+    return there
 
 
 def save(outcome: Outcome, folder: Path) -> None:
@@ -131,10 +132,7 @@ def save(outcome: Outcome, folder: Path) -> None:
     where measured rows would be lost."""
     claim_folder(folder)
     with exclusive(folder, wait=True):
-        require_same_study(folder, {each.name: _votes(each) for each in outcome.results})
-        there: Kept = {}
-        with suppress(SmoothheadsError):
-            there = _rows(folder)
+        there = require_same_study(folder, {each.name: _votes(each) for each in outcome.results})
         _write(replace(outcome, results=tuple(_made(each, there) for each in outcome.results)), folder)
 
 
