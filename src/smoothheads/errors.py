@@ -33,12 +33,15 @@ def duration(seconds: float) -> str:
 class SmoothheadsError(Exception):
     """Base of every error that a user can act on; the command line prints it and exits with 2."""
 
-    def __init__(self, expected: str, got: str, remedy: str) -> None:
-        self.expected, self.got, self.remedy = shown(expected), shown(got), shown(remedy)
-        super().__init__(f"expected {self.expected}, got {self.got}; {self.remedy}")
+    def __init__(self, message: str, got: str | None = None, remedy: str = "") -> None:
+        # Until every caller writes one sentence, three parts are still accepted and joined here.
+        self.expected, self.got, self.remedy = shown(message), shown(got or ""), shown(remedy)
+        legacy = f"expected {self.expected}, got {self.got}; {self.remedy}"
+        super().__init__(self.expected if got is None else legacy)
+        self._arguments = (message, got, remedy)
 
     def __reduce__(self) -> tuple[object, ...]:  # so that worker processes can hand it on
-        return _rebuild, (type(self), self.expected, self.got, self.remedy)
+        return _rebuild, (type(self), *self._arguments)
 
 
 class ConfigError(SmoothheadsError):
@@ -95,9 +98,9 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
-def _rebuild(kind: type[SmoothheadsError], expected: str, got: str, remedy: str) -> SmoothheadsError:
+def _rebuild(kind: type[SmoothheadsError], message: str, got: str | None, remedy: str) -> SmoothheadsError:
     error = kind.__new__(kind)
-    SmoothheadsError.__init__(error, expected, got, remedy)
+    SmoothheadsError.__init__(error, message, got, remedy)
     return error
 
 
