@@ -31,7 +31,6 @@ def torch_engine(
     *,
     rule: str = "ensemble",
     recorder: Any = None,
-    noise_on_device: bool | None = None,
     **settings: Any,
 ) -> TorchEngine:
     precision = settings.pop("precision", "float32")
@@ -39,7 +38,7 @@ def torch_engine(
     object.__setattr__(config, "precision", precision)  # float16 too, which is refused on a processor
     kind = LazyTorchEngine if config.lazy_consensus else TorchEngine
     network = network_of(model, noise, rule=rule)
-    return kind(config, network, recorder=recorder, noise_on_device=noise_on_device)
+    return kind(config, network, recorder=recorder)
 
 
 def network_for(

@@ -76,23 +76,21 @@ def test_a_replay_that_is_not_the_network_is_refused(recorder: Recorder) -> None
 
 
 @pytest.mark.parametrize("name", ["grid", "gaussian"])
-@pytest.mark.parametrize("noise_on_device", [False, True])
 def test_recorded_votes_are_the_plain_ones(
-    trained_like: Networks, image: Pixels, recorder: Any, name: str, noise_on_device: bool
+    trained_like: Networks, image: Pixels, recorder: Any, name: str
 ) -> None:
     noise = make_noise(name, 0.5, Grid(16), 0, 20)
     model = trained_like(heads=3)
     model.weigh(torch.tensor([1.0, -0.5, 0.25]))
     plain = torch_engine(model, noise)
-    engine = torch_engine(model, noise, recorder=recorder, noise_on_device=noise_on_device)
-    drawn_there = noise_on_device and name == "grid"
-    assert recorder.recordings == 1 + drawn_there
+    engine = torch_engine(model, noise, recorder=recorder)
+    assert recorder.recordings == 1
     assert engine.describe() == plain.describe() | {"graphed": True}
     before = recorder.replays
     for key in ((3, Phase.ESTIMATION, 0, 100), (3, Phase.ESTIMATION, 5, 27), (4, Phase.SELECTION, 0, 20)):
         np.testing.assert_array_equal(engine.votes(image, *key).counts, plain.votes(image, *key).counts)
     probes, passes = 4, 5 + 2 + 1
-    assert recorder.replays - before == probes + passes * (1 + drawn_there)
+    assert recorder.replays - before == probes + passes
     key = 3, Phase.SCORES, 0, 50
     np.testing.assert_array_equal(engine.scores(image, *key), plain.scores(image, *key))
 
@@ -102,10 +100,8 @@ def test_lazy_consensus_records_its_parts_and_votes_the_same(
 ) -> None:
     model = trained_like(heads=3)
     plain = torch_engine(model, noise, rule="consensus-2", lazy_consensus=True)
-    lazy = torch_engine(
-        model, noise, rule="consensus-2", lazy_consensus=True, recorder=recorder, noise_on_device=True
-    )
-    assert recorder.recordings == 3  # the noise, the first heads, the others
+    lazy = torch_engine(model, noise, rule="consensus-2", lazy_consensus=True, recorder=recorder)
+    assert recorder.recordings == 2  # the first heads, the others
     key = image, 3, Phase.ESTIMATION, 0, 200
     np.testing.assert_array_equal(lazy.votes(*key).counts, plain.votes(*key).counts)
     assert work_of(lazy).late_passes > 0

@@ -116,25 +116,6 @@ def test_a_machine_that_cannot_compile_is_told(model: MultiHead, monkeypatch: py
         torch_engine(model, noise, compile="on")
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("name", ["grid", "laplace"])
-def test_noise_drawn_on_the_device_gives_the_same_votes(
-    model: MultiHead, small_digits: Splits, name: str, precision: str
-) -> None:
-    """Exactly: the copies are the same, and so is the network. Other noise than the grid's stays NumPy's."""
-    noise = make_noise(name, 0.5, Grid(16), 5, 20)
-    settings: dict[str, Any] = {"precision": precision}
-    host = torch_engine(model, noise, **settings)
-    there = torch_engine(model, noise, noise_on_device=True, **settings)
-    assert (host.background, there.background) == (True, name != "grid")
-    for image in range(3):
-        key = small_digits.test.image(image), image, Phase.ESTIMATION, 2, 70
-        np.testing.assert_array_equal(there.votes(*key).counts, host.votes(*key).counts)
-        np.testing.assert_array_equal(there.scores(*key), host.scores(*key))
-    assert there.describe() == host.describe()
-    assert there.describe()["precision"] == precision
-
-
 def test_float16_that_overflows_is_no_vote(small_digits: Splits) -> None:
     linear = torch.nn.Linear(64, 10)
     torch.nn.init.constant_(linear.weight, 60_000.0)  # two of them are above the largest float16

@@ -1,9 +1,8 @@
 """CUDA, which is EXPERIMENTAL: no GPU was at hand, and all that is known is that the same code, with a
 recorder that replays on the processor, votes as it should. What is said of it stands here alone.
 
-Work is recorded once and replayed: one launch instead of one per operation. Beside this, `device.strict`
-computes float32 as float32, and `noise.on_device` draws grid noise where the network is, bit for bit that of
-NumPy, which it compares at the start.
+Work is recorded once and replayed: one launch instead of one per operation. Besides, `device.strict`
+computes float32 as float32.
 """
 
 from __future__ import annotations

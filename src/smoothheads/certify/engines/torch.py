@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 from smoothheads import device as devices
 from smoothheads.certify import soundness
 from smoothheads.certify.engines import cuda
-from smoothheads.certify.engines.base import BlockEngine, Engine, EngineConfig, Key, Network, check_float16
+from smoothheads.certify.engines.base import BlockEngine, Engine, EngineConfig, Network, check_float16
 from smoothheads.certify.engines.lazy import Lazy, check_lazy
 from smoothheads.errors import ConfigError, duration, reason
 from smoothheads.lazy import torch
-from smoothheads.noise.grid import GridNoise
-from smoothheads.noise.on_device import DeviceGridNoise
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,9 +81,8 @@ class TorchEngine(BlockEngine):
     """Works on a copy of its own in eval mode, so that the model stays as it is and may even be trained on. A
     module that cannot be copied is put into eval mode and used itself.
 
-    On cuda, or with a `recorder`, passes that are not compiled and the drawing of noise are recorded and
-    replayed. Grid noise is drawn where the network is, on the CPU by NumPy; `noise_on_device` makes torch
-    draw it there too.
+    On cuda, or with a `recorder`, passes that are not compiled are recorded and replayed. Noise is drawn by
+    NumPy on the host, whatever the device.
     """
 
     in_one_piece: bool = True
@@ -97,7 +94,6 @@ class TorchEngine(BlockEngine):
         network: Network,
         *,
         recorder: cuda.Recorder | None = None,
-        noise_on_device: bool | None = None,
     ) -> None:
         from smoothheads.certify.engines.rewrite import folded
 
@@ -114,13 +110,7 @@ class TorchEngine(BlockEngine):
         lean = folded(own, shape)
         self.folded = lean is not None
         self.model: MultiHead = (lean or own).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        noise, there = network.noise, device.type != "cpu" if noise_on_device is None else noise_on_device
-        self._device_noise: DeviceGridNoise | None = None
         with torch.inference_mode():
-            if there and isinstance(noise, GridNoise):
-                record = None if recorder is None else partial(cuda.Recorded, recorder=recorder)
-                self._device_noise = DeviceGridNoise(noise, shape, device, record=record)
-                self.background = False  # nobody waits for the device anyway
             if self.in_one_piece:
                 blank = self._prepared(np.zeros((self.samples_per_pass, *shape), dtype=np.float32))
                 self._network = self._made(self.model, blank)
@@ -145,11 +135,6 @@ class TorchEngine(BlockEngine):
         # It stays on the host: only the thread that computes knows the stream that a copy must go before.
         block = torch.from_numpy(samples).contiguous(memory_format=torch.channels_last)
         return block.pin_memory() if self.device.type == "cuda" else block
-
-    def _samples(self, keys: Sequence[Key]) -> Tensor:
-        if self._device_noise is None:
-            return super()._samples(keys)
-        return torch.cat([self._device_noise.noisy(*key) for key in keys])
 
     def _logits(self, samples_NCHW: Tensor) -> Tensor:
         with devices.strict(self.device), devices.autocast(self.device, self.precision):
