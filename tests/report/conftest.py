@@ -40,19 +40,6 @@ def make_log() -> Callable[..., Results]:
 
     def make(name: str = "some", right: int = 30) -> Results:
         rows = [_row(i, max(1000 - 10 * i, 0) if i < right else 0) for i in range(40)]
-        return Results(
-            name=name,
-            index=np.arange(40),
-            label=np.zeros(40, dtype=np.int64),
-            prediction=np.array([row.prediction for row in rows]),
-            radius=np.array([row.radius for row in rows]),
-            seconds=np.full(40, 2.0),
-            sigma=0.5,
-            alpha=0.001,
-            n=1000,
-            n0=100,
-            manifest=MANIFEST,
-            rows=tuple(rows),
-        )
+        return Results.of(name, rows, MANIFEST)
 
     return make

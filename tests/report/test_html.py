@@ -107,7 +107,7 @@ def test_facts_guarantee_and_cost_are_there(make_log: Make) -> None:
 
 
 def test_a_foreign_log_makes_a_page_too(make_log: Make) -> None:
-    foreign = replace(make_log(), manifest=None, rows=(), sigma=None, alpha=None, n=None, n0=None)
+    foreign = make_log().without_votes(manifest=None, sigma=None, alpha=None, n=None, n0=None)
     text = page(compare([foreign]), title="t")
     assert "a log without a manifest" in text
     assert "How sure the network is" not in text

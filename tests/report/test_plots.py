@@ -79,7 +79,7 @@ def test_survival_of_the_label_probability(make_log: Make) -> None:
 
 
 def test_logs_without_votes_start_at_one_half(make_log: Make) -> None:
-    bare = replace(make_log(), rows=())
+    bare = make_log().without_votes()
     axes = plots.label_probability([bare, replace(bare, sigma=None)]).axes[0]
     assert axes.get_xlim()[0] == 0
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["some (lower bound)"]  # type: ignore[union-attr]

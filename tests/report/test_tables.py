@@ -57,7 +57,7 @@ def test_differences_have_intervals_and_p(make_log: Make) -> None:
 def test_background_leaves_out_what_nobody_knows(make_log: Make) -> None:
     full = background(compare([make_log()]))
     assert "hard" in full.columns
-    bare = background(compare([replace(make_log(), rows=(), n=None, alpha=None)]))
+    bare = background(compare([make_log().without_votes(n=None, alpha=None)]))
     assert set(full.columns) - set(bare.columns) == {
         "n",
         "alpha",

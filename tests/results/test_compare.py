@@ -72,7 +72,7 @@ def test_an_unfinished_ledger_makes_no_table_unless_asked(logs: tuple[Results, R
 
 @pytest.mark.parametrize(("name", "value"), [("alpha", 0.01), ("n", 100)])
 def test_other_settings_are_refused_or_noted(logs: tuple[Results, Results], name: str, value: float) -> None:
-    other = replace(logs[1], rows=(), **{name: value})  # type: ignore[arg-type]
+    other = logs[1].without_votes(**{name: value})
     with pytest.raises(LedgerError, match=rf"{name} .* as in a, got {value:g} in b"):
         compare([logs[0], other])
     assert any(f"{name} differs" in note for note in compare([logs[0], other], align=True).notes)
@@ -99,7 +99,7 @@ def test_noisy_accuracy_on_all_images_and_on_the_hardest_half(logs: tuple[Result
     hard = np.argsort(before + after, kind="stable")[:6]
     assert difference.hard_accuracy.baseline == pytest.approx(before[hard].mean())
     assert difference.hard_accuracy.this == pytest.approx(after[hard].mean())
-    (bare,) = compare([logs[0], replace(logs[1], rows=())]).differences
+    (bare,) = compare([logs[0], logs[1].without_votes()]).differences
     assert (bare.noisy_accuracy, bare.hard_accuracy) == (None, None)
 
 

@@ -36,7 +36,7 @@ def test_a_ledger_tells_everything(run: Callable[..., Path]) -> None:
 
 
 def test_a_foreign_log_says_what_it_does_not_know(run: Callable[..., Path]) -> None:
-    bare = replace(read_log(run()), rows=(), n=None, alpha=None)
+    bare = read_log(run()).without_votes(n=None, alpha=None)
     summary = summarize(bare, [0, 0.5])
     unknown = (summary.noisy_accuracy, summary.hard_accuracy, summary.ceiling)
     assert (*unknown, summary.at_ceiling, summary.samples) == (None,) * 5

@@ -6,7 +6,7 @@ from smoothheads.results.ledger import Ledger
 from smoothheads.results.merge import merge
 from smoothheads.results.read import read_log, read_logs
 from smoothheads.results.recertify import recertify
-from smoothheads.results.results import Results
+from smoothheads.results.results import Results, Row, stack
 from smoothheads.results.summary import Summary, summarize
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Comparison",
     "Ledger",
     "Results",
+    "Row",
     "Summary",
     "audit",
     "compare",
@@ -21,5 +22,6 @@ __all__ = [
     "read_log",
     "read_logs",
     "recertify",
+    "stack",
     "summarize",
 ]

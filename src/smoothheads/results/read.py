@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -115,13 +117,16 @@ def _read_foreign(path: Path, text: str) -> Results:
     def parsed(name: str, parse: Callable[[str], T]) -> list[T]:
         return [_value(path, line, name, word, parse) for line, word in enumerate(columns[name], start=2)]
 
+    stem = path.with_suffix("") if path.suffix == ".gz" else path
     return Results(
-        name=path.stem if path.suffix in _ENDINGS else path.name,
+        name=stem.stem if stem.suffix in _ENDINGS else stem.name,
         index=np.array(parsed("idx", _whole)),
         label=np.array(parsed("label", _whole)),
         prediction=np.array(parsed("predict", _whole)),
         radius=np.array(parsed("radius", _finite)),
         seconds=np.array(parsed("time", parse_time)),
+        noisy=np.array(parsed("noisy", _finite)) if "noisy" in columns else None,
+        samples=np.array(parsed("samples", _whole)) if "samples" in columns else None,
         columns=columns,
         checked=False,
     )
@@ -152,7 +157,10 @@ def _columns(path: Path, text: str) -> dict[str, tuple[str, ...]]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise LedgerError(f"{path} is not a whole gzip file ({error}).") from error
     except OSError as error:
         raise LedgerError(f"a certification log at {path}", str(error.strerror), "check the path") from error
     except UnicodeDecodeError as error:

@@ -54,7 +54,7 @@ def recertified(log: Results, *, alpha: float | None = None, rule: str | None = 
 
 def obstacle(log: Results) -> LedgerError | None:
     """Why its votes cannot be certified again, with another alpha or for another threat; None if they can."""
-    if not log.has_votes or any(row.selection.n == 0 for row in log.rows):
+    if not log.rows or any(row.selection.n == 0 for row in log.rows):
         wanted = f"selection and estimation votes in {log.name}"
         return LedgerError(wanted, "rows without them", "certify again; foreign logs keep no votes")
     if log.budget not in RECOUNTABLE:

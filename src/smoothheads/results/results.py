@@ -1,34 +1,84 @@
-"""Certified images in memory, ours or anybody's: arrays over images and what is known of the settings."""
+"""The one result type: certified images as arrays, ours or anybody's, with what is known of the settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from smoothheads import notebook
-from smoothheads.errors import LedgerError, SmoothheadsError
+from smoothheads.errors import ConfigError, LedgerError, SmoothheadsError, one_of
+from smoothheads.files import write_atomic
 from smoothheads.noise import FloatGaussian, NoiseLaw
 from smoothheads.results import metrics
 from smoothheads.results.ledger import Ledger
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.recount import Damage
-from smoothheads.types import ABSTAIN, ENSEMBLE, Certified
+from smoothheads.results.row import FIELD_COLUMNS
+from smoothheads.types import ABSTAIN, ENSEMBLE, Certificate, Certified, Votes, format_radius
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+STORED = ("index", "label", "prediction", "radius", "seconds", "noisy", "samples")
+"""Columns that are kept; the others follow from them."""
+COLUMNS = (*STORED, "correct", "abstained", "certified_radius", "votes")
+"""What `results["..."]` knows."""
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One certified image. `record` has its certificate and all votes, and is None in a log without votes."""
+
+    index: int
+    label: int
+    prediction: int
+    radius: float
+    seconds: float
+    record: Certified | None = None
+
+    @property
+    def correct(self) -> bool:
+        return self.prediction == self.label
+
+    @property
+    def abstained(self) -> bool:
+        return self.prediction == ABSTAIN
+
+    @property
+    def certificate(self) -> Certificate:
+        return self._record.certificate
+
+    @property
+    def selection(self) -> Votes:
+        """The votes that chose the class."""
+        return self._record.selection
+
+    @property
+    def votes(self) -> Votes:
+        """The votes that the bound is computed from, of every aggregation."""
+        return self._record.votes
+
+    @property
+    def _record(self) -> Certified:
+        if self.record is None:
+            raise LedgerError(f"Image {self.index} comes from a log without votes; use its radius.")
+        return self.record
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Results:
-    """All arrays have one entry per image. A foreign log has neither `rows`, as it keeps no votes, nor a
-    `manifest`; what it does not state is None."""
+    """Certified images: every array has one entry per image.
+
+    `results["radius"]` is a column, `results[0]` one image and `results[10:20]` ten of them. A foreign log
+    has neither `rows` (it keeps no votes) nor a `manifest`; what it does not state is None.
+    """
 
     name: str
     index: Ints
@@ -36,24 +86,33 @@ class Results:
     prediction: Ints
     radius: Floats
     seconds: Floats
+    noisy: Floats | None = None
+    """Fraction of the noisy samples that are classified as the label; None for a log without votes."""
+    samples: Ints | None = None
+    """Noisy samples per image, those of the selection included; None for a foreign log of unknown n."""
     sigma: float | None = None
     alpha: float | None = None
     n: int | None = None
     n0: int | None = None
     norm: str = "l2"
-    """In which the radii are."""
+    """The norm of the radii."""
     manifest: Manifest | None = None
     rows: tuple[Certified, ...] = ()
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The text of every column as it was written."""
     checked: bool = True
-    """False for a log without checksums: that of others, or of version 1."""
+    """False for the logs of others, which have no checksums."""
     damage: tuple[Damage, ...] = ()
-    """What the checksums show; only where somebody asked to see damaged rows."""
+    """Rows with wrong checksums; filled only if the log was read with `damaged=True`."""
+
+    def __post_init__(self) -> None:
+        if self.samples is None and self.n is not None:
+            samples = np.full(len(self), self.n + (self.n0 or 0), dtype=np.int64)
+            object.__setattr__(self, "samples", samples)
 
     @classmethod
     def of(cls, name: str, rows: Iterable[Certified], manifest: Manifest, **more: Any) -> Results:
-        """The rows of one certification run."""
+        """Returns the rows of one certification run as `Results`."""
         rows, config = tuple(rows), manifest.certify
         return cls(
             name=name,
@@ -62,6 +121,8 @@ class Results:
             prediction=np.array([row.prediction for row in rows], dtype=np.int64),
             radius=np.array([row.radius for row in rows], dtype=np.float64),
             seconds=np.array([row.seconds for row in rows], dtype=np.float64),
+            noisy=np.array([_label_fraction(row, config.rule) for row in rows], dtype=np.float64),
+            samples=np.array([row.samples for row in rows], dtype=np.int64),
             sigma=config.sigma,
             alpha=config.alpha,
             n=manifest.n,
@@ -72,9 +133,19 @@ class Results:
             **more,
         )
 
+    @classmethod
+    def read(cls, path: Path | str) -> Results:
+        """Reads a ledger, or any log in the field's format: `read_log`."""
+        from smoothheads.results.read import read_log
+
+        return read_log(path)
+
+    # Columns and images
+
     @property
     def correct(self) -> Bools:
-        """By definition, not by the log's own column: some scripts write a running total there."""
+        """Computed from label and prediction, not taken from the log's own column: some scripts write a
+        running total there."""
         return np.asarray(self.prediction == self.label)
 
     @property
@@ -82,17 +153,117 @@ class Results:
         return np.asarray(self.prediction == ABSTAIN)
 
     @property
+    def certified_radius(self) -> Floats:
+        """The radius where the prediction is correct, 0 elsewhere; its mean is the ACR."""
+        return metrics.certified_radii(self.correct, self.radius)
+
+    @property
+    def votes(self) -> Ints | None:
+        """The estimation votes of the certified aggregation [images, classes]; None without votes."""
+        if not self.rows:
+            return None
+        return np.array([row.votes.for_rule(self.rule) for row in self.rows])
+
+    @overload
+    def __getitem__(self, key: str) -> Any: ...
+    @overload
+    def __getitem__(self, key: int) -> Row: ...
+    @overload
+    def __getitem__(self, key: slice | Sequence[int] | NDArray[Any]) -> Results: ...
+
+    def __getitem__(self, key: str | int | slice | Sequence[int] | NDArray[Any]) -> Any:
+        """Returns a column by its name, one image by its position, or several as `Results`."""
+        if isinstance(key, str):
+            if key not in COLUMNS:
+                raise one_of("column of the results", key, COLUMNS)
+            return getattr(self, key)
+        if isinstance(key, int | np.integer):
+            return self._row(range(len(self))[key])
+        return self.take(np.arange(len(self))[key])
+
+    def take(self, positions: Ints) -> Results:
+        """Returns the images at these positions, in this order."""
+        arrays = {name: getattr(self, name) for name in STORED}
+        chosen: dict[str, Any] = {n: values[positions] for n, values in arrays.items() if values is not None}
+        rows = tuple(self.rows[i] for i in positions) if self.rows else ()
+        columns = {name: tuple(texts[i] for i in positions) for name, texts in self.columns.items()}
+        return replace(self, **chosen, rows=rows, columns=columns)
+
+    def without_votes(self, **changes: Any) -> Results:
+        """Returns a copy that has lost its votes, as a foreign log is, with other values in `changes`."""
+        return replace(self, **{"rows": (), "noisy": None, "samples": None, "columns": {}} | changes)
+
+    def _row(self, i: int) -> Row:
+        return Row(
+            index=int(self.index[i]),
+            label=int(self.label[i]),
+            prediction=int(self.prediction[i]),
+            radius=float(self.radius[i]),
+            seconds=float(self.seconds[i]),
+            record=self.rows[i] if self.rows else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(self._row, range(len(self)))
+
+    # Metrics
+
+    @property
     def acr(self) -> float:
-        """Average certified radius: 0 for wrong answers and abstentions."""
-        return metrics.average_certified_radius(self.correct, self.radius)
+        """The average certified radius; wrong predictions and abstentions count as 0."""
+        return float(self.certified_radius.mean())
 
     def certified_accuracy(self, radius: float) -> float:
-        """Share of the images that are right and certified at least that far."""
+        """Returns the fraction of images that are correct and certified at least that far."""
         return float(metrics.certified_accuracy(self.correct, self.radius, [radius])[0])
 
     @property
+    def class_acr(self) -> dict[int, float]:
+        """The ACR of each class that the images have."""
+        values = self.certified_radius
+        return {int(c): float(values[self.label == c].mean()) for c in np.unique(self.label)}
+
+    def class_certified_accuracy(self, radius: float = 0.0) -> dict[int, float]:
+        """Returns the certified accuracy at this radius of each class that the images have."""
+        hits = self.correct & (self.radius >= radius)
+        return {int(c): float(hits[self.label == c].mean()) for c in np.unique(self.label)}
+
+    @property
+    def worst_class(self) -> int:
+        """The class with the smallest ACR; the first one among equals."""
+        return min(self.class_acr, key=self.class_acr.__getitem__)
+
+    @property
+    def class_spread(self) -> float:
+        """The largest class ACR minus the smallest."""
+        values = self.class_acr.values()
+        return max(values) - min(values)
+
+    @property
+    def certified_classes(self) -> int:
+        """The number of classes with at least one correctly certified image."""
+        return metrics.classes_certified(self.label, self.correct)[0]
+
+    def label_probability(self) -> Floats | None:
+        """Returns the probability of the true label under noise [images], as far as the log shows it.
+
+        It is the fraction of votes where votes were kept. Otherwise it is the certified lower bound, which is
+        known only for correctly certified images (0 elsewhere) and needs sigma; None without it.
+        """
+        if self.noisy is not None:
+            return self.noisy
+        if self.sigma is None:
+            return None
+        return np.where(self.correct, ndtr(self.radius / self.sigma), 0.0)
+
+    # Settings
+
+    @property
     def law(self) -> NoiseLaw:
-        """What made the radii out of probabilities; that of Gaussian noise for a foreign log."""
+        """The law that turned probabilities into radii; Gaussian for a foreign log."""
         return FloatGaussian() if self.manifest is None else self.manifest.law
 
     @property
@@ -106,67 +277,71 @@ class Results:
 
     @property
     def missing(self) -> int:
-        """How many images the manifest expects beyond those that are here; 0 for a foreign log."""
+        """The number of images that the manifest expects and that are not here; 0 for a foreign log."""
         expected = () if self.manifest is None else self.manifest.expected
         return max(0, len(expected or ()) - len(self))
 
     @property
     def has_votes(self) -> bool:
-        return bool(self.rows)
+        return self.noisy is not None
 
-    @property
-    def samples(self) -> Ints | None:
-        """Per image, those of the selection included; None for a foreign log of unknown n."""
-        if self.rows:
-            return np.array([row.samples for row in self.rows], dtype=np.int64)
-        return None if self.n is None else np.full(len(self), self.n + (self.n0 or 0), dtype=np.int64)
+    # Files and other forms
 
-    def label_probability(self) -> Floats | None:
-        """Share of the samples classified as the true label [images].
-
-        From the votes where they were kept. Otherwise its certified lower bound, which is known only for
-        correctly certified images (0 elsewhere) and needs sigma; None without it.
-        """
-        if self.has_votes:
-            return np.array([_share(row, self.rule) for row in self.rows])
-        if self.sigma is None:
-            return None
-        return np.where(self.correct, ndtr(self.radius / self.sigma), 0.0)
-
-    def take(self, positions: Ints) -> Results:
-        arrays: dict[str, Any] = {name: getattr(self, name)[positions] for name in _ARRAYS}
-        rows = tuple(self.rows[i] for i in positions) if self.rows else ()
-        columns = {name: tuple(texts[i] for i in positions) for name, texts in self.columns.items()}
-        return replace(self, **arrays, rows=rows, columns=columns)
-
-    def save(self, folder: Path | str) -> Path:
-        """Writes a ledger, to a folder that is new or empty, or holds the first rows of this one."""
-        if self.manifest is None:
-            raise LedgerError("results with votes and a manifest", f"a foreign log, {self.name}", "keep it")
-        with Ledger.open(Path(folder), self.manifest) as ledger:
+    def save(self, path: Path | str) -> Path:
+        """Writes a ledger into a folder that is new or empty, or that holds the first rows of this one."""
+        if self.manifest is None or not self.rows:
+            raise LedgerError(f"{self.name} has no votes, so it cannot become a ledger; use `to_tsv`.")
+        with Ledger.open(Path(path), self.manifest) as ledger:
             for row in self.rows[len(ledger) :]:
                 ledger.append(row)
-        return Path(folder)
+        return Path(path)
+
+    def to_tsv(self, path: Path | str | None = None) -> str:
+        """Returns the field's six columns as text, with `noisy` and `samples` where they are known.
+
+        `read_log` reads it again, with all values cut or rounded to six decimals; a `path` gets it too.
+        """
+        lines = ["\t".join([*FIELD_COLUMNS, *(name for name in STORED[5:] if self[name] is not None)])]
+        for i, row in enumerate(self):
+            texts = [row.index, row.label, row.prediction, format_radius(row.radius), int(row.correct)]
+            texts.append(f"{row.seconds:.6f}")
+            texts += [] if self.noisy is None else [f"{self.noisy[i]:.6f}"]
+            texts += [] if self.samples is None else [int(self.samples[i])]
+            lines.append("\t".join(map(str, texts)))
+        text = "\n".join([*lines, ""])
+        if path is not None:
+            write_atomic(Path(path), text)
+        return text
 
     def to_pandas(self) -> Any:
-        """A DataFrame with a row per image; needs the package pandas."""
+        """Returns a DataFrame with a row per image; needs the package pandas."""
         try:
             import pandas as pd
         except ImportError:
-            raise SmoothheadsError(
-                "the package pandas", "none installed", "run: pip install pandas"
-            ) from None
-        columns = {name: getattr(self, name) for name in (*_ARRAYS, "correct", "abstained", "samples")}
+            raise SmoothheadsError("to_pandas needs pandas; run `pip install pandas`.") from None
+        columns = {name: getattr(self, name) for name in COLUMNS if name != "votes"}
         return pd.DataFrame({name: values for name, values in columns.items() if values is not None})
 
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __iter__(self) -> Iterator[Certified]:
-        """The records with their votes; a foreign log has none."""
-        if not self.rows and len(self):
-            raise LedgerError("results with votes", f"a foreign log, {self.name}", "use its arrays")
-        return iter(self.rows)
+    def __repr__(self) -> str:
+        """A summary in five lines."""
+        settings = {"sigma": self.sigma, "alpha": self.alpha, "n": self.n}
+        known = [f"{name} {value:g}" for name, value in settings.items() if value is not None]
+        if not len(self):
+            return f"Results {self.name!r}: no images"
+        head = f"Results {self.name!r}: {len(self):,} images, {self.norm} radii"
+        radii = metrics.default_radii(float(self.radius.max()))[:6]
+        accuracy = metrics.certified_accuracy(self.correct, self.radius, radii)
+        classes = len(np.unique(self.label))
+        return "\n".join(
+            [
+                ", ".join([head, *known]),
+                f"ACR {self.acr:.4f}, {self.abstained.mean():.1%} abstained",
+                f"classes with a certificate: {self.certified_classes} of {classes}; "
+                f"smallest class ACR {self.class_acr[self.worst_class]:.4f} (class {self.worst_class})",
+                "radius              " + "".join(f"{radius:>8.2f}" for radius in radii),
+                "certified accuracy  " + "".join(f"{value:>8.1%}" for value in accuracy),
+            ]
+        )
 
     def _repr_html_(self) -> str:
         radii = np.linspace(0, float(self.radius.max(initial=0.0)), 101).tolist()
@@ -174,8 +349,9 @@ class Results:
         facts = {
             "images": f"{len(self):,}" + (f", {self.missing:,} to come" if self.missing else ""),
             "average certified radius": f"{self.acr:.4f}",
-            "right and certified": f"{self.correct.mean():.1%}",
+            "correct and certified": f"{self.correct.mean():.1%}",
             "abstained": f"{self.abstained.mean():.1%}",
+            "classes with a certificate": f"{self.certified_classes} of {len(np.unique(self.label))}",
             "sigma, alpha, n": f"{self.sigma}, {self.alpha}, {self.n}",
         }
         return notebook.table(facts, self.name) + notebook.curve(
@@ -183,10 +359,28 @@ class Results:
         )
 
 
-def _share(row: Certified, rule: str) -> float:
-    """Votes for the label; those of the selection where a hopeless image got no others."""
+def stack(results: Sequence[Results], column: str = "certified_radius") -> NDArray[Any]:
+    """Returns one column of several `Results` of the same images as [seeds, images].
+
+    Raises LedgerError where the images or their labels differ.
+    """
+    if not results:
+        raise ConfigError("There are no results to stack.")
+    first = results[0]
+    for other in results[1:]:
+        if not np.array_equal(first.index, other.index):
+            raise LedgerError(f"{first.name} and {other.name} have different images, so they do not stack.")
+        if len(differ := np.flatnonzero(first.label != other.label)):
+            i = int(differ[0])
+            raise LedgerError(
+                f"Image {first.index[i]} has label {first.label[i]} in {first.name} and {other.label[i]} in "
+                f"{other.name}; stack results of the same data."
+            )
+    return np.stack([each[column] for each in results])
+
+
+def _label_fraction(row: Certified, rule: str) -> float:
+    """Returns the fraction of votes for the label, from the selection if an image got no others."""
     counted = [votes for votes in (row.votes, row.selection) if votes.n > 0]
-    return float(counted[0].for_rule(rule)[row.label] / counted[0].n) if counted else 0.0
-
-
-_ARRAYS = ("index", "label", "prediction", "radius", "seconds")
+    known = counted and row.label >= 0
+    return float(counted[0].for_rule(rule)[row.label] / counted[0].n) if known else 0.0

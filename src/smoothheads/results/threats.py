@@ -6,7 +6,6 @@ Each log that comes back holds the certificates of one threat: radii, and the cl
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -32,7 +31,7 @@ def linf(log: Results, dimension: int | None = None) -> Results:
             wanted = f"a log that states the shape of its images in {log.name}"
             raise ConfigError(wanted, "none", "give the dimension")
         dimension = math.prod(shape)
-    return replace(log, radius=_linf_radii(log, dimension), norm=LINF, rows=(), columns={})
+    return log.without_votes(radius=_linf_radii(log, dimension), norm=LINF)
 
 
 def top_k(log: Results, k: int) -> Results:
@@ -48,7 +47,7 @@ def top_k(log: Results, k: int) -> Results:
         raise error
     radius = np.array([_top_k_radius(row, log, k) for row in log.rows])
     prediction = np.where(radius > 0, log.label, ABSTAIN)
-    return replace(log, radius=radius, prediction=prediction, rows=(), columns={})
+    return log.without_votes(radius=radius, prediction=prediction)
 
 
 def _linf_radii(log: Results, dimension: int) -> Floats:
