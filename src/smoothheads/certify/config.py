@@ -16,7 +16,7 @@ from smoothheads.certify.engines.base import ENGINES, EngineConfig
 from smoothheads.certify.engines.torch import Torch
 from smoothheads.config.check import LEAST_ALPHA, Count, Natural, at_least, between, check_fields, check_sigma
 from smoothheads.errors import ConfigError, suggest
-from smoothheads.noise.law import NoiseLaw
+from smoothheads.noise.base import NoiseLaw
 from smoothheads.noise.laws import GridGaussian
 from smoothheads.registry import as_component
 

@@ -1,9 +1,15 @@
-"""What certification noise is: a pure function of (seed, image index, phase, block)."""
+"""What a noise law and a noise sampler are, and how every sample is keyed.
+
+A law is the one object that ties a certificate to what was sampled: it has the theorem that turns a
+probability into a radius, and it makes the sampler. A sampler is a pure function of (seed, image index,
+phase, block). A law is also a setting, so nothing heavier than NumPy is imported here.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.random import Generator, Philox
@@ -11,10 +17,11 @@ from numpy.typing import NDArray
 
 from smoothheads.config.check import check_sigma
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.noise.law import NOISES, FloatLaw, NoiseLaw
+from smoothheads.registry import Registry
 from smoothheads.types import Grid, Phase, Pixels
 
-_WORDS = 2**64
+Floats: TypeAlias = NDArray[np.float64]
+Norm: TypeAlias = Literal["l1", "l2"]
 
 
 class Noise(Protocol):
@@ -26,7 +33,7 @@ class Noise(Protocol):
 
     @property
     def law(self) -> NoiseLaw:
-        """What it is drawn from, with the theorem that holds for it."""
+        """The law that the samples are drawn from, with the theorem that holds for it."""
         ...
 
     @property
@@ -43,19 +50,78 @@ class Noise(Protocol):
     def block_size(self) -> int: ...
 
     def noisy(self, image: Pixels, index: int, phase: Phase, block: int) -> NDArray[np.float32]:
-        """[block_size, channels, height, width] of x + noise in pixel units, not clipped."""
+        """Returns [block_size, channels, height, width] of x + noise in pixel units, not clipped."""
         ...
 
     def correction(self, dimension: int) -> float:
-        """Upper bound on how much more likely any event is under this sampler than under the exact
-        noise on `dimension` pixel values; it must be taken off p_lower."""
+        """Returns an upper bound on how much more likely any event is under this sampler than under the
+        exact noise on `dimension` pixel values. The certifier subtracts it from p_lower."""
         ...
+
+
+class NoiseLaw(ABC):
+    """A class that has probability p under the noise stays the most likely one within a radius in `norm`.
+
+    `sigma` is the standard deviation of the noise per pixel, whatever the law. Radii are rounded down and
+    probabilities up. A component: a frozen dataclass, registered in NOISES.
+    """
+
+    registry: ClassVar[Registry[type[NoiseLaw]]]
+    name: ClassVar[str]
+    norm: ClassVar[Norm]
+
+    @abstractmethod
+    def radius(self, p_lower: float, sigma: float) -> float:
+        """Returns the certified radius; 0 where p_lower <= 1/2, because nothing is certified there."""
+
+    @abstractmethod
+    def pair_radius(self, p_lower: float, p_upper: float, sigma: float) -> float:
+        """Returns the radius if every other class has at most p_upper; 0 where they do not separate."""
+
+    @abstractmethod
+    def probability(self, radius: float, sigma: float) -> float:
+        """Returns the probability at which a class is certified at the radius; 1 or more if none is."""
+
+    @abstractmethod
+    def unit_radius(self, p: Floats) -> Floats:
+        """Returns radius / sigma, below 0 for probabilities under 1/2; not rounded, for plans only."""
+
+    @abstractmethod
+    def keyed(self, sigma: float, grid: Grid, seed: int, block_size: int) -> Noise:
+        """Returns the sampler. Make it once per run, not once per image: it may prepare tables."""
+
+
+NOISES: Final[Registry[type[NoiseLaw]]] = Registry(
+    "noise",
+    "smoothheads.noises",
+    {
+        "grid": "noise.laws:GridGaussian",
+        "gaussian": "noise.laws:FloatGaussian",
+        "uniform": "noise.laws:Uniform",
+        "laplace": "noise.laws:Laplace",
+    },
+)
+NoiseLaw.registry = NOISES
+
+
+class FloatLaw(NoiseLaw):
+    """A law that is drawn in float32: it needs nothing but its theorem, `scope` and `draw`."""
+
+    scope: ClassVar[str]
+    """One sentence to print with a certificate: what it covers."""
+
+    @abstractmethod
+    def draw(self, generator: Generator, shape: tuple[int, ...], sigma: float) -> NDArray[np.float32]:
+        """Returns independent noise of mean 0 and standard deviation sigma, in pixel units."""
+
+    def keyed(self, sigma: float, grid: Grid, seed: int, block_size: int) -> Noise:
+        return FloatNoise(self, sigma, grid, seed, block_size)
 
 
 @dataclass(frozen=True, slots=True)
 class FloatNoise:
-    """The rounded sum x + noise carries a trace of x, so a network could recognise the clean image; the
-    certificate is the theorem's only as far as that is neglected. GridNoise has no such gap."""
+    """The rounded sum x + noise carries a trace of x, so a network could recognise the clean image. The
+    certificate is the theorem's only as far as that is neglected; GridNoise has no such gap."""
 
     law: FloatLaw
     sigma: float
@@ -82,26 +148,31 @@ class FloatNoise:
 
 
 def make_noise(name: str, sigma: float, grid: Grid, seed: int, block_size: int) -> Noise:
-    """Keyed noise of a law with its default settings."""
+    """Returns keyed noise of a law with its default settings.
+
+    Args:
+        name: name of the law in NOISES.
+        sigma: standard deviation per pixel, for pixels in [0, 1].
+        grid: the integers that pixels are multiples of (q in the formulas).
+        seed: key of the noise; choose it after the weights are fixed.
+        block_size: samples per block; part of the key.
+    """
     return NOISES.get(name)().keyed(sigma, grid, seed, block_size)
 
 
-def philox_key(seed: int, index: int, phase: Phase, block: int) -> NDArray[np.uint64]:
-    """The two words of the key and the four of the first counter."""
-    for name, value in (("seed", seed), ("image index", index), ("block", block)):
-        if not 0 <= value < _WORDS:
-            raise ConfigError(f"0 <= {name} < 2^64", str(value), f"choose a {name} inside that range")
-    return np.array([seed, index, 0, block, int(phase), 0], dtype=np.uint64)
-
-
 def keyed_bits(seed: int, index: int, phase: Phase, block: int) -> Philox:
-    """The bit stream of one block; streams of different keys never overlap (below 2^64 draws each)."""
-    key = philox_key(seed, index, phase, block)
-    return Philox(key=key[:2], counter=key[2:])
+    """Returns the bit stream of a block; streams of different keys never overlap (below 2^64 draws each)."""
+    for name, value in (("seed", seed), ("image index", index), ("block", block)):
+        if not 0 <= value < 2**64:
+            raise ConfigError(f"The {name} of the noise must be from 0 to 2^64 - 1, not {value}.")
+    # Philox has a key of two words and a counter of four. Draws advance the counter's first word, so a
+    # stream would have to draw 2^64 times before it met the stream of the next block or phase.
+    words = np.array([seed, index, 0, block, int(phase), 0], dtype=np.uint64)
+    return Philox(key=words[:2], counter=words[2:])
 
 
 def keyed_uniform(seed: int, index: int) -> float:
-    """The W in (0, 1] of the randomised bound of one image, fixed before any noise is drawn."""
+    """Returns the W in (0, 1] of the randomised bound of one image, fixed before any noise is drawn."""
     bits = keyed_bits(seed, index, Phase.RANDOMIZED_BOUND, 0)
     return float(1.0 - Generator(bits).random())
 
@@ -110,21 +181,21 @@ def check_settings(sigma: float, grid: Grid, block_size: int) -> None:
     check_sigma(sigma)
     if not 1 <= grid.max_value <= 255:
         raise ConfigError(
-            "a grid 0..q with 1 <= q <= 255", f"q = {grid.max_value}", "8-bit images have q = 255"
+            f"A grid has pixels 0..q with q from 1 to 255 (8-bit: 255), not q = {grid.max_value}."
         )
     if block_size < 1:
-        raise ConfigError("block size >= 1", str(block_size), "100 is usual")
+        raise ConfigError(f"Noise is drawn in blocks of one sample or more, not {block_size}; 100 is usual.")
 
 
 def check_image(image: Pixels, grid: Grid) -> None:
     """Refuses what is not an image of the grid: on another scale the radius would mean something else."""
     if image.dtype != np.uint8 or image.ndim != 3 or image.size == 0:
         raise SoundnessError(
-            "an image [channels, height, width] of uint8 grid integers",
-            f"shape {image.shape} of {image.dtype}",
-            "quantise to the grid first; the certificate is for the grid image",
+            "Noise is added to an image [channels, height, width] of uint8 grid integers, not to "
+            f"{image.dtype} of shape {image.shape}: quantise it first, the certificate is for the grid image."
         )
     if grid.max_value < 255 and int(image.max()) > grid.max_value:
         raise SoundnessError(
-            f"pixels 0..{grid.max_value}", f"{int(image.max())}", "pass the data set's own grid"
+            f"The image has a pixel of {int(image.max())} on a grid of 0..{grid.max_value}: "
+            "pass the grid of its own data set."
         )

@@ -1,4 +1,4 @@
-"""Our laws of noise: Gaussian (exact on the grid, or in float32), uniform and Laplace.
+"""The laws of noise: Gaussian (exact on the grid, or in float32), uniform and Laplace.
 
 All are set by their standard deviation per pixel, so that one sigma means noise of one strength whatever its
 law. Radii are rounded down and probabilities up, by factors far above the errors of the arithmetic.
@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
 
 from smoothheads.config.check import check_radius, check_sigma
-from smoothheads.lazy import special
 from smoothheads.noise import l2
+from smoothheads.noise.base import FloatLaw, Floats, Noise, NoiseLaw, Norm
 from smoothheads.noise.l2 import DOWN, UP, check_bound
-from smoothheads.noise.law import FloatLaw, NoiseLaw, Norm
-
-if TYPE_CHECKING:
-    from numpy.random import Generator
-    from numpy.typing import NDArray
-
-    from smoothheads.noise.base import Noise
-    from smoothheads.noise.law import Floats
-    from smoothheads.types import Grid
+from smoothheads.types import Grid
 
 
 class _GaussianTheorem(NoiseLaw):
-    """Cohen, Rosenfeld and Kolter 2019."""
+    """Theorem 1 of Cohen, Rosenfeld and Kolter 2019."""
 
     norm: ClassVar[Norm] = "l2"
 
@@ -42,8 +36,9 @@ class _GaussianTheorem(NoiseLaw):
         return l2.probability_above(radius, sigma)
 
     def unit_radius(self, p: Floats) -> Floats:
-        z: Floats = special.ndtri(p)
-        return z
+        from scipy import special
+
+        return np.asarray(special.ndtri(p), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +48,7 @@ class GridGaussian(_GaussianTheorem):
     name: ClassVar[str] = "grid"
 
     def keyed(self, sigma: float, grid: Grid, seed: int, block_size: int) -> Noise:
-        from smoothheads.noise.grid import GridNoise, GridTable  # which has this law
+        from smoothheads.noise.grid import GridNoise, GridTable  # imports this module for its law
 
         return GridNoise(GridTable.build(sigma, grid), seed, block_size)
 
@@ -75,18 +70,18 @@ class FloatGaussian(_GaussianTheorem, FloatLaw):
 
 
 def half_width(sigma: float) -> float:
-    """Uniform noise of deviation sigma fills [-half_width, half_width]."""
+    """Returns lambda: uniform noise of standard deviation sigma fills [-lambda, lambda]."""
     return math.sqrt(3) * sigma
 
 
 def laplace_scale(sigma: float) -> float:
-    """Laplace noise of deviation sigma has this scale b: its density falls like exp(-|e| / b)."""
+    """Returns b: the density of Laplace noise of standard deviation sigma falls like exp(-|e| / b)."""
     return sigma / math.sqrt(2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Uniform(FloatLaw):
-    """Uniform noise with radii in the l1 norm (Yang et al. 2020)."""
+    """Uniform noise with radii in the l1 norm (Yang et al. 2020, Table 1)."""
 
     name: ClassVar[str] = "uniform"
     norm: ClassVar[Norm] = "l1"
@@ -96,12 +91,12 @@ class Uniform(FloatLaw):
     )
 
     def radius(self, p_lower: float, sigma: float) -> float:
-        """2 L (p_lower - 1/2) for noise that fills [-L, L]."""
+        """Returns 2 lambda (p_lower - 1/2) for noise that fills [-lambda, lambda]."""
         check_bound(p_lower, sigma)
         return max(0.0, 2 * half_width(sigma) * (p_lower - 0.5) * DOWN)
 
     def pair_radius(self, p_lower: float, p_upper: float, sigma: float) -> float:
-        """A change of norm r moves no probability by more than r / 2L."""
+        """Returns the radius: a change of norm r moves each probability by at most r / 2 lambda."""
         check_bound(p_lower, sigma)
         return max(0.0, half_width(sigma) * (p_lower - p_upper) * DOWN)
 
@@ -114,6 +109,7 @@ class Uniform(FloatLaw):
         return 2 * half_width(1.0) * (p - 0.5)
 
     def draw(self, generator: Generator, shape: tuple[int, ...], sigma: float) -> NDArray[np.float32]:
+        # From [0, 1) to [-lambda, lambda), in place: a block may be large.
         noise = generator.random(shape, dtype=np.float32)
         noise *= 2
         noise -= 1
@@ -133,13 +129,14 @@ class Laplace(FloatLaw):
     )
 
     def radius(self, p_lower: float, sigma: float) -> float:
-        """-b ln(2 (1 - p_lower)) for noise of scale b."""
+        """Returns -b ln(2 (1 - p_lower)) for noise of scale b (Teng et al. 2020)."""
         check_bound(p_lower, sigma)
         return max(0.0, -laplace_scale(sigma) * math.log(2 * (1 - p_lower)) * DOWN) if p_lower > 0.5 else 0.0
 
     def pair_radius(self, p_lower: float, p_upper: float, sigma: float) -> float:
-        """A change of norm r changes no probability by more than a factor exp(r / b). The first class loses
-        at most what its complement gains, and at most that factor: the better of the two radii holds."""
+        """Returns the better of two radii that both hold. A change of norm r changes no probability by more
+        than a factor exp(r / b): the top class loses at most that factor, and at most what its complement
+        gains."""
         check_bound(p_lower, sigma)
         gap = p_lower - p_upper
         if gap <= 0:
@@ -148,7 +145,7 @@ class Laplace(FloatLaw):
         return laplace_scale(sigma) * max(-math.log1p(-gap), by_factor) * DOWN
 
     def probability(self, radius: float, sigma: float) -> float:
-        """1 where floating point cannot tell it from certainty."""
+        """Returns 1 where floating point cannot tell the probability from certainty."""
         check_sigma(sigma)
         check_radius(radius)
         miss = 0.5 * math.exp(-radius / laplace_scale(sigma)) * DOWN
@@ -158,7 +155,7 @@ class Laplace(FloatLaw):
         return -laplace_scale(1.0) * (np.log1p(-p) + math.log(2))
 
     def draw(self, generator: Generator, shape: tuple[int, ...], sigma: float) -> NDArray[np.float32]:
-        """The difference of two exponentials, which has this law and needs no logarithm."""
+        # The difference of two exponentials has this law and needs no logarithm.
         noise = generator.standard_exponential(shape, dtype=np.float32)
         noise -= generator.standard_exponential(shape, dtype=np.float32)
         noise *= np.float32(laplace_scale(sigma))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from smoothheads.noise import Laplace
-from smoothheads.noise.law import FloatLaw, Norm
+from smoothheads.noise.base import FloatLaw, Norm
 
 if TYPE_CHECKING:
     import numpy as np
