@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,27 +42,61 @@ def test_new_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), files.new_folder(tmp_path / "other") as partial:
         (partial / "a").write_text(str(1 // 0))
     assert list(tmp_path.iterdir()) == [target]
-    with pytest.raises(StorageError, match="one with a; choose"), files.new_folder(target):
+    with pytest.raises(StorageError, match=r"is not empty \(it holds a\)"), files.new_folder(target):
         pass
 
 
-def test_what_a_killed_process_left_is_cleared_away_and_nothing_else(tmp_path: Path) -> None:
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    left = tmp_path / f".checkpoint.{ended.pid}.partial"
-    kept = [f".checkpoint.{os.getppid()}.partial", f".other.{ended.pid}.part", ".mine.partial", "notes"]
-    for path in (left, *(tmp_path / name for name in kept)):
-        path.mkdir()
-        (path / "a").write_text("1")
+KILLED = """
+import os, sys; from pathlib import Path; from smoothheads import files
+with files.new_folder(Path(sys.argv[1])) as partial:
+    (partial / "a").write_text("1")
+    os.kill(os.getpid(), 9)
+"""
+
+
+def killed_while_writing(path: Path) -> Path:
+    subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    (partial,) = path.parent.glob(f".{path.name}.*.partial")
+    return partial
+
+
+def test_exclusive_removes_what_a_killed_process_left(tmp_path: Path) -> None:
+    partial = killed_while_writing(tmp_path / "checkpoint")
+    mine = f".checkpoint.{partial.name.split('.')[2].split('-')[0]}-{os.getppid()}.partial"
+    elsewhere = re.sub("[0-9a-f]{8}-", "00000000-", partial.name)  # of another machine on the same disk
+    saved = [mine, elsewhere, ".mine.partial", "notes"]
+    for name in saved:
+        (tmp_path / name).mkdir()
     with files.exclusive(tmp_path):
-        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, files.LOCK])
-    left.mkdir()
-    other = tmp_path / f".export.{ended.pid}.partial"
-    other.mkdir()
-    with files.new_folder(tmp_path / "checkpoint") as partial:
-        (partial / "a").write_text("1")
-    assert not left.exists()
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*saved, files.LOCK])
+
+
+def test_new_folder_removes_only_what_was_left_of_its_own_name(tmp_path: Path) -> None:
+    partial, other = killed_while_writing(tmp_path / "checkpoint"), killed_while_writing(tmp_path / "export")
+    with files.new_folder(tmp_path / "checkpoint") as folder:
+        (folder / "a").write_text("1")
+    assert not partial.exists()
     assert other.exists()
+
+
+def test_new_folder_replaces_an_empty_one_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill between two files would leave half a folder, so that there must be one rename."""
+    target, renames = tmp_path / "export", []
+    target.mkdir()
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda old, new: (renames.append(new), replace(old, new))[1])
+    with files.new_folder(target) as partial:
+        (partial / "a").write_text("1")
+        (partial / "b").write_text("2")
+    assert renames == [target]
+    assert sorted(path.name for path in target.iterdir()) == ["a", "b"]
+
+
+def test_new_folder_fills_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with files.new_folder(Path()) as partial:
+        (partial / "a").write_text("1")
+    assert Path("a").read_text() == "1"
 
 
 def test_a_full_disk_of_a_library_with_errors_of_its_own(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Files that are either whole or not there, and outputs that never take the place of what others wrote.
+"""Files that are either complete or absent, and outputs that never replace what somebody else wrote.
 
-Every command writes through this module: `claim` is the one rule for folders, `write_own` for single files,
-`storage` turns what the disk refuses into one message, `exclusive` is the one lock.
+Every command writes through this module: `reserve` is the rule for output folders, `write_stamped` for single
+files, `storage` turns what the disk refuses into one message, and `exclusive` is the lock of a folder.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shutil
 import socket
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -23,15 +24,17 @@ from smoothheads.errors import HeldError, SmoothheadsError, StorageError
 
 LOCK = ".lock"
 STAMP = "written by smoothheads"
-"""In pages, plots and tables, so that we know our own."""
-_PARTIAL = re.compile(r"\.(.+)\.(\d+)\.partial")
+"""Text in pages, plots and tables by which a command recognises its own output."""
+_PARTIAL = re.compile(r"\.(.+)\.([0-9a-f]{8})-(\d+)\.partial")  # .NAME.MACHINE-PROCESS.partial
 _FULL = ("no space left", "storagefull", "os error 28", "quota exceeded")
 
 
 @contextmanager
 def storage(path: Path) -> Iterator[None]:
-    """Turns refusals of the disk (full, no permission, ...) into one clear message, whoever raises them:
-    libraries that write by themselves have errors of their own for a full disk."""
+    """Raises a StorageError in place of what the disk refuses (full, no permission, ...).
+
+    Libraries that write by themselves have errors of their own for a full disk, so that the text counts too.
+    """
     try:
         yield
     except SmoothheadsError:
@@ -44,56 +47,59 @@ def storage(path: Path) -> Iterator[None]:
             raise
         reason = getattr(error, "strerror", None) or ("No space left on device" if full else str(error))
         remedy = "free some space and run again" if full else "check the path and its permissions"
-        raise StorageError(f"to write {path}", reason, remedy) from error
+        raise StorageError(f"Cannot write {path}: {reason}; {remedy}.") from error
 
 
-def claim(folder: Path, ours: Callable[[Path], bool] = lambda _: False, beside: Collection[str] = ()) -> None:
-    """The rule for every output folder: it is new, or empty, or `ours` recognises what the same command wrote
-    into it before. Raises StorageError otherwise; nothing is touched.
+def reserve(
+    folder: Path, is_own: Callable[[Path], bool] = lambda _: False, ignore: Collection[str] = ()
+) -> None:
+    """Raises a StorageError unless a command may write into the folder; nothing is touched.
 
-    Our own lock, what a killed process of ours left, and names in `beside` are not counted.
+    The folder may be new, empty, or one that the same command wrote before. Our lock file and what a killed
+    process left half written do not count.
+
+    Args:
+        folder: the output folder.
+        is_own: tells whether the same command wrote the folder.
+        ignore: names in the folder that do not count.
     """
     with storage(folder):
         if not folder.exists():
             return
         if not folder.is_dir():
-            raise StorageError(f"a folder at {folder}", "a file", "choose another place")
+            raise StorageError(f"{folder} is a file, not a folder; choose another place.")
         names = sorted(entry.name for entry in folder.iterdir())
-    foreign = [name for name in names if name not in (LOCK, *beside) and not _PARTIAL.fullmatch(name)]
-    if foreign and not ours(folder):
-        raise StorageError(
-            f"a new or empty folder at {folder}",
-            f"one with {', '.join(foreign[:3])}{', ...' if len(foreign) > 3 else ''}",
-            "choose another place; what lies there is kept",
-        )
+    foreign = [name for name in names if name not in (LOCK, *ignore) and not _PARTIAL.fullmatch(name)]
+    if foreign and not is_own(folder):
+        some = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
+        raise StorageError(f"{folder} is not empty (it holds {some}); choose a new or empty folder.")
 
 
-def stamped(path: Path, stamp: str = STAMP) -> bool:
-    """Whether the file is there and says that it is of this kind."""
+def has_stamp(path: Path, stamp: str = STAMP) -> bool:
+    """Returns whether the file exists and contains the stamp."""
     try:
         return stamp.encode() in path.read_bytes()
     except OSError:
         return False
 
 
-def claim_file(path: Path, stamp: str = STAMP) -> None:
-    """The rule for every single file: it is new, or we wrote it before, as its `stamp` shows. Raises
-    StorageError otherwise; worth asking before a long run."""
-    if path.is_dir() or (path.exists() and not stamped(path, stamp)):
-        what = "a folder" if path.is_dir() else "a file that this command did not write"
-        raise StorageError(f"a new file at {path}", what, "choose another name; what lies there is kept")
+def reserve_file(path: Path, stamp: str = STAMP) -> None:
+    """Raises a StorageError unless the file is new or carries our stamp; call it before a long run."""
+    if path.is_dir() or (path.exists() and not has_stamp(path, stamp)):
+        what = "is a folder" if path.is_dir() else "was not written by this command, so it is kept"
+        raise StorageError(f"{path} {what}; choose another name.")
 
 
-def write_own(path: Path, data: bytes | str, stamp: str = STAMP) -> None:
-    """`write_atomic` where `claim_file` allows it."""
+def write_stamped(path: Path, data: bytes | str, stamp: str = STAMP) -> None:
+    """Writes a file that carries the stamp, where `reserve_file` allows it."""
     content = data.encode() if isinstance(data, str) else data
     assert stamp.encode() in content, f"{path} without its stamp {stamp!r}"
-    claim_file(path, stamp)
+    reserve_file(path, stamp)
     write_atomic(path, content)
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
-    """After this the file holds `data`; a crash at any moment leaves the old content or the new."""
+    """Replaces the file's content; a crash at any moment leaves the old content or the new."""
     with storage(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = _partial(path)
@@ -109,7 +115,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 def append(file: FileIO, data: bytes, path: Path) -> None:
-    """After this the data is on the disk, at the end of the file; if it raises, the file is as it was."""
+    """Appends the data and waits until the disk has it; if it raises, the file is as it was."""
     size = os.fstat(file.fileno()).st_size
     try:
         with storage(path):
@@ -123,16 +129,18 @@ def append(file: FileIO, data: bytes, path: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
+    """Writes JSON with sorted keys atomically."""
     write_atomic(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder that becomes `path`, which must be new or empty, when the block ends without error.
+    """Yields a temporary folder that becomes `path` when the block ends without an error.
 
-    An empty folder that is there already, perhaps a mount or the current one, is filled, file by file.
+    `path` must be new or empty. It appears with all of its files at once; only a mount point or the current
+    folder, which cannot be replaced, is filled file by file.
     """
-    claim(path)
+    reserve(path)
     with storage(path):
         path = Path(os.path.abspath(path))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,18 +150,19 @@ def new_folder(path: Path) -> Iterator[Path]:
         partial.mkdir()
         try:
             yield partial
+            # All content reaches the disk before the name does.
             for inner in partial.rglob("*"):
                 if inner.is_dir():
                     sync_folder(inner)
                 else:
                     with inner.open("r+b") as file:
                         os.fsync(file.fileno())
-            if path.exists():
-                claim(path)
+            reserve(path)  # again: the block may have taken hours
+            if path.exists() and (os.path.ismount(path) or path == Path.cwd() or os.name == "nt"):
                 for inner in sorted(partial.iterdir()):
                     os.replace(inner, path / inner.name)
             else:
-                os.replace(partial, path)
+                os.replace(partial, path)  # takes the place of an empty folder too
             sync_folder(path.parent)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
@@ -161,10 +170,10 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """The folder belongs to this process alone; the system frees it if we are killed. What a killed process
-    left half written there is cleared away.
+    """Locks the folder for this process; the system releases the lock if the process is killed.
 
-    A second process waits if told so, and else gets a HeldError that names the holder.
+    Removes what a killed process of this machine left half written. A second process waits if `wait` is set,
+    and otherwise gets a HeldError that names the holder.
     """
     from filelock import FileLock, Timeout  # not needed to read
 
@@ -176,23 +185,19 @@ def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
             lock.acquire(timeout=-1 if wait else 0)
         except Timeout:
             held_by = holder(folder) or "another process"
-            raise HeldError(
-                f"{folder} for this process alone",
-                f"a folder held by {held_by}",
-                "wait or use another folder",
-            ) from None
+            raise HeldError(f"{folder} is in use by {held_by}; wait, or use another folder.") from None
     try:
         with storage(path):
-            _note(path, f"process {os.getpid()} on {socket.gethostname()}")
+            _write_holder(path, f"process {os.getpid()} on {socket.gethostname()}")
             _sweep(folder)
         yield
     finally:
-        _note(path, "")
+        _write_holder(path, "")
         lock.release()
 
 
 def holder(folder: Path) -> str:
-    """Which process on which machine has the folder for itself, as `exclusive` noted; "" if none has."""
+    """Returns which process on which machine has locked the folder, or "" if none has."""
     try:
         return (folder / LOCK).read_text()
     except OSError:
@@ -200,6 +205,7 @@ def holder(folder: Path) -> str:
 
 
 def sha256(path: Path) -> str:
+    """Returns the SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -215,20 +221,32 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+@cache
+def _machine() -> str:
+    """Returns eight digits for this machine and its set of process numbers.
+
+    Two containers may have the same host name and a process of the same number, but not the same namespace.
+    """
+    namespace = ""
+    with suppress(OSError):
+        namespace = os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(f"{socket.gethostname()} {namespace}".encode()).hexdigest()[:8]
+
+
 def _partial(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.partial")
+    return path.with_name(f".{path.name}.{_machine()}-{os.getpid()}.partial")
 
 
 def is_partial(path: Path) -> bool:
-    """Whether it is, or lies in, something that is still being written."""
+    """Returns whether the path is, or lies in, something that is still being written."""
     return any(_PARTIAL.fullmatch(part) for part in path.parts)
 
 
 def _sweep(folder: Path, name: str | None = None) -> None:
-    """Removes what processes that have ended left half written, of the output called `name` or of any."""
+    """Removes what ended processes of this machine left half written of the output `name`, or of any."""
     for entry in folder.glob(".*.partial"):
         match = _PARTIAL.fullmatch(entry.name)
-        if match and name in (None, match[1]) and not running(int(match[2])):
+        if match and name in (None, match[1]) and match[2] == _machine() and not running(int(match[3])):
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
             else:
@@ -236,8 +254,8 @@ def _sweep(folder: Path, name: str | None = None) -> None:
 
 
 def running(process: int) -> bool:
-    """Whether this machine has a process of that number; yes where it does not tell."""
-    if os.name == "nt":  # where to ask is to stop it
+    """Returns whether this machine has a process of that number, and True where that cannot be told."""
+    if os.name == "nt":  # asking there means stopping the process
         return True
     try:
         os.kill(process, 0)
@@ -248,7 +266,6 @@ def running(process: int) -> bool:
     return True
 
 
-def _note(path: Path, text: str) -> None:
-    """Who holds the lock, for others to read; on Windows a locked file cannot be written."""
-    with suppress(OSError):
+def _write_holder(path: Path, text: str) -> None:
+    with suppress(OSError):  # on Windows a locked file cannot be written
         path.write_text(text)

@@ -109,7 +109,7 @@ def test_the_folder_of_the_run_will_do_and_the_summary_is_json(
     assert found["out"] == str(run / "export")
     assert found["summary"]["images"] == 3
     assert main(["report", str(run / "export" / "ledger"), "--json"]) == 0
-    assert "a new or empty folder at" in refused(capsys, "export", str(run))
+    assert "a new or empty folder" in refused(capsys, "export", str(run))
 
 
 def test_a_budget_that_gives_up_early_still_says_how_the_copies_voted(

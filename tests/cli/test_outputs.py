@@ -113,7 +113,7 @@ def test_what_lies_in_a_folder_is_kept(
     monkeypatch.chdir(at / "foreign")
     before = snapshot(at)
     error = refused(INTO_A_FOLDER[command](at, place if place == "." else f"{at}/{place}"), capsys)
-    assert "a new or empty folder at" in error or "one that holds a run" in error
+    assert "a new or empty folder" in error or "one that holds a run" in error
     assert {name: data for name, data in snapshot(at).items() if name != "run/.lock"} == before
 
 
@@ -124,7 +124,7 @@ def test_a_file_of_others_is_kept(at: Path, command: str, capsys: pytest.Capture
     names |= {"export --format onnx": ("x.onnx",)}
     for name in names.get(command, ("x.png",)):
         error = refused(INTO_A_FILE[command](at, f"{at}/foreign/{name}"), capsys)
-        assert "a new file" in error or "got something else; use another file" in error
+        assert "choose another" in error or "got something else; use another file" in error
     assert snapshot(at) == before
 
 
@@ -145,13 +145,13 @@ def test_the_paper_keeps_what_others_wrote(at: Path, capsys: pytest.CaptureFixtu
     log = f"gaussian/some/0.25={at}/run/ledger-fixed"
     command = ["paper", "table3", "--import", log, "--out", f"{at}/foreign"]
     before = snapshot(at)
-    assert "a new file at" in refused(command, capsys)  # costs.json
+    assert "choose another name" in refused(command, capsys)  # costs.json
     assert snapshot(at) == before
     (at / "foreign" / "costs.json").unlink()
     (at / "foreign" / "table3").mkdir()
     (at / "foreign" / "table3" / "notes.txt").write_text("mine")
     before = snapshot(at)
-    assert "a new or empty folder at" in refused(command, capsys)
+    assert "a new or empty folder" in refused(command, capsys)
     assert snapshot(at) == before
     for _ in range(2):  # beside other files, and over its own
         assert main([*command[:-1], f"{at}/mine"]) == 0
@@ -200,7 +200,7 @@ def test_a_checkpoint_never_takes_the_place_of_another_folder(at: Path) -> None:
     ready = checkpoint.load(at / "run" / "checkpoint")
     before = snapshot(at)
     for place in ("foreign", "run", "run/checkpoint"):
-        with pytest.raises(StorageError, match="a new or empty folder at"):
+        with pytest.raises(StorageError, match="a new or empty folder"):
             checkpoint.save(at / place, ready.model, ready.config, ready.info)
     assert snapshot(at) == before
 

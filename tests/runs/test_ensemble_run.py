@@ -133,6 +133,6 @@ def test_mistakes_are_refused_and_leave_nothing(tmp_path: Path, save: Save) -> N
         ensemble_run([one], out, learn_weights=True)
     with pytest.raises(ConfigError, match="draws >= 1"):
         ensemble_run([one, save(2)], out, learn_weights=True, draws=0)
-    with pytest.raises(StorageError, match="a new or empty folder at"):
+    with pytest.raises(StorageError, match="a new or empty folder"):
         ensemble_run([one, save(2)], one)
     assert not out.exists()

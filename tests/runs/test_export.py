@@ -138,7 +138,7 @@ def test_what_stands_there_stays_and_a_failure_leaves_nothing(
     certified_run: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = certified_run()
-    with pytest.raises(StorageError, match="a new or empty folder at"):
+    with pytest.raises(StorageError, match="a new or empty folder"):
         export_run(run / "ledger", run)
 
     def full(*_: object) -> None:

@@ -95,7 +95,7 @@ def test_what_cannot_be_imported_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_folder_in_use_is_not_replaced(tmp_path: Path) -> None:
     file = saved(tmp_path / "one.pth", foreign(0))
-    with pytest.raises(StorageError, match="a new or empty folder at"):
+    with pytest.raises(StorageError, match="a new or empty folder"):
         import_run([file], RUN, tmp_path)
     assert file.exists()
     (tmp_path / "empty").mkdir()

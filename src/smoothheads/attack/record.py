@@ -12,7 +12,7 @@ from typing import Any
 from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.config import load_json
 from smoothheads.errors import ConfigError, LedgerError
-from smoothheads.files import claim_file, storage, write_own
+from smoothheads.files import reserve_file, storage, write_stamped
 
 FORMAT = "smoothheads-attack/1"
 _KIND = '"smoothheads-attack/'
@@ -30,15 +30,15 @@ def save(path: Path, outcome: AttackOutcome, facts: dict[str, Any], radii: Seque
     """Both files are whole at any moment. `facts` is everything needed to repeat the attack."""
     table, about = files(path)
     about_text = json.dumps(summary(outcome, facts, radii), indent=2, sort_keys=True)
-    write_own(about, f"{about_text}\n", _KIND)
+    write_stamped(about, f"{about_text}\n", _KIND)
     lines = ["\t".join(COLUMNS), *(_line(attacked, outcome.max_value) for attacked in outcome.attacked)]
-    write_own(table, "\n".join(lines) + "\n", lines[0])
+    write_stamped(table, "\n".join(lines) + "\n", lines[0])
 
 
 def claim(path: Path) -> None:
     """Raises StorageError unless results may be written there."""
     for file, stamp in zip(files(path), ("\t".join(COLUMNS), _KIND), strict=True):
-        claim_file(file, stamp)
+        reserve_file(file, stamp)
 
 
 def load(path: Path) -> tuple[dict[str, Any], list[Attacked]]:

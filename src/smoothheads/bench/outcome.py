@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smoothheads.bench.machine import line
 from smoothheads.bench.timing import ratio
-from smoothheads.files import STAMP, claim, stamped, write_own
+from smoothheads.files import STAMP, has_stamp, reserve, write_stamped
 from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table, number, to_markdown
 from smoothheads.results.intervals import Floats, MedianInterval, interval_of_median
@@ -45,15 +45,15 @@ class BenchOutcome:
         claim_folder(folder)
         data, text, picture = (folder / f"{self.name}.{kind}" for kind in ("json", "md", "svg"))
         values = self.to_json() | {"format": FORMAT}
-        write_own(data, json.dumps(values, indent=2, sort_keys=True) + "\n", FORMAT)
-        write_own(text, f"{to_markdown(self.table)}\n\n<!-- {STAMP} -->\n")
+        write_stamped(data, json.dumps(values, indent=2, sort_keys=True) + "\n", FORMAT)
+        write_stamped(text, f"{to_markdown(self.table)}\n\n<!-- {STAMP} -->\n")
         plots.save(self.figure, picture)
         return [data, text, picture]
 
 
 def claim_folder(folder: Path) -> None:
     """Raises StorageError unless results may be written there; worth asking before a long run."""
-    claim(folder, lambda there: any(stamped(path, FORMAT) for path in there.glob("*.json")))
+    reserve(folder, lambda there: any(has_stamp(path, FORMAT) for path in there.glob("*.json")))
 
 
 def compared(

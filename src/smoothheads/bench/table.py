@@ -28,7 +28,7 @@ from smoothheads.bench.plain import MeanOfHeads, sample_noise
 from smoothheads.bench.timing import OnRound
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.errors import ConfigError, one_of
-from smoothheads.files import write_own
+from smoothheads.files import write_stamped
 from smoothheads.report.table import Cell, Table, number
 from smoothheads.results.intervals import MedianInterval
 from smoothheads.smoothed import Smoothed
@@ -212,7 +212,7 @@ def _smoothed(settings: TableSettings, bench: Bench, budget: str, store: Path) -
 def _require_same(head: Path, now: dict[str, Any]) -> None:
     """What is in the folder was measured with the same settings, or there is nothing yet."""
     if not head.is_file():
-        write_own(head, json.dumps(now | {"format": FORMAT}, indent=2) + "\n", FORMAT)
+        write_stamped(head, json.dumps(now | {"format": FORMAT}, indent=2) + "\n", FORMAT)
     elif json.loads(head.read_text(encoding="utf-8")).get("settings") != now["settings"]:
         raise ConfigError(
             f"the settings of {head}", "others", "use another --out, or repeat the command as it was"

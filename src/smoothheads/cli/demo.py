@@ -14,7 +14,7 @@ from smoothheads.cli.common import parse, say
 from smoothheads.cli.progress import Progress
 from smoothheads.cli.report import show
 from smoothheads.data import SubsetConfig, named
-from smoothheads.files import claim
+from smoothheads.files import reserve
 
 if TYPE_CHECKING:
     from smoothheads.report.html import Gallery
@@ -50,7 +50,7 @@ class DemoArguments:
 
 def main(arguments: list[str]) -> None:
     args = parse(DemoArguments(), arguments, prog="demo", description=DESCRIPTION)
-    claim(args.out, lambda there: (there / NAMES[0]).is_dir())
+    reserve(args.out, lambda there: (there / NAMES[0]).is_dir())
     say("A certificate: for this image, no change of l2 norm below the radius alters the answer.\n")
     ledgers = [_train_and_certify(name, args) for name in NAMES]
     comparison = show(ledgers, as_json=args.json)

@@ -222,13 +222,13 @@ def _all_kept(experiments: Sequence[Experiment], folder: Path) -> list[Experimen
 
 def _claim(folder: Path, chosen: Sequence[Experiment]) -> None:
     """Raises StorageError where something else lies than what this command writes."""
-    from smoothheads.files import claim_file
+    from smoothheads.files import reserve_file
     from smoothheads.studies.costs import FILE, STAMP
     from smoothheads.studies.outcome import claim_folder
 
     for each in chosen:
         claim_folder(folder / each.id)
-    claim_file(folder / FILE, STAMP)
+    reserve_file(folder / FILE, STAMP)
 
 
 def _keep(outcomes: Mapping[str, Outcome], costs: Costs | None, folder: Path) -> None:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from smoothheads.config.flat import leaves
 from smoothheads.config.reader import Json
 from smoothheads.errors import duration
-from smoothheads.files import STAMP, write_own
+from smoothheads.files import STAMP, write_stamped
 from smoothheads.provenance import versions
 from smoothheads.report import guarantee, plots, tables, verdict
 from smoothheads.report.table import Cell, Table
@@ -28,7 +28,7 @@ Gallery = Sequence[tuple[bytes, str]]
 
 
 def write_page(path: Path | str, comparison: Comparison, *, title: str, gallery: Gallery = ()) -> None:
-    write_own(Path(path), page(comparison, title=title, gallery=gallery))
+    write_stamped(Path(path), page(comparison, title=title, gallery=gallery))
 
 
 def page(comparison: Comparison, *, title: str, gallery: Gallery = ()) -> str:

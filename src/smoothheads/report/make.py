@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from smoothheads.files import claim, stamped
+from smoothheads.files import has_stamp, reserve
 from smoothheads.report import plots
 from smoothheads.report.html import Gallery, write_page
 from smoothheads.results.compare import Comparison, compare
@@ -30,7 +30,7 @@ def report(
 
 def claim_folder(folder: Path) -> None:
     """Raises StorageError unless a report may be written there; worth asking before a long run."""
-    claim(folder, lambda there: stamped(there / PAGE))
+    reserve(folder, lambda there: has_stamp(there / PAGE))
 
 
 def write(

@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 from scipy import special
 
 from smoothheads.errors import ConfigError
-from smoothheads.files import STAMP, claim_file, write_own
+from smoothheads.files import STAMP, reserve_file, write_stamped
 from smoothheads.results import metrics
 from smoothheads.results.intervals import MedianInterval, binomial_band
 from smoothheads.results.results import Results
@@ -147,7 +147,7 @@ def render(figure: Figure, kind: str) -> bytes:
 
 def save(figure: Figure, path: Path | str) -> None:
     path = Path(path)
-    write_own(path, render(figure, ending(path)))
+    write_stamped(path, render(figure, ending(path)))
 
 
 def ending(path: Path) -> str:
@@ -163,7 +163,7 @@ def require_place(path: Path | None) -> None:
     """Refuses what cannot be drawn, or not there; worth asking before a long run."""
     if path is not None:
         require_format(ending(path))
-        claim_file(path)
+        reserve_file(path)
 
 
 def new_axes(x: str, y: str) -> tuple[Figure, Axes]:

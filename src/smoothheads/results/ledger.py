@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smoothheads.errors import LedgerError
-from smoothheads.files import append, claim, exclusive, stamped, storage, write_atomic, write_json
+from smoothheads.files import append, exclusive, has_stamp, reserve, storage, write_atomic, write_json
 from smoothheads.results.manifest import FILE, KIND, Manifest, read_manifest, require_same
 from smoothheads.results.recount import Damage, recounted
 from smoothheads.results.row import CHECKS, HEADER, HEADER_1, Checksums, from_line, to_line
@@ -94,8 +94,8 @@ class Ledger:
 
 
 def claim_folder(folder: Path, beside: Collection[str] = ()) -> None:
-    """Raises StorageError unless a ledger may be written there: `files.claim`."""
-    claim(folder, lambda there: stamped(there / FILE, KIND), beside)
+    """Raises StorageError unless a ledger may be written there: `files.reserve`."""
+    reserve(folder, lambda there: has_stamp(there / FILE, KIND), beside)
 
 
 class LedgerContents(NamedTuple):

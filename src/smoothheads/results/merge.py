@@ -8,7 +8,7 @@ from pathlib import Path
 
 from smoothheads import hub
 from smoothheads.errors import LedgerError
-from smoothheads.files import claim, new_folder
+from smoothheads.files import new_folder, reserve
 from smoothheads.results.ledger import TABLE, load, save
 from smoothheads.results.manifest import FORMAT, FORMAT_1, Manifest, require_same
 
@@ -20,7 +20,7 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
     if not folders:
         raise LedgerError("at least one shard", "none", "name the folders of the shards")
     out = Path(out)
-    claim(out)
+    reserve(out)
     shards = dict.fromkeys(folder for place in folders for folder in _ledgers(hub.local(place)))
     manifest, lines, sealed = _joined(shards)
     expected = manifest.indices

@@ -15,7 +15,7 @@ from smoothheads.checkpoint.join import join
 from smoothheads.config.check import at_least
 from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, select
 from smoothheads.errors import ConfigError
-from smoothheads.files import claim
+from smoothheads.files import reserve
 from smoothheads.models import fit_weights
 from smoothheads.runs.layout import CHECKPOINT, open_checkpoint
 from smoothheads.runs.train import train_run
@@ -43,7 +43,7 @@ def ensemble_run(
     data lies, if not where it lay. One multi-head checkpoint is enough for that.
     """
     out = Path(out)
-    claim(out)
+    reserve(out)
     at_least("draws", draws, 1)
     if len(folders) < (1 if learn_weights else 2):
         raise ConfigError("two or more checkpoints", f"{len(folders)}", "name the members of the ensemble")
@@ -88,7 +88,7 @@ def train_members(
         raise ConfigError("two members or more", str(count), "train one network without members")
     with ranks.joined(config.train.device):
         if ranks.first():
-            claim(out, lambda folder: member_folder(folder, 1).is_dir())
+            reserve(out, lambda folder: member_folder(folder, 1).is_dir())
         folders = [member_folder(out, k) for k in range(1, count + 1)]
         for k, folder in enumerate(folders):
             if on_member:

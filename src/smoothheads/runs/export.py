@@ -13,7 +13,7 @@ from smoothheads.certify.engines import artefact
 from smoothheads.checkpoint import verified_manifest
 from smoothheads.checkpoint.folder import WEIGHTS, checkpoint_folder
 from smoothheads.errors import CheckpointError, LedgerError, StorageError
-from smoothheads.files import claim, new_folder, write_atomic, write_json
+from smoothheads.files import new_folder, reserve, write_atomic, write_json
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
@@ -80,7 +80,7 @@ def export_run(ledger: Path | str, out: Path | str, *, checkpoint: Path | str | 
     the converted network that was certified is missing or is not the same any more.
     """
     ledger, out = Path(ledger), Path(out)
-    claim(out)
+    reserve(out)
     log = read_log(ledger)
     manifest = _finished(log)
     sources = _sources(manifest, ledger, Path(checkpoint or _above(ledger)))

@@ -10,7 +10,7 @@ from smoothheads import checkpoint
 from smoothheads.checkpoint.legacy import load_legacy
 from smoothheads.data import describe
 from smoothheads.errors import ConfigError
-from smoothheads.files import claim, sha256
+from smoothheads.files import reserve, sha256
 from smoothheads.models import build
 from smoothheads.training import RunConfig
 
@@ -31,7 +31,7 @@ def import_run(
     `mean` and `std` are others than those of the data set.
     """
     paths, out = [Path(file) for file in files], Path(out)
-    claim(out)
+    reserve(out)
     _check(paths, config)
     info = describe(config.data)
     info = replace(info, mean=tuple(mean) or info.mean, std=tuple(std) or info.std)

@@ -29,7 +29,7 @@ from smoothheads.data import DataInfo, Dataset, augments, load
 from smoothheads.data.splits import Read, read_split
 from smoothheads.device import parse, threads
 from smoothheads.errors import CheckpointError, DataError, StorageError, WorkerError
-from smoothheads.files import append, claim, exclusive, holder, storage, write_atomic, write_json
+from smoothheads.files import append, exclusive, holder, reserve, storage, write_atomic, write_json
 from smoothheads.models import MultiHead, build
 from smoothheads.objectives.method import Preparation
 from smoothheads.provenance import versions
@@ -128,7 +128,7 @@ def train_run(
 def _folder(out: Path, config: RunConfig, resume: bool) -> Iterator[bool]:
     """The run's folder for the first rank alone, and for the others to read; whether the run has finished."""
     if ranks.first():
-        claim(out, _is_run)
+        reserve(out, _is_run)
         with exclusive(out):
             _check_folder(out, config, resume)
             finished = (out / CHECKPOINT).is_dir()

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from smoothheads.files import stamped
+from smoothheads.files import has_stamp
 from smoothheads.report import plots
 from smoothheads.results.intervals import Interval
 from smoothheads.studies import claims
@@ -206,7 +206,7 @@ def write(figure: Figure | None, folder: Path, name: str) -> list[Path]:
     for path in paths:
         if figure is not None:
             plots.save(figure, path)
-        elif stamped(path):
+        elif has_stamp(path):
             path.unlink()
     return [] if figure is None else paths
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from smoothheads.config.flat import leaves
-from smoothheads.files import write_own
+from smoothheads.files import write_stamped
 from smoothheads.report.html import document, header, list_html, plot_html, section, table_html
 from smoothheads.report.table import Cell, Table
 from smoothheads.studies import figures, tables
@@ -15,7 +15,7 @@ from smoothheads.studies.statistics import Gain
 
 def write_page(outcome: Outcome, folder: Path) -> Path:
     path = folder / "index.html"
-    write_own(path, page(outcome))
+    write_stamped(path, page(outcome))
     return path
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from smoothheads.config import load_json, to_dict
 from smoothheads.errors import LedgerError, SmoothheadsError, StorageError
-from smoothheads.files import claim, exclusive, stamped, write_atomic, write_json
+from smoothheads.files import exclusive, has_stamp, reserve, write_atomic, write_json
 from smoothheads.provenance import versions
 from smoothheads.studies import reading
 from smoothheads.studies.plan import Joining, Network, Row, RowName, StudyPlan
@@ -106,7 +106,7 @@ def collect(
 
 def claim_folder(folder: Path) -> None:
     """Raises StorageError unless a study may be kept there; worth asking before a long run."""
-    claim(folder, lambda there: stamped(there / FACTS, FORMAT))
+    reserve(folder, lambda there: has_stamp(there / FACTS, FORMAT))
 
 
 def require_same_study(folder: Path, rows: Mapping[str, tuple[str, str]]) -> Kept:

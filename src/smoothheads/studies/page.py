@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from smoothheads.config.flat import leaves
-from smoothheads.files import claim_file, write_own
+from smoothheads.files import reserve_file, write_stamped
 from smoothheads.report import plots
 from smoothheads.report.table import Table, to_markdown
 from smoothheads.studies import claims, costs, gaps, paper, tables
@@ -37,10 +37,10 @@ def write_page(folder: Path, path: Path) -> list[Path]:
     found, picture = outcomes(folder), path.with_suffix(".svg")
     drawn = claims_figure(found)
     text = _page(folder, found, path.parent, picture if drawn else None)
-    claim_file(path, MADE_BY)
+    reserve_file(path, MADE_BY)
     if drawn is not None:
         plots.save(drawn, picture)
-    write_own(path, text, MADE_BY)
+    write_stamped(path, text, MADE_BY)
     return [path] if drawn is None else [path, picture]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from smoothheads.config import load_json
 from smoothheads.errors import ConfigError
-from smoothheads.files import exclusive, running, stamped, write_json, write_own
+from smoothheads.files import exclusive, has_stamp, running, write_json, write_stamped
 from smoothheads.studies.plan import Certification, Item, Joining, Training
 
 ESTIMATE = "smoothheads-estimate/2"
@@ -69,7 +69,7 @@ class StudyStore:
         host, process = socket.gethostname(), os.getpid()
         path = self.root / f".{host}-{process}.estimate.json"
         note = {"format": ESTIMATE, "host": host, "process": process, "seconds": dict(seconds), "jobs": jobs}
-        write_own(path, json.dumps(note, indent=2) + "\n", ESTIMATE)
+        write_stamped(path, json.dumps(note, indent=2) + "\n", ESTIMATE)
         try:
             yield
         finally:
@@ -81,7 +81,7 @@ class StudyStore:
 
     def _notes(self) -> Iterator[tuple[Path, dict[str, Any]]]:
         for path in sorted(self.root.glob(".*.estimate.json")):
-            if stamped(path, ESTIMATE):
+            if has_stamp(path, ESTIMATE):
                 with suppress(ConfigError):  # damaged, or its study ended just now
                     yield path, load_json(path)
 
