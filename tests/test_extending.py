@@ -45,8 +45,8 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after `pip install smoothheads-example`, until the test ends."""
     monkeypatch.syspath_prepend(str(PACKAGE))
     for registry in REGISTRIES.values():
-        monkeypatch.setattr(registry, "_loaded", dict(registry._loaded))
-        monkeypatch.setattr(registry, "_failed", None)
+        monkeypatch.setattr(registry, "_components", dict(registry._components))
+        monkeypatch.setattr(registry, "_failures", None)
 
 
 def test_the_page_shows_the_package() -> None:

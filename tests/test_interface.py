@@ -155,10 +155,10 @@ def test_results_as_a_data_frame(results: sh.Results, monkeypatch: pytest.Monkey
     [
         ({"sigm": 0.5}, "did you mean 'sigma'"),
         ({"budgt": "table"}, "did you mean 'budget'"),
-        ({"budget": "tabel"}, "a known budget, got 'tabel'; did you mean 'table'"),
-        ({"noise": "gausian"}, "a known noise, got 'gausian'; did you mean 'gaussian'"),
-        ({"engine": "tensorflow"}, "a known engine, got 'tensorflow'"),
-        ({"engine": 3}, "a known engine, got 3; choose from: auto, torch"),
+        ({"budget": "tabel"}, "Unknown budget 'tabel': did you mean 'table'"),
+        ({"noise": "gausian"}, "Unknown noise 'gausian': did you mean 'gaussian'"),
+        ({"engine": "tensorflow"}, "Unknown engine 'tensorflow'"),
+        ({"engine": 3}, "3 is no engine: choose from auto"),
         (
             {"tolerance": 0.1},
             "a budget that uses tolerance, got 'fixed'; drop tolerance, or",
@@ -177,7 +177,7 @@ def test_a_component_is_given_by_its_name_too() -> None:
     assert sh.ObjectiveConfig(method="macer").method.draws == 16  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="did you mean 'consistency'"):
         sh.ObjectiveConfig(method="consistancy")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="a known data set, got 7"):
+    with pytest.raises(ConfigError, match="7 is no data set"):
         sh.RunConfig(data=7)  # type: ignore[arg-type]
 
 

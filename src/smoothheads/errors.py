@@ -119,5 +119,6 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def one_of(kind: str, name: str, known: Iterable[str]) -> ConfigError:
-    """An error for a `name` that is not a known `kind`."""
-    return ConfigError(f"a known {kind}", repr(name), suggest(name, known))
+    """Returns the error for a `name` that is no known `kind`; it suggests the nearest one."""
+    advice = suggest(name, known)
+    return ConfigError(f"Unknown {kind} {name!r}: {advice}{'' if advice.endswith('?') else '.'}")

@@ -1,99 +1,83 @@
 """Components that can be added from outside: methods, architectures, data sets, noise, budgets, engines, ...
 
-A component is a class with a `name` of its own. Ours are listed by where they are defined, so that nothing is
-imported before it is asked for. Somebody else's package adds one with the decorator, or with an entry point
-of the registry's group, which is loaded when a name is not one of ours or when all names are listed.
+A registry is a dict from names to components. Our own are added by the decorator when their package is
+imported, somebody else's by the same decorator or by an entry point of the registry's group.
 """
 
 from __future__ import annotations
 
-import importlib
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import metadata
 from typing import Any, Generic, TypeVar
 
 from smoothheads.errors import ConfigError, one_of
 
 T = TypeVar("T")
+Component = TypeVar("Component")
 
 
 class Registry(Generic[T]):
-    """Names to components of one `kind`; `group` is the entry point group of plugins."""
+    """Maps names to components of one `kind`; plugins are found by the entry point group `group`."""
 
-    def __init__(self, kind: str, group: str, ours: Mapping[str, str]) -> None:
-        """`ours` maps a name to `module:attribute` below `smoothheads`."""
+    def __init__(self, kind: str, group: str) -> None:
         self.kind, self.group = kind, group
-        self._ours = dict(ours)
-        self._loaded: dict[str, T] = {}
-        self._failed: dict[str, str] | None = None  # None: entry points were not looked at yet
+        self._components: dict[str, T] = {}
+        self._failures: dict[str, str] | None = None  # None until the entry points have been loaded
 
-    def register(self, component: T) -> T:
-        """The decorator: adds a component under its `name`; a name that is taken by another is refused."""
-        name = _name_of(component, self.kind)
-        if name in self._ours or self._loaded.get(name, component) is not component:
-            raise ConfigError(
-                f"a {self.kind} with a name of its own", f"{name!r}, which is taken", "choose another name"
-            )
-        self._loaded[name] = component
+    def register(self, component: Component) -> Component:
+        """Adds a component under its `name` and returns it; raises ConfigError for a name that is taken."""
+        name = getattr(component, "name", None)
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"{component!r} needs a name to be a {self.kind}: add name: ClassVar[str].")
+        if self._components.get(name, component) is not component:
+            raise ConfigError(f"There is a {self.kind} {name!r} already: choose another name.")
+        self._components[name] = component  # type: ignore[assignment]
         return component
 
     def get(self, name: str) -> T:
-        """Raises ConfigError with the nearest name for an unknown one, and says which plugins failed."""
-        if name in self._ours and name not in self._loaded:
-            module, _, attribute = self._ours[name].partition(":")
-            self._loaded[name] = getattr(importlib.import_module(f"smoothheads.{module}"), attribute)
-        if name not in self._loaded:
+        """Returns the component of that name; raises ConfigError that suggests the nearest known name."""
+        if name not in self._components:
             self._load_plugins()
-        if name in self._loaded:
-            return self._loaded[name]
-        error = one_of(self.kind, name, self.names())
-        if self._failed:
-            broken = "; ".join(f"{plugin}: {why}" for plugin, why in self._failed.items())
-            raise ConfigError(error.expected, error.got, f"{error.remedy} (plugins that failed: {broken})")
-        raise error
+        if name in self._components:
+            return self._components[name]
+        broken = "".join(f" The plugin {plugin} failed: {why}." for plugin, why in self.failures.items())
+        raise ConfigError(f"{one_of(self.kind, name, self.names())}{broken}")
 
     def names(self) -> list[str]:
-        """Ours first, in their order, then those of plugins; imports the plugins but none of ours."""
+        """Returns all names in the order of registration, those of plugins last."""
         self._load_plugins()
-        return [*self._ours, *sorted(self._loaded.keys() - self._ours.keys())]
+        return list(self._components)
 
     def items(self) -> Iterator[tuple[str, T]]:
-        """All components by name; imports them all."""
-        return ((name, self.get(name)) for name in self.names())
+        """Yields every name with its component."""
+        return ((name, self._components[name]) for name in self.names())
 
     @property
     def failures(self) -> dict[str, str]:
         """Why plugins could not be loaded, by the name of their entry point."""
         self._load_plugins()
-        return dict(self._failed or {})
+        return dict(self._failures or {})
 
     def _load_plugins(self) -> None:
-        if self._failed is not None:
+        if self._failures is not None:
             return
-        self._failed = {}
+        self._failures = {}
         for point in metadata.entry_points(group=self.group):
             try:
                 self.register(point.load())
-            except Exception as error:  # whatever somebody else's module raises
+            except Exception as error:  # a plugin may raise anything while it is imported
                 last = traceback.extract_tb(error.__traceback__)[-1]
-                self._failed[point.name] = f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
+                self._failures[point.name] = (
+                    f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
+                )
 
 
 def as_component(value: Any, base: Any) -> Any:
-    """A component as it is, or the one that a name in the `registry` of `base` stands for, with its defaults;
-    raises ConfigError for anything else."""
+    """Returns a component as it is, or builds the one that a name in the registry of `base` stands for."""
     registry = base.registry
     if isinstance(value, str):
         return registry.get(value)()
     if isinstance(value, base):
         return value
-    known = ", ".join(registry.names())
-    raise ConfigError(f"a known {registry.kind}", repr(value), f"choose from: {known}")
-
-
-def _name_of(component: Any, kind: str) -> str:
-    name = getattr(component, "name", None)
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"a {kind} with a `name`", repr(component), "give the class a name: ClassVar[str]")
-    return name
+    raise ConfigError(f"{value!r} is no {registry.kind}: choose from {', '.join(registry.names())}.")

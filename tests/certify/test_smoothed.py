@@ -150,7 +150,7 @@ def test_every_rule_votes_in_one_pass_and_can_be_certified(
 
 
 def test_unknown_rule_is_refused(tiny_network: Network, small_digits: Splits) -> None:
-    with pytest.raises(ConfigError, match="a known rule of this network, got 'head-9'"):
+    with pytest.raises(ConfigError, match="Unknown rule of this network 'head-9'"):
         Smoothed(tiny_network(heads=3), small_digits.test.info, rule="head-9", **SETTINGS)
 
 

@@ -134,7 +134,7 @@ def test_cohen_imagenet_behind_data_parallel(tmp_path: Path) -> None:
 
 @torch.no_grad()
 def test_lenet(tmp_path: Path) -> None:
-    foreign = wrapped(lenet.network((1, 28, 28), CLASSES), channels=1).eval()
+    foreign = wrapped(lenet((1, 28, 28), CLASSES), channels=1).eval()
     model = own("lenet", 1, "convs", (1, 28, 28))
     load_legacy(saved(tmp_path, foreign.state_dict()), model)
     assert torch.equal(model(images(1, 28, 28))[0], foreign(images(1, 28, 28)))

@@ -47,4 +47,4 @@ def test_the_others_name_every_command(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_other_shells_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--print-completion", "csh"]) == 2
-    assert "a known shell" in capsys.readouterr().err
+    assert "Unknown shell" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from smoothheads.registry import Registry
 from smoothheads.training import RunConfig
 
 V1 = Path(__file__).parents[1] / "fixtures" / "v1"
-SHAPES: Registry[type[Shape]] = Registry("shape", "smoothheads.nothing", {})
+SHAPES: Registry[type[Shape]] = Registry("shape", "smoothheads.nothing")
 
 
 class Shape:
@@ -56,7 +56,7 @@ def test_what_an_earlier_version_wrote_is_upgraded() -> None:
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ({"name": "circel"}, "a known shape, got 'circel'; did you mean 'circle'"),
+        ({"name": "circel"}, "Unknown shape 'circel': did you mean 'circle'"),
         ({"radius": 1.0}, "an object with a `name` at config.shape"),
         (3, "an object with a `name` at config.shape"),
         ({"name": "circle", "radios": 1.0}, "did you mean 'radius'"),
@@ -82,6 +82,6 @@ def test_configurations_of_version_1_open(path: str) -> None:
 def test_settings_are_parsed_without_torch() -> None:
     code = (
         "import sys, smoothheads as sh; from smoothheads.config import from_dict, to_dict; "
-        "from_dict(sh.RunConfig, to_dict(sh.RunConfig())); assert not {'torch', 'numpy'} & sys.modules.keys()"
+        "from_dict(sh.RunConfig, to_dict(sh.RunConfig())); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

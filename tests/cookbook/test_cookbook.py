@@ -301,10 +301,10 @@ def test_a_recipe_with_changes() -> None:
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("digits-sone", {}, "a known recipe, got 'digits-sone'; did you mean 'digits-some'"),
+        ("digits-sone", {}, "Unknown recipe 'digits-sone': did you mean 'digits-some'"),
         ("digits-some", {"epoch": 3}, "a setting of the recipe, got 'epoch'; did you mean 'epochs'"),
         ("digits-some", {"train": 3}, "a mapping for train, got 3"),
-        ("digits-some", {"structure": "sone"}, "a known structure, got 'sone'; choose from: single"),
+        ("digits-some", {"structure": "sone"}, "Unknown structure 'sone': choose from: single"),
         ("digits-some", {"method": "gausian"}, "did you mean 'gaussian'"),
         ("digits", {"structure": "dnn5", "method": "drt"}, "it trains networks together: 5dnns"),
     ],

@@ -33,10 +33,10 @@ def stripes() -> Iterator[type[DataConfig]]:
             return from_arrays(images, np.arange(count) % 2, classes=["flat", "upright"], name="stripes")
 
     yield Stripes
-    del DATASETS._loaded["stripes"]
+    del DATASETS._components["stripes"]
 
 
-def test_it_is_loaded_cut_and_stored_like_ours(stripes: type[DataConfig]) -> None:
+def test_it_is_components_cut_and_stored_like_ours(stripes: type[DataConfig]) -> None:
     config = RunConfig(data=named("stripes", side=6, downscale=2))
     assert from_dict(RunConfig, to_dict(config)) == config
     splits = load(config.data)
@@ -46,5 +46,5 @@ def test_it_is_loaded_cut_and_stored_like_ours(stripes: type[DataConfig]) -> Non
 
 
 def test_an_unknown_set_gets_the_nearest_name() -> None:
-    with pytest.raises(ConfigError, match="a known data set, got 'cifar-10'; did you mean 'cifar10'"):
+    with pytest.raises(ConfigError, match="Unknown data set 'cifar-10': did you mean 'cifar10'"):
         named("cifar-10")

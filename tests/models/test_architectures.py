@@ -181,7 +181,7 @@ class Plain(nn.Module):
 def test_an_architecture_from_outside_is_built_cut_and_counted(
     make: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ARCHITECTURES, "_loaded", dict(ARCHITECTURES._loaded))
+    monkeypatch.setattr(ARCHITECTURES, "_components", dict(ARCHITECTURES._components))
     ARCHITECTURES.register(
         Architecture(name="plain", network=lambda shape, classes: Plain(shape[0], classes), cut="body")
     )

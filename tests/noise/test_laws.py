@@ -33,5 +33,5 @@ def test_one_theorem_in_four_forms(law: NoiseLaw) -> None:
 
 
 def test_unknown_noise_is_refused() -> None:
-    with pytest.raises(ConfigError, match="a known noise, got 'uniforn'; did you mean 'uniform'"):
+    with pytest.raises(ConfigError, match="Unknown noise 'uniforn': did you mean 'uniform'"):
         NOISES.get("uniforn")

@@ -65,7 +65,7 @@ class Scaled(Method):
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(METHODS, "_loaded", dict(METHODS._loaded))
+    monkeypatch.setattr(METHODS, "_components", dict(METHODS._components))
     METHODS.register(Scaled)
 
 

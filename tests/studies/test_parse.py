@@ -123,7 +123,7 @@ def test_no_file_broken_toml_and_arms_that_are_not_there_are_refused(tmp_path: P
     (tmp_path / "broken.toml").write_text("arms = [")
     with pytest.raises(ConfigError, match="TOML in"):
         read_study(tmp_path / "broken.toml")
-    with pytest.raises(ConfigError, match="a known arm of small"):
+    with pytest.raises(ConfigError, match="Unknown arm of small"):
         study(TEXT + '[show]\ndifferences = [["some", "singel"]]\n')
     with pytest.raises(ConfigError, match="at least one sigma"):
         study(TEXT.replace("[0.25]", "[]"))

@@ -41,3 +41,5 @@ __getattr__ = lazy.attributes(
         "subset": "select",
     },
 )
+
+from smoothheads.data import cifar, digits, folder, mnist, npz, parquet  # noqa: F401 (they register)

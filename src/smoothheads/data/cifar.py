@@ -14,7 +14,7 @@ from smoothheads.data.archive import read_files
 from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import DataInfo, Split
 from smoothheads.data.check import MISTAKEN_PATH, damaged, existing, only_place
-from smoothheads.data.config import DataConfig
+from smoothheads.data.config import DATASETS, DataConfig
 from smoothheads.data.parquet import find_parquet, published
 from smoothheads.data.unpickle import unpickle
 from smoothheads.errors import DataError
@@ -40,6 +40,7 @@ KINDS: tuple[Kind, ...] = ("binary", "python")
 Content = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images and labels
 
 
+@DATASETS.register
 @dataclass(frozen=True, kw_only=True)
 class Cifar10(DataConfig):
     """CIFAR-10; `root` holds the hub's parquet files, or one of the authors' archives, unpacked or not."""
@@ -120,6 +121,7 @@ class Cifar10(DataConfig):
         return images.reshape(-1, *SHAPE), np.array(labels, np.int64)
 
 
+@DATASETS.register
 @dataclass(frozen=True, kw_only=True)
 class Cifar100(Cifar10):
     """CIFAR-100 with its fine labels; `root` as for CIFAR-10."""

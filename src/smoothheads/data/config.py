@@ -14,21 +14,7 @@ from smoothheads.registry import Registry
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-DATASETS: Registry[type[DataConfig]] = Registry(
-    "data set",
-    "smoothheads.datasets",
-    {
-        "digits": "data.digits:Digits",
-        "cifar10": "data.cifar:Cifar10",
-        "cifar100": "data.cifar:Cifar100",
-        "mnist": "data.mnist:Mnist",
-        "fashion-mnist": "data.mnist:FashionMnist",
-        "folder": "data.folder:Folder",
-        "npz": "data.npz:Npz",
-        "parquet": "data.parquet:Parquet",
-        "own": "data.config:Own",
-    },
-)
+DATASETS: Registry[type[DataConfig]] = Registry("data set", "smoothheads.datasets")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +76,7 @@ class DataConfig(ABC):
         return picture
 
 
+@DATASETS.register
 @dataclass(frozen=True, kw_only=True)
 class Own(DataConfig):
     """Stands in a checkpoint for images that were passed in Python; its other facts are in the checkpoint."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from smoothheads.data.base import DataInfo, Split
-from smoothheads.data.config import DataConfig
+from smoothheads.data.config import DATASETS, DataConfig
 from smoothheads.types import Grid
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ INFO = DataInfo(
 )
 
 
+@DATASETS.register
 @dataclass(frozen=True, kw_only=True)
 class Digits(DataConfig):
     """scikit-learn's order follows the writers, so it is shuffled once and for all: the first 1,437 of the

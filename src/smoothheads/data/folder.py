@@ -15,7 +15,7 @@ from PIL import Image
 from smoothheads.config.check import at_least
 from smoothheads.data.base import DataInfo, Split
 from smoothheads.data.check import existing
-from smoothheads.data.config import DataConfig
+from smoothheads.data.config import DATASETS, DataConfig
 from smoothheads.data.downscale import average, downscaled_info
 from smoothheads.data.images import decode, pixels, size_of
 from smoothheads.errors import DataError
@@ -110,6 +110,7 @@ class FolderDataset:
             raise DataError(f"the image {self.root / path}", str(error), "restore the file") from error
 
 
+@DATASETS.register
 @dataclass(frozen=True, kw_only=True)
 class Folder(DataConfig):
     """Pictures in folders: ROOT/train/CLASS/*.png and ROOT/val/CLASS/*.png; test or validation instead of val

@@ -15,7 +15,7 @@ from smoothheads.data.archive import read_whole
 from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import DataInfo, Split
 from smoothheads.data.check import MISTAKEN_PATH, damaged, existing, only_place
-from smoothheads.data.config import DataConfig
+from smoothheads.data.config import DATASETS, DataConfig
 from smoothheads.data.parquet import find_parquet, published
 from smoothheads.errors import DataError
 from smoothheads.types import Grid
@@ -53,6 +53,7 @@ FASHION_MNIST = DataInfo(
 )
 
 
+@DATASETS.register
 @dataclass(frozen=True, kw_only=True)
 class Mnist(DataConfig):
     """MNIST; `root` holds the idx files, plain or gzipped, or the parquet files of the hub."""
@@ -75,6 +76,7 @@ class Mnist(DataConfig):
         return ArrayDataset(images, labels.astype(np.int64), self.known)
 
 
+@DATASETS.register
 @dataclass(frozen=True, kw_only=True)
 class FashionMnist(Mnist):
     """Fashion-MNIST; `root` as for MNIST."""

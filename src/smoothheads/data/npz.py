@@ -21,7 +21,7 @@ from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import Split
 from smoothheads.data.check import damaged, existing
 from smoothheads.data.coerce import from_arrays
-from smoothheads.data.config import DataConfig
+from smoothheads.data.config import DATASETS, DataConfig
 from smoothheads.errors import DataError
 
 Members = dict[str, NDArray[Any]]
@@ -35,6 +35,7 @@ NAMES = {
 }
 
 
+@DATASETS.register
 @dataclass(frozen=True, kw_only=True)
 class Npz(DataConfig):
     """Your own arrays in one .npz file; `root` is the file."""

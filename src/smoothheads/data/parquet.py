@@ -17,7 +17,7 @@ from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import DataInfo, Split
 from smoothheads.data.check import MISTAKEN_PATH, damaged, existing, labels_within, only_place
 from smoothheads.data.coerce import Kind, column_of, from_arrays
-from smoothheads.data.config import DataConfig
+from smoothheads.data.config import DATASETS, DataConfig
 from smoothheads.data.images import decode, pixels, with_channels
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.hub import is_address, parse
@@ -39,6 +39,7 @@ class Content:
     """What the file says about its labels, as `datasets` writes it."""
 
 
+@DATASETS.register
 @dataclass(frozen=True, kw_only=True)
 class Parquet(DataConfig):
     """Any image classification set in parquet: a file, or a folder of train-*.parquet and test-*.parquet."""

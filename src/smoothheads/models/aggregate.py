@@ -36,7 +36,7 @@ class Rule(Protocol):
         ...
 
 
-RULES: Final[Registry[type[Rule]]] = Registry("rule", "smoothheads.rules", {})
+RULES: Final[Registry[type[Rule]]] = Registry("rule", "smoothheads.rules")
 
 KINDS: Final = (ENSEMBLE, "head", "prefix", "consensus", "softmax", "vote", "margin", "weighted")
 

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING
 
 from smoothheads.errors import ConfigError
@@ -41,12 +42,36 @@ class Architecture:
     classes: int = 10
 
 
-_CIFAR = {f"resnet{d}": f"models.resnet_cifar:resnet{d}" for d in (8, 14, 20, 32, 44, 56, 110)}
-_IMAGENET = {f"resnet{d}": f"models.resnet_imagenet:resnet{d}" for d in (18, 34, 50)}
+ARCHITECTURES: Registry[Architecture] = Registry("architecture", "smoothheads.architectures")
 
-ARCHITECTURES: Registry[Architecture] = Registry(
-    "architecture", "smoothheads.architectures", {**_CIFAR, **_IMAGENET, "lenet": "models.lenet:lenet"}
-)
+
+def _resnet_cifar(depth: int, shape: Shape, classes: int) -> nn.Module:
+    from smoothheads.models.resnet_cifar import resnet_cifar  # imports torch, so not before it is built
+
+    return resnet_cifar(depth, shape, classes)
+
+
+def _resnet_imagenet(depth: int, shape: Shape, classes: int) -> nn.Module:
+    from smoothheads.models.resnet_imagenet import resnet_imagenet
+
+    return resnet_imagenet(depth, shape, classes)
+
+
+def _lenet(shape: Shape, classes: int) -> nn.Module:
+    from smoothheads.models.lenet import lenet
+
+    return lenet(shape, classes)
+
+
+for depth in (8, 14, 20, 32, 44, 56, 110):
+    network = partial(_resnet_cifar, depth)
+    ARCHITECTURES.register(Architecture(name=f"resnet{depth}", network=network, cut="stage2"))
+for depth in (18, 34, 50):
+    network, image = partial(_resnet_imagenet, depth), (3, 224, 224)
+    ARCHITECTURES.register(
+        Architecture(name=f"resnet{depth}", network=network, cut="layer3", image=image, classes=1000)
+    )
+ARCHITECTURES.register(Architecture(name="lenet", network=_lenet, cut="convs", image=(1, 28, 28)))
 
 
 def list_architectures(pattern: str = "*") -> list[str]:

@@ -8,14 +8,13 @@ from typing import Final
 from torch import nn
 
 from smoothheads.errors import ConfigError
-from smoothheads.models.architectures import Architecture
 from smoothheads.models.chain import Chain
 
 CUTS: Final[Mapping[str, str]] = {"input": "conv1", "convs": "flatten", "fc": "fc2"}
 SMALLEST: Final = 16
 
 
-def chain(shape: tuple[int, int, int], classes: int) -> Chain:
+def lenet(shape: tuple[int, int, int], classes: int) -> Chain:
     """Initialised as PyTorch does; the first linear layer takes whatever size the image leaves."""
     channels, height, width = shape
     if min(height, width) < SMALLEST:
@@ -42,6 +41,3 @@ def chain(shape: tuple[int, int, int], classes: int) -> Chain:
 def _side(pixels: int) -> int:
     """What two unpadded 5x5 convolutions, each followed by halving, leave of a side."""
     return ((pixels - 4) // 2 - 4) // 2
-
-
-lenet = Architecture(name="lenet", network=chain, cut="convs", image=(1, 28, 28))

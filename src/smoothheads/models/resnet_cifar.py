@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from torch import nn
 
-from smoothheads.models.architectures import Architecture
 from smoothheads.models.chain import Chain
 from smoothheads.models.layers import BasicBlock, Conv, stage
 
@@ -38,9 +35,3 @@ def _cuts(blocks: int) -> dict[str, str]:
         "stage3-mid": f"layer3.{middle}" if middle < blocks else "avgpool",
         "fc": "fc",
     }
-
-
-resnet8, resnet14, resnet20, resnet32, resnet44, resnet56, resnet110 = (
-    Architecture(name=f"resnet{depth}", network=partial(resnet_cifar, depth), cut="stage2")
-    for depth in (8, 14, 20, 32, 44, 56, 110)
-)

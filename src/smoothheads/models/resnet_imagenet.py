@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
 from torch import nn
 
-from smoothheads.models.architectures import Architecture
 from smoothheads.models.chain import Chain
 from smoothheads.models.layers import BasicBlock, Block, Bottleneck, Conv, stage
 
@@ -42,15 +40,3 @@ def resnet_imagenet(depth: int, shape: tuple[int, int, int], classes: int) -> Ch
         inputs = width * block.expansion
     layers |= {"avgpool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten(), "fc": nn.Linear(inputs, classes)}
     return Chain(layers, CUTS)
-
-
-resnet18, resnet34, resnet50 = (
-    Architecture(
-        name=f"resnet{depth}",
-        network=partial(resnet_imagenet, depth),
-        cut="layer3",
-        image=(3, 224, 224),
-        classes=1000,
-    )
-    for depth in STAGES
-)

@@ -91,16 +91,7 @@ class NoiseLaw(ABC):
         """Returns the sampler. Make it once per run, not once per image: it may prepare tables."""
 
 
-NOISES: Final[Registry[type[NoiseLaw]]] = Registry(
-    "noise",
-    "smoothheads.noises",
-    {
-        "grid": "noise.laws:GridGaussian",
-        "gaussian": "noise.laws:FloatGaussian",
-        "uniform": "noise.laws:Uniform",
-        "laplace": "noise.laws:Laplace",
-    },
-)
+NOISES: Final[Registry[type[NoiseLaw]]] = Registry("noise", "smoothheads.noises")
 NoiseLaw.registry = NOISES
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from smoothheads.config.check import check_radius, check_sigma
 from smoothheads.noise import l2
-from smoothheads.noise.base import FloatLaw, Floats, Noise, NoiseLaw, Norm
+from smoothheads.noise.base import NOISES, FloatLaw, Floats, Noise, NoiseLaw, Norm
 from smoothheads.noise.l2 import DOWN, UP, check_bound
 from smoothheads.types import Grid
 
@@ -41,6 +41,7 @@ class _GaussianTheorem(NoiseLaw):
         return np.asarray(special.ndtri(p), dtype=np.float64)
 
 
+@NOISES.register
 @dataclass(frozen=True, kw_only=True)
 class GridGaussian(_GaussianTheorem):
     """Exact integer Gaussian noise, sound for grid images."""
@@ -53,6 +54,7 @@ class GridGaussian(_GaussianTheorem):
         return GridNoise(GridTable.build(sigma, grid), seed, block_size)
 
 
+@NOISES.register
 @dataclass(frozen=True, kw_only=True)
 class FloatGaussian(_GaussianTheorem, FloatLaw):
     """Gaussian noise in float32, as every published code has it."""
@@ -79,6 +81,7 @@ def laplace_scale(sigma: float) -> float:
     return sigma / math.sqrt(2)
 
 
+@NOISES.register
 @dataclass(frozen=True, kw_only=True)
 class Uniform(FloatLaw):
     """Uniform noise with radii in the l1 norm (Yang et al. 2020, Table 1)."""
@@ -117,6 +120,7 @@ class Uniform(FloatLaw):
         return noise
 
 
+@NOISES.register
 @dataclass(frozen=True, kw_only=True)
 class Laplace(FloatLaw):
     """Laplace noise with radii in the l1 norm (Teng et al. 2020)."""

@@ -1,42 +1,37 @@
-"""Training objectives: a base method's per-sample losses, teaching weights, and the cosine constraint."""
+"""Training objectives: a base method's per-sample losses, teaching weights, and the cosine constraint.
 
-from typing import TYPE_CHECKING
+Importing this package registers our methods; none of these modules imports torch before it computes.
+"""
 
-from smoothheads import lazy
+from smoothheads.objectives.acr_targeted import AcrTargeted
+from smoothheads.objectives.catrs import CatRs
+from smoothheads.objectives.config import DiversityConfig, ObjectiveConfig, TeachingConfig
+from smoothheads.objectives.consistency import Consistency
+from smoothheads.objectives.drt import Drt
+from smoothheads.objectives.gaussian import Gaussian
+from smoothheads.objectives.macer import Macer
+from smoothheads.objectives.method import METHODS, Curriculum, Losses, Method, Preparation, Step
+from smoothheads.objectives.smoothadv import SmoothAdv
+from smoothheads.objectives.smoothmix import SmoothMix
+from smoothheads.objectives.stability import Stability
 
-if TYPE_CHECKING:
-    from smoothheads.objectives.acr_targeted import AcrTargeted as AcrTargeted
-    from smoothheads.objectives.catrs import CatRs as CatRs
-    from smoothheads.objectives.config import DiversityConfig as DiversityConfig
-    from smoothheads.objectives.config import ObjectiveConfig as ObjectiveConfig
-    from smoothheads.objectives.config import TeachingConfig as TeachingConfig
-    from smoothheads.objectives.consistency import Consistency as Consistency
-    from smoothheads.objectives.drt import Drt as Drt
-    from smoothheads.objectives.gaussian import Gaussian as Gaussian
-    from smoothheads.objectives.macer import Macer as Macer
-    from smoothheads.objectives.method import METHODS as METHODS
-    from smoothheads.objectives.method import Curriculum as Curriculum
-    from smoothheads.objectives.method import Losses as Losses
-    from smoothheads.objectives.method import Method as Method
-    from smoothheads.objectives.method import Preparation as Preparation
-    from smoothheads.objectives.method import Step as Step
-    from smoothheads.objectives.smoothadv import SmoothAdv as SmoothAdv
-    from smoothheads.objectives.smoothmix import SmoothMix as SmoothMix
-    from smoothheads.objectives.stability import Stability as Stability
-
-__getattr__ = lazy.attributes(
-    __name__,
-    {
-        "acr_targeted": "AcrTargeted",
-        "catrs": "CatRs",
-        "config": "DiversityConfig ObjectiveConfig TeachingConfig",
-        "consistency": "Consistency",
-        "drt": "Drt",
-        "gaussian": "Gaussian",
-        "macer": "Macer",
-        "method": "METHODS Curriculum Losses Method Preparation Step",
-        "smoothadv": "SmoothAdv",
-        "smoothmix": "SmoothMix",
-        "stability": "Stability",
-    },
-)
+__all__ = [
+    "METHODS",
+    "AcrTargeted",
+    "CatRs",
+    "Consistency",
+    "Curriculum",
+    "DiversityConfig",
+    "Drt",
+    "Gaussian",
+    "Losses",
+    "Macer",
+    "Method",
+    "ObjectiveConfig",
+    "Preparation",
+    "SmoothAdv",
+    "SmoothMix",
+    "Stability",
+    "Step",
+    "TeachingConfig",
+]

@@ -11,7 +11,7 @@ from smoothheads.errors import ConfigError, TrainingError
 from smoothheads.lazy import torch
 from smoothheads.objectives.attack import frozen, lengths, unit
 from smoothheads.objectives.losses import cross_entropy, draw_noise, forward_heads, repeat_draws
-from smoothheads.objectives.method import Losses, Method, Step
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+@METHODS.register
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AcrTargeted(Method):
     """Sun et al. 2025: optimises ACR, not robustness. It drops hard images and repeats easy ones."""

@@ -16,12 +16,13 @@ from smoothheads.objectives.losses import (
     kl_divergence,
     repeat_draws,
 )
-from smoothheads.objectives.method import Losses, Method, Preparation, Step
+from smoothheads.objectives.method import METHODS, Losses, Method, Preparation, Step
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@METHODS.register
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CatRs(Method):
     """Jeong, Kim and Shin 2023: effort in proportion to the confidence on an image. Needs a teacher."""

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from smoothheads.config.check import NotNegative
 from smoothheads.objectives.losses import add_noise, cross_entropy, forward_heads, kl_divergence, safe_log
-from smoothheads.objectives.method import Losses, Method, Step
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@METHODS.register
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Consistency(Method):
     """Jeong and Shin 2020: the answers to the draws of an image are held to their mean."""

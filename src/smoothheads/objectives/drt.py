@@ -9,7 +9,7 @@ from smoothheads.config.check import Count, Natural, NotNegative, Positive
 from smoothheads.lazy import torch
 from smoothheads.objectives.attack import FixedNoise, frozen
 from smoothheads.objectives.losses import add_noise, cross_entropy, draw_noise, forward_heads, repeat_draws
-from smoothheads.objectives.method import Losses, Method, Step
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
 from smoothheads.objectives.smoothadv import SmoothAdv, SmoothAttack
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from smoothheads.models import MultiHead
 
 
+@METHODS.register
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drt(Method):
     """Yang et al. 2022: heads with opposed input gradients and large margins; needs two heads or more.

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from smoothheads.objectives.losses import add_noise, cross_entropy, forward_heads
-from smoothheads.objectives.method import Losses, Method, Step
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
 
 
+@METHODS.register
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gaussian(Method):
     """Cohen et al. 2019: cross-entropy on noisy images."""

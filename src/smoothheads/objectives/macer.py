@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 from smoothheads.config.check import Natural, NotNegative, Positive
 from smoothheads.lazy import torch
 from smoothheads.objectives.losses import add_noise, cross_entropy, forward_heads, nll_of_mean
-from smoothheads.objectives.method import Losses, Method, Step
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@METHODS.register
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Macer(Method):
     """Zhai et al. 2020: raises the certified radius itself. Its batches count images, not draws."""

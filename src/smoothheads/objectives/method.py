@@ -22,21 +22,7 @@ if TYPE_CHECKING:
 
     from smoothheads.data import Dataset
 
-METHODS: Registry[type[Method]] = Registry(
-    "method",
-    "smoothheads.methods",
-    {
-        "gaussian": "objectives.gaussian:Gaussian",
-        "stability": "objectives.stability:Stability",
-        "consistency": "objectives.consistency:Consistency",
-        "smoothmix": "objectives.smoothmix:SmoothMix",
-        "smoothadv": "objectives.smoothadv:SmoothAdv",
-        "macer": "objectives.macer:Macer",
-        "cat-rs": "objectives.catrs:CatRs",
-        "acr-targeted": "objectives.acr_targeted:AcrTargeted",
-        "drt": "objectives.drt:Drt",
-    },
-)
+METHODS: Registry[type[Method]] = Registry("method", "smoothheads.methods")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,13 @@ from smoothheads.objectives.attack import (
     projected_ascent,
 )
 from smoothheads.objectives.losses import cross_entropy, draw_noise, forward_heads, repeat_draws
-from smoothheads.objectives.method import Losses, Method, Step
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@METHODS.register
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SmoothAdv(Method):
     """Salman et al. 2019: adversarial training of the smoothed classifier."""

@@ -18,12 +18,13 @@ from smoothheads.objectives.attack import (
     unit,
 )
 from smoothheads.objectives.losses import cross_entropy, draw_noise, kl_divergence
-from smoothheads.objectives.method import Losses, Method, Step
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@METHODS.register
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SmoothMix(Method):
     """Jeong et al. 2021: mixes images with their over-confident adversarial neighbours."""

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from smoothheads.config.check import NotNegative
 from smoothheads.objectives.losses import add_noise, cross_entropy, forward_heads
-from smoothheads.objectives.method import Losses, Method, Step
+from smoothheads.objectives.method import METHODS, Losses, Method, Step
 
 
+@METHODS.register
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stability(Method):
     """Li et al. 2019: cross-entropy on the clean image, and the noisy answer held to the clean one."""

@@ -46,10 +46,16 @@ def parse_study(text: str, name: str, where: str) -> Study:
     except ConfigError as error:
         key = re.search(r" (?:at|in) ([\w.]+)$", error.expected)
         line = line_of(text, tuple(key[1].split("."))) if key else 0
-        said = f"{error.expected} (line {line} of {where})" if line else f"{error.expected} ({where})"
-        raise ConfigError(said, error.got, error.remedy) from None
+        raise _located(error, f" (line {line} of {where})" if line else f" ({where})") from None
     _check(study, text, where)
     return study
+
+
+def _located(error: ConfigError, said: str) -> ConfigError:
+    """Returns the same error with its place in the file."""
+    if not error.got:
+        return ConfigError(f"{error}{said}")
+    return ConfigError(error.expected + said, error.got, error.remedy)
 
 
 def load_toml(text: str, where: str) -> dict[str, Any]:
@@ -204,4 +210,4 @@ def _placed(text: str, where: str, places: Sequence[tuple[str, ...]]) -> Iterato
         tried += places
         line = next((found for path in tried if (found := line_of(text, path))), 0)
         said = f" (line {line} of {where})" if line else f" ({where})"
-        raise ConfigError(error.expected + said, error.got, error.remedy) from None
+        raise _located(error, said) from None

@@ -225,7 +225,7 @@ def test_a_trunk_that_does_nothing(
 def test_a_rule_without_other_heads_is_refused_before_anything_is_made(
     lazy: CertifyConfig, agreeing: MultiHead, small_digits: Splits, noise: Noise, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match="a known consensus of this network, got 'consensus-4'"):
+    with pytest.raises(ConfigError, match="Unknown consensus of this network 'consensus-4'"):
         make_engine(
             lazy.changed(rule="consensus-4"), agreeing, small_digits.train.info, noise, artefacts=tmp_path
         )

@@ -26,7 +26,7 @@ def test_both_parts_together_are_the_network(trained_like: Network, first: int) 
 
 @pytest.mark.parametrize(
     ("heads", "message"),
-    [(4, "a known consensus of this network, got 'consensus-4'; did you mean"), (2, "three heads or more")],
+    [(4, "Unknown consensus of this network 'consensus-4': did you mean"), (2, "three heads or more")],
 )
 def test_a_consensus_that_leaves_no_head_over_is_refused(
     tiny_network: Network, heads: int, message: str

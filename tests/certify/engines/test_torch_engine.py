@@ -57,7 +57,7 @@ def test_a_rule_that_the_network_does_not_have_names_those_it_has(
     for heads, rule in ((3, "weighted"), (3, "consensus-7"), (3, "consensus-3"), (1, "vote")):
         with pytest.raises(ConfigError) as caught:
             Smoothed(tiny_network(heads=heads), small_digits.test.info, seed=0, sigma=0.5, rule=rule)
-        expected = f"a known rule of this network, got {rule!r}; choose from: {', '.join(rules(heads))}"
+        expected = f"Unknown rule of this network {rule!r}: choose from: {', '.join(rules(heads))}"
         assert str(caught.value) == f"expected {expected}"
 
 

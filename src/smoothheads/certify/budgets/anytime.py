@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from smoothheads.certify.algorithm import DAMAGED, Run, Samples, Terms, require_samples, top_class
 from smoothheads.certify.bounds import p_lower_anytime
-from smoothheads.certify.budgets.base import Budget
+from smoothheads.certify.budgets.base import BUDGETS, Budget
 from smoothheads.certify.radius import minimum_n
 from smoothheads.config.check import Count, Positive
 from smoothheads.errors import ConfigError, SoundnessError
@@ -17,6 +17,7 @@ from smoothheads.types import Certificate, Counts, Phase
 _MOST_ALPHA = 0.3  # below it the evidence falls in p0 wherever it suffices (see p_lower_anytime)
 
 
+@BUDGETS.register
 @dataclass(frozen=True, kw_only=True)
 class AnytimeBudget(Budget):
     """Stops when TARGET is certified, after n samples or when SECONDS are over, whatever comes first.

@@ -72,14 +72,5 @@ class Budget(ABC):
         return answered(self.run(terms), sample)
 
 
-BUDGETS: Final[Registry[type[Budget]]] = Registry(
-    "budget",
-    "smoothheads.budgets",
-    {
-        "fixed": "certify.budgets.fixed:FixedBudget",
-        "table": "certify.budgets.table:TableBudget",
-        "radius": "certify.budgets.radius:RadiusBudget",
-        "anytime": "certify.budgets.anytime:AnytimeBudget",
-    },
-)
+BUDGETS: Final[Registry[type[Budget]]] = Registry("budget", "smoothheads.budgets")
 Budget.registry = BUDGETS

@@ -7,11 +7,12 @@ from typing import ClassVar
 
 from smoothheads.certify import algorithm
 from smoothheads.certify.algorithm import Run, Terms
-from smoothheads.certify.budgets.base import Budget
+from smoothheads.certify.budgets.base import BUDGETS, Budget
 from smoothheads.config.check import Count
 from smoothheads.types import Certificate, Counts
 
 
+@BUDGETS.register
 @dataclass(frozen=True, kw_only=True)
 class FixedBudget(Budget):
     """Cohen's, comparable with every published table: n samples of every image."""

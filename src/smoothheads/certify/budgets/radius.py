@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from smoothheads.certify.algorithm import DAMAGED, Run, Samples, Terms, require_samples
 from smoothheads.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
-from smoothheads.certify.budgets.base import Budget
+from smoothheads.certify.budgets.base import BUDGETS, Budget
 from smoothheads.certify.radius import minimum_n
 from smoothheads.config.check import Count, Positive
 from smoothheads.errors import ConfigError, SoundnessError
@@ -29,6 +29,7 @@ _PILOTS = (100, 500, 2500)
 _LONG = 20_000  # planned samples above which the largest pilot pays for itself
 
 
+@BUDGETS.register
 @dataclass(frozen=True, kw_only=True)
 class RadiusBudget(Budget):
     """Comes within TOLERANCE of the radius of n samples, or spends what a radius is worth at a PRICE.

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from smoothheads.certify.algorithm import DAMAGED, Run, Samples, Terms, require_samples, top_class
-from smoothheads.certify.budgets.base import Budget
+from smoothheads.certify.budgets.base import BUDGETS, Budget
 from smoothheads.certify.radius import max_radius
 from smoothheads.certify.spending import SequentialTest, sequential_test
 from smoothheads.config.check import Count
@@ -18,6 +18,7 @@ from smoothheads.types import ABSTAIN, Certificate, Counts, Phase
 STEP = 0.25  # between the radii of the field's tables
 
 
+@BUDGETS.register
 @dataclass(frozen=True, kw_only=True)
 class TableBudget(Budget):
     """Decides only which of RADII are certified: at most n samples, ten times fewer on average.

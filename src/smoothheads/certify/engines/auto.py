@@ -26,6 +26,7 @@ LONG_PASS: Final = 0.1  # seconds from which on the network is busy with the sam
 Clock = Callable[[], float]
 
 
+@ENGINES.register
 @dataclass(frozen=True, kw_only=True)
 class Auto(EngineConfig):
     """The fastest engine that is installed and takes this network, by a trial."""

@@ -38,16 +38,7 @@ T = TypeVar("T")
 
 TOGETHER: Final = 2**16  # logits that are decided at once; the rules take as long for a block as for ten
 
-ENGINES: Final[Registry[type[EngineConfig]]] = Registry(
-    "engine",
-    "smoothheads.engines",
-    {
-        "auto": "certify.engines.auto:Auto",
-        "torch": "certify.engines.torch:Torch",
-        "openvino": "certify.engines.openvino:OpenVino",
-        "onnxruntime": "certify.engines.onnx:OnnxRuntime",
-    },
-)
+ENGINES: Final[Registry[type[EngineConfig]]] = Registry("engine", "smoothheads.engines")
 
 
 @dataclass(frozen=True, slots=True)

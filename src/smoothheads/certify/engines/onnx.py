@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.certify.engines.artefact import FILES, ONNX, Artefact, identity, obtain
-from smoothheads.certify.engines.base import Engine, EngineConfig, Network, Request
+from smoothheads.certify.engines.base import ENGINES, Engine, EngineConfig, Network, Request
 from smoothheads.errors import CheckpointError, ConfigError, MissingExtraError, SoundnessError, reason
 from smoothheads.lazy import special
 from smoothheads.models.aggregate import rules
@@ -37,6 +37,7 @@ Logits = NDArray[np.float32]
 Classes = NDArray[np.int64]
 
 
+@ENGINES.register
 @dataclass(frozen=True, kw_only=True)
 class OnnxRuntime(EngineConfig):
     """ONNX Runtime on the processor, in float32; needs the extra `onnx`."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.certify.engines.base import BlockEngine, Engine, EngineConfig, Network
+from smoothheads.certify.engines.base import ENGINES, BlockEngine, Engine, EngineConfig, Network
 from smoothheads.certify.engines.lazy import Lazy, check_lazy
 from smoothheads.errors import ConfigError, MissingExtraError
 from smoothheads.lazy import torch
@@ -31,6 +31,7 @@ EXTRA: Final = "openvino"
 HINTS: Final = {"float32": "f32", "bfloat16": "bf16", "int8": "f32"}  # int8: of what is not quantised
 
 
+@ENGINES.register
 @dataclass(frozen=True, kw_only=True)
 class OpenVino(EngineConfig):
     """OpenVINO on the processor; needs the extra of that name."""

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from smoothheads import device as devices
 from smoothheads.certify import soundness
 from smoothheads.certify.engines import cuda
-from smoothheads.certify.engines.base import BlockEngine, Engine, EngineConfig, Network, check_float16
+from smoothheads.certify.engines.base import (
+    ENGINES,
+    BlockEngine,
+    Engine,
+    EngineConfig,
+    Network,
+    check_float16,
+)
 from smoothheads.certify.engines.lazy import Lazy, check_lazy
 from smoothheads.errors import ConfigError, duration, reason
 from smoothheads.lazy import torch
@@ -30,6 +37,7 @@ COMPILE_SECONDS, COMPILE_LAYER_SECONDS = 10.0, 0.6  # measured on networks of 12
 COMPILE_GAIN = 1.15  # measured: 1.0 (LeNet) to 1.25 (ResNet-8)
 
 
+@ENGINES.register
 @dataclass(frozen=True, kw_only=True)
 class Torch(EngineConfig):
     """PyTorch on the processor; on cuda it is experimental."""
