@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from smoothheads.config import from_dict, load_json, to_dict
+from smoothheads.config import from_dict, to_dict
 from smoothheads.errors import ConfigError
 from smoothheads.registry import Registry
-from smoothheads.training import RunConfig
 
 V1 = Path(__file__).parents[1] / "fixtures" / "v1"
 SHAPES: Registry[type[Shape]] = Registry("shape", "smoothheads.nothing")
@@ -65,18 +64,6 @@ def test_what_an_earlier_version_wrote_is_upgraded() -> None:
 def test_what_is_no_component_is_refused(shape: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         from_dict(Drawing, {"shape": shape})
-
-
-@pytest.mark.parametrize(
-    "path", ["run/config.json", "run/checkpoint/config.json", "export/checkpoint/config.json"]
-)
-def test_configurations_of_version_1_open(path: str) -> None:
-    data = load_json(V1 / path)
-    config = from_dict(RunConfig, data.get("run", data))
-    assert config.data.name == "digits"
-    assert config.objective.method.name == "gaussian"
-    assert config.objective.method.draws == 2
-    assert config.train.batch_unit == "draws"  # version 1 said copies
 
 
 def test_settings_are_parsed_without_torch() -> None:

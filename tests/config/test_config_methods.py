@@ -51,8 +51,8 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: AcrTargeted(keep=1.5), "0 <= keep <= 1"),
     (lambda: AcrTargeted(weigh_draws=13), "weigh_draws >= 14"),
     (lambda: Drt(gradient_diversity=-0.1), "gradient_diversity >= 0"),
-    (lambda: TeachingConfig(pace="budget", weights="hard"), "soft weights with pace budget"),
-    (lambda: TeachingConfig(budget=1.0), "0 < budget < 1"),
+    (lambda: TeachingConfig(pace="own-accuracy", weights="superloss"), "has no lambda"),
+    (lambda: TeachingConfig(quantile_last=1.0), "0 < quantile_last < 1"),
     (lambda: TeachingConfig(window=1), "window >= 2"),
     (lambda: TeachingConfig(lambda_first=0.0), "lambda_first > 0"),
     (lambda: TeachingConfig(weights="sofd"), "did you mean 'soft'"),  # type: ignore[arg-type]

@@ -1,3 +1,5 @@
+"""Paces that read lambda off the smoothed losses."""
+
 from __future__ import annotations
 
 import math
@@ -5,13 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from smoothheads.objectives import TeachingConfig
-from smoothheads.objectives.pace import FLOOR, Adaptive, budget_lambda
-from smoothheads.objectives.teaching import teaching_weights
+from smoothheads.objectives.pace import FLOOR, Pace, build_pace
 
 
 def exponential(count: int) -> Tensor:
@@ -20,107 +19,136 @@ def exponential(count: int) -> Tensor:
     return -1.2 * torch.log1p(-ranks).unsqueeze(0)
 
 
-def mean_weight(smoothed_LN: Tensor, lam: Tensor) -> float:
-    return teaching_weights(smoothed_LN, lam, TeachingConfig(shift="self")).mean().item()
+def one_class(losses_LN: Tensor) -> Tensor:
+    return torch.zeros(losses_LN.shape[1], dtype=torch.long)
 
 
-def adaptive(*, classes: int = 10, epochs: int = 5, **teaching: Any) -> Adaptive:
-    return Adaptive(TeachingConfig(**teaching), classes, epochs)
+def make(*, classes: int = 10, epochs: int = 5, **teaching: Any) -> Pace:
+    return build_pace(TeachingConfig(**teaching), classes=classes, epochs=epochs)
 
 
-@pytest.mark.parametrize(("budget", "lam", "easy"), [(0.7, 0.801, 0.49), (0.9, 2.297, 0.855)])
-def test_a_budget_on_exponential_losses(budget: float, lam: float, easy: float) -> None:
-    smoothed = exponential(20_000)
-    found = budget_lambda(smoothed, budget)
-    assert found.item() == pytest.approx(lam, abs=0.02)
-    assert mean_weight(smoothed, found) == pytest.approx(budget, abs=1e-3)
-    assert (smoothed <= found).double().mean().item() == pytest.approx(easy, abs=0.01)
+def lam_of(pace: Pace, epoch: int, losses_LN: Tensor) -> Tensor:
+    """Lambda [L] of class 0, to which all samples belong."""
+    return pace.update(epoch, losses_LN, one_class(losses_LN))[:, 0]
 
 
-def test_a_budget_below_the_least_mean_weight_gives_lambda_zero() -> None:
-    smoothed = exponential(100)
-    least = mean_weight(smoothed, torch.zeros(1, dtype=torch.float64))
-    assert budget_lambda(smoothed, least - 0.01).item() == pytest.approx(0, abs=1e-12)
-    assert budget_lambda(smoothed, least + 0.01).item() > 1e-3
-
-
-@settings(max_examples=50)
-@given(st.lists(st.floats(0, 20), min_size=2, max_size=40), st.floats(0.01, 0.99))
-def test_a_budget_is_met_up_to_one_sample(losses: list[float], budget: float) -> None:
-    """Weights jump as lambda passes a loss: the mean may exceed the budget, by one image's share at most."""
-    smoothed = torch.tensor([sorted(set(losses))], dtype=torch.float64)
-    found = budget_lambda(smoothed, budget)
-    reached = mean_weight(smoothed, found)
-    floor = mean_weight(smoothed, torch.zeros(1, dtype=torch.float64))
-    assert reached >= budget - 1e-9
-    assert reached <= max(budget + 1 / smoothed.shape[1], floor) + 1e-6
-
-
-def test_each_head_has_its_own_budget() -> None:
-    smoothed = torch.cat([exponential(500), 3 * exponential(500)])
-    lam_L = budget_lambda(smoothed, 0.7)
-    for head in range(2):
-        assert mean_weight(smoothed[head : head + 1], lam_L[head : head + 1]) == pytest.approx(0.7, abs=0.01)
-    assert lam_L[1] > lam_L[0]
-
-
-@pytest.mark.parametrize("share", [0.3, 0.5, 0.9])
-def test_a_quantile_makes_that_share_easy(share: float) -> None:
-    pace = adaptive(pace="quantile", quantile_first=share, quantile_last=share, window=200, classes=1000)
+@pytest.mark.parametrize("fraction", [0.3, 0.5, 0.9])
+def test_quantile_reaches_fraction(fraction: float) -> None:
+    pace = make(pace="quantile", quantile_first=fraction, quantile_last=fraction, window=200, classes=1000)
     smoothed = exponential(200)
     for _ in range(300):
-        lam = pace.threshold(3, smoothed)
-    assert abs((smoothed <= lam).double().mean().item() - share) <= 1 / 200 + 1e-9
+        lam = lam_of(pace, 3, smoothed)
+    assert abs((smoothed <= lam).double().mean().item() - fraction) <= 1 / 200 + 1e-9
 
 
-def test_the_easy_share_grows_from_the_first_to_the_last_epoch() -> None:
-    shares = []
+def test_quantile_fraction_grows_with_epochs() -> None:
+    fractions = []
     for epoch in (2, 5):
-        pace = adaptive(pace="quantile", window=200, classes=1000)
+        pace = make(pace="quantile", window=200, classes=1000)
         for _ in range(300):
-            lam = pace.threshold(epoch, exponential(200))
-        shares.append((exponential(200) <= lam).double().mean().item())
-    assert shares == pytest.approx([0.6, 0.9], abs=0.01)
+            lam = lam_of(pace, epoch, exponential(200))
+        fractions.append((exponential(200) <= lam).double().mean().item())
+    assert fractions == pytest.approx([0.6, 0.9], abs=0.01)
 
 
-def test_the_first_of_several_epochs_keeps_the_loss_of_a_guess() -> None:
+def test_quantile_first_epoch_keeps_ln_classes() -> None:
     for epochs, moves in ((5, False), (1, True)):
-        pace = adaptive(pace="budget", epochs=epochs)
-        lam = [pace.threshold(1, exponential(50)).item() for _ in range(20)]
+        pace = make(pace="quantile", epochs=epochs)
+        lam = [lam_of(pace, 1, exponential(50)).item() for _ in range(20)]
         assert (lam[-1] < math.log(10) - 0.1) == moves
 
 
-def test_lambda_moves_slowly_and_stays_in_its_range() -> None:
-    pace = adaptive(pace="quantile", quantile_first=0.5, quantile_last=0.5)
+def test_quantile_moves_slowly_within_range() -> None:
+    pace = make(pace="quantile", quantile_first=0.5, quantile_last=0.5)
     easy = torch.full((2, 50), 1e-3)
-    first = pace.threshold(2, easy)
-    assert first.tolist() == pytest.approx([0.9 * math.log(10) + 0.1 * FLOOR] * 2)
+    assert lam_of(pace, 2, easy).tolist() == pytest.approx([0.9 * math.log(10) + 0.1 * FLOOR] * 2)
     for _ in range(200):
-        low = pace.threshold(2, easy)
+        low = lam_of(pace, 2, easy)
     assert low.tolist() == pytest.approx([FLOOR] * 2)
     for _ in range(400):
-        high = pace.threshold(2, easy + 50)
+        high = lam_of(pace, 2, easy + 50)
     assert high.tolist() == pytest.approx([math.log(10)] * 2)
 
 
-def test_only_the_window_is_remembered() -> None:
-    pace = adaptive(pace="quantile", window=30)
+def test_quantile_remembers_window_only() -> None:
+    pace = make(pace="quantile", window=30)
     for value in range(10):
-        pace.threshold(2, torch.full((3, 8), float(value)))
+        lam_of(pace, 2, torch.full((3, 8), float(value)))
     assert pace.state_dict()["recent"].shape == (3, 30)
     assert pace.state_dict()["recent"].min() == 6
 
 
-@pytest.mark.parametrize("kind", ["quantile", "budget"])
-def test_a_resumed_pace_goes_on_bit_for_bit(kind: str) -> None:
+@pytest.mark.parametrize("fraction", [0.3, 0.6, 0.9])
+def test_class_quantile_reaches_fraction_in_every_class(fraction: float) -> None:
+    """The losses of class 1 are ten times those of class 0 and lie far above ln 2."""
+    pace = make(
+        pace="class-quantile", quantile_first=fraction, quantile_last=fraction, class_window=100, classes=2
+    )
+    losses = torch.cat([exponential(100), 10 * exponential(100)], dim=1)
+    labels = torch.arange(200) // 100
+    lam_LC = pace.update(1, losses, labels)
+    easy = losses <= lam_LC[:, labels]
+    for label in range(2):
+        assert easy[:, labels == label].double().mean().item() == pytest.approx(fraction, abs=0.011)
+    assert lam_LC[0, 1] > math.log(2)
+
+
+def test_class_quantile_single_lambda_would_starve_hard_class() -> None:
+    """With one quantile for all, the hard class of the test above has fewer easy samples."""
+    losses = torch.cat([exponential(100), 10 * exponential(100)], dim=1)
+    overall = torch.quantile(losses, 0.6)
+    assert (losses[:, 100:] <= overall).double().mean() < 0.5 < (losses[:, :100] <= overall).double().mean()
+
+
+def test_class_quantile_forgets_old_losses_of_a_class() -> None:
+    pace = make(pace="class-quantile", class_window=4, classes=2, quantile_first=0.5, quantile_last=0.5)
+    labels = torch.tensor([0, 0, 0, 1])
+    for value in range(5):
+        lam_LC = pace.update(2, torch.full((1, 4), float(value)), labels)
+    assert pace.state_dict()["recent"][0].tolist() == [[3, 4, 4, 4], [1, 2, 3, 4]]
+    assert lam_LC.tolist() == [[4, 2.5]]
+
+
+def test_class_quantile_unseen_class_gets_ln_classes() -> None:
+    pace = make(pace="class-quantile", classes=3)
+    lam_LC = pace.update(1, torch.full((2, 4), 0.5), torch.tensor([0, 0, 1, 1]))
+    assert lam_LC.tolist() == [pytest.approx([0.5, 0.5, math.log(3)])] * 2
+
+
+def test_own_accuracy_quantile_is_mean_probability_of_truth() -> None:
+    """Half of the samples have probability 1 and half almost 0, so the median separates them."""
+    pace = make(pace="own-accuracy", classes=2, class_window=100)
+    losses = torch.tensor([[0.0, 30.0] * 50])
+    labels = torch.arange(100) // 2 % 2
+    lam_LC = pace.update(1, losses, labels)
+    assert pace.state_dict()["probability"].tolist() == pytest.approx([0.5])
+    assert lam_LC.tolist() == [pytest.approx([15.0, 15.0])]
+    for _ in range(100):
+        lam_LC = pace.update(1, torch.full((1, 100), math.log(10)), labels)
+    assert pace.state_dict()["probability"].tolist() == pytest.approx([0.1], abs=1e-3)
+
+
+def test_own_accuracy_follows_each_head() -> None:
+    pace = make(pace="own-accuracy", classes=2, class_window=100)
+    spread = torch.linspace(0.1, 1, 100)
+    labels = torch.arange(100) % 2
+    lam_LC = pace.update(1, torch.stack([spread, 3 * spread]), labels)
+    easy = [(spread * scale <= lam_LC[head, labels]).double().mean() for head, scale in enumerate((1, 3))]
+    expected = [torch.exp(-scale * spread).mean() for scale in (1, 3)]
+    assert easy == pytest.approx([value.item() for value in expected], abs=0.03)
+
+
+@pytest.mark.parametrize("kind", ["quantile", "class-quantile", "own-accuracy"])
+def test_pace_resumed_bit_for_bit(kind: str) -> None:
     generator = torch.Generator().manual_seed(0)
     batches = [torch.rand(3, 16, generator=generator) * 3 for _ in range(12)]
-    whole, first, second = (adaptive(pace=kind, window=40) for _ in range(3))
-    expected = [whole.threshold(2, batch) for batch in batches]
+    labels = torch.arange(16) % 10
+    whole, first, second = (make(pace=kind, window=40, class_window=3) for _ in range(3))
+    expected = [whole.update(2, batch, labels) for batch in batches]
     for batch in batches[:6]:
-        first.threshold(2, batch)
+        first.update(2, batch, labels)
     second.load_state_dict(first.state_dict())
     for batch in batches[6:]:
-        first.threshold(2, batch)  # the state that was taken must not follow
-    resumed = [second.threshold(2, batch) for batch in batches[6:]]
+        first.update(2, batch, labels)  # must not change the state that was taken
+    resumed = [second.update(2, batch, labels) for batch in batches[6:]]
     assert all(torch.equal(a, b) for a, b in zip(expected[6:], resumed, strict=True))

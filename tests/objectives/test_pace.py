@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
-from typing import Literal
 
 import pytest
 import torch
 
 from smoothheads.objectives import TeachingConfig
-from smoothheads.objectives.pace import Adaptive, build_pace, radius_lambda, scheduled_lambda
+from smoothheads.objectives.pace import build_pace, scheduled_lambda
 
 LN10 = math.log(10)
 TABLE = [
@@ -51,29 +49,9 @@ def test_fixed_and_linear_schedules() -> None:
     assert scheduled_lambda(linear, epoch=5, epochs=9, classes=10) == pytest.approx(1.6)
 
 
-@pytest.mark.parametrize(
-    ("radius", "lam"), [(0.0, math.log(2)), (1.0, -math.log(0.8413447460685429)), (-1.0, 1.8410216450092636)]
-)
-def test_lambda_of_a_radius_is_that_of_its_probability(radius: float, lam: float) -> None:
-    assert radius_lambda(radius) == pytest.approx(lam, abs=1e-12)
-
-
-def test_the_radius_pace_has_no_cliff_with_many_classes() -> None:
-    settings = TeachingConfig(pace="radius")
-    lam = [scheduled_lambda(settings, epoch=t, epochs=90, classes=1000) for t in range(1, 91)]
-    assert lam[0] == math.log(1000)
-    assert lam[-1] == math.log(2)
-    steps = [a - b for a, b in pairwise(lam)]
-    assert min(steps) == pytest.approx(max(steps))
-
-
-def test_a_schedule_gives_every_head_the_same_and_remembers_nothing() -> None:
+def test_schedule_same_for_all_heads_and_classes() -> None:
     pace = build_pace(TeachingConfig(), classes=10, epochs=150)
-    lam_L = pace.threshold(10, torch.zeros(5, 7))
-    assert lam_L.tolist() == pytest.approx([2.070972] * 5, abs=1e-6)
+    lam_LC = pace.update(10, torch.zeros(5, 7), torch.zeros(7, dtype=torch.long))
+    assert lam_LC.shape == (5, 10)
+    assert lam_LC.flatten().tolist() == pytest.approx([2.070972] * 50, abs=1e-6)
     assert pace.state_dict() == {}
-
-
-@pytest.mark.parametrize("pace", ["quantile", "budget"])
-def test_paces_that_look_at_the_losses(pace: Literal["quantile", "budget"]) -> None:
-    assert isinstance(build_pace(TeachingConfig(pace=pace), classes=10, epochs=5), Adaptive)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from smoothheads.objectives import TeachingConfig
 from smoothheads.objectives.losses import cross_entropy
-from smoothheads.objectives.teaching import logistic_weight, teaching_weights
+from smoothheads.objectives.teaching import Teaching, logistic_weight
 
 LAM = torch.full((3,), math.log(2), dtype=torch.float64)
 losses = st.floats(0, 30)
@@ -23,8 +23,19 @@ def table(*rows: str) -> Tensor:
     return torch.tensor([[float(Fraction(v)) for v in row.split()] for row in rows], dtype=torch.float64)
 
 
+def by_lambda(
+    smoothed_LN: Tensor, lam_L: Tensor, config: TeachingConfig, generator: torch.Generator | None = None
+) -> Tensor:
+    """The weights of a batch at given thresholds, one per head."""
+    teaching = Teaching(config, classes=2, epochs=1)
+    labels = torch.zeros(smoothed_LN.shape[1], dtype=torch.long)
+    teaching.update(1, smoothed_LN, labels, generator or torch.Generator().manual_seed(0))
+    teaching.lam_LC = lam_L.unsqueeze(1).expand(-1, 2)
+    return teaching(smoothed_LN, labels)
+
+
 def weights(smoothed_LN: Tensor, **settings: Any) -> Tensor:
-    return teaching_weights(smoothed_LN, LAM, TeachingConfig(**settings), torch.Generator().manual_seed(0))
+    return by_lambda(smoothed_LN, LAM, TeachingConfig(**settings))
 
 
 OFFICIAL = {"hard_weight_source": "student", "tie": "zero"}
@@ -87,16 +98,16 @@ def test_the_sigmoid_form_is_the_printed_one(smoothed: float, lam: float) -> Non
 @given(a=losses, b=losses, lam=lambdas)
 def test_weights_lie_in_0_1_and_fall_with_the_loss(a: float, b: float, lam: float) -> None:
     smoothed = torch.tensor([sorted((a, b))], dtype=torch.float64)
-    easy, hard = teaching_weights(
-        smoothed, torch.tensor([lam], dtype=torch.float64), TeachingConfig(shift="self")
-    )[0].tolist()
+    easy, hard = by_lambda(smoothed, torch.tensor([lam], dtype=torch.float64), TeachingConfig(shift="self"))[
+        0
+    ].tolist()
     assert 0 < hard <= easy <= 1
 
 
 @given(smoothed=losses, a=lambdas, b=lambdas)
 def test_weights_grow_with_lambda(smoothed: float, a: float, b: float) -> None:
     strict, lenient = (
-        teaching_weights(
+        by_lambda(
             torch.tensor([[smoothed]], dtype=torch.float64),
             torch.tensor([lam], dtype=torch.float64),
             TeachingConfig(shift="self"),
@@ -114,7 +125,7 @@ def test_the_weight_drops_where_the_loss_passes_lambda(lam: float, jump: float) 
 
 def test_extreme_losses_stay_finite_in_float32() -> None:
     smoothed_LN = torch.tensor([[0.0, 1e4, 3e38], [1e-30, 500.0, 1.0]])
-    weights_LN = teaching_weights(smoothed_LN, torch.tensor([7.0, 0.1]), TeachingConfig())
+    weights_LN = by_lambda(smoothed_LN, torch.tensor([7.0, 0.1]), TeachingConfig())
     assert weights_LN.isfinite().all()
     assert weights_LN.dtype == torch.float32
 
@@ -124,12 +135,12 @@ def test_extreme_losses_stay_finite_in_float32() -> None:
 def test_a_tie_counts_fully_or_not_at_all(tie: str, weight: float, kind: str) -> None:
     settings = TeachingConfig(weights=kind, tie=tie)  # type: ignore[arg-type]
     lam_L = torch.tensor([1.0, 1.0])
-    assert teaching_weights(torch.ones(2, 1), lam_L, settings).flatten().tolist() == [weight, weight]
+    assert by_lambda(torch.ones(2, 1), lam_L, settings).flatten().tolist() == [weight, weight]
 
 
 def test_each_teacher_judges_by_its_own_lambda() -> None:
     smoothed_LN = torch.tensor([[1.0], [1.0]])
-    weights_LN = teaching_weights(smoothed_LN, torch.tensor([2.0, 0.5]), TeachingConfig(weights="hard"))
+    weights_LN = by_lambda(smoothed_LN, torch.tensor([2.0, 0.5]), TeachingConfig(weights="hard"))
     assert weights_LN.flatten().tolist() == [0.0, 1.0]
 
 
@@ -137,8 +148,8 @@ def test_a_single_head_is_trained_plainly_unless_it_paces_itself() -> None:
     smoothed_LN, lam_L = torch.tensor([[0.1, 5.0]]), torch.tensor([1.0])
     for shift in ("circular", "reverse", "random"):
         settings = TeachingConfig(shift=shift)
-        assert teaching_weights(smoothed_LN, lam_L, settings).tolist() == [[1.0, 1.0]]
-    easy, hard = teaching_weights(smoothed_LN, lam_L, TeachingConfig(shift="self"))[0].tolist()
+        assert by_lambda(smoothed_LN, lam_L, settings).tolist() == [[1.0, 1.0]]
+    easy, hard = by_lambda(smoothed_LN, lam_L, TeachingConfig(shift="self"))[0].tolist()
     assert easy == 1
     assert hard < 0.1
 
@@ -146,7 +157,7 @@ def test_a_single_head_is_trained_plainly_unless_it_paces_itself() -> None:
 def test_a_random_shift_is_a_permutation_that_the_generator_decides(smoothed_LN: Tensor) -> None:
     own = weights(smoothed_LN, shift="self")
     generator = torch.Generator().manual_seed(0)
-    drawn = [teaching_weights(smoothed_LN, LAM, TeachingConfig(shift="random"), generator) for _ in range(20)]
+    drawn = [by_lambda(smoothed_LN, LAM, TeachingConfig(shift="random"), generator) for _ in range(20)]
     for weights_LN in drawn:
         assert sorted(weights_LN.tolist()) == sorted(own.tolist())
     assert len({str(weights_LN.tolist()) for weights_LN in drawn}) > 3

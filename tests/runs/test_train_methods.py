@@ -86,7 +86,9 @@ REMEMBERING: dict[str, tuple[Method, TeachingConfig]] = {
     "cat-rs": (METHODS[8], TeachingConfig()),
     "acr-targeted": (METHODS[9], TeachingConfig()),
     "quantile": (Gaussian(draws=2), TeachingConfig(pace="quantile", window=16)),
-    "budget": (Gaussian(draws=2), TeachingConfig(pace="budget", window=16)),
+    "class-quantile": (Gaussian(draws=2), TeachingConfig(pace="class-quantile", class_window=16)),
+    "own-accuracy": (Gaussian(draws=2), TeachingConfig(pace="own-accuracy")),
+    "superloss": (Gaussian(draws=2), TeachingConfig(weights="superloss")),
     "random": (Gaussian(draws=2), TeachingConfig(shift="random")),
 }
 

@@ -45,9 +45,12 @@ BASE = RunConfig(
         epochs=2, batch=14, batch_unit="images", sigma=0.25, precision="float32", shards=4, lr=0.05
     ),
 )
-PACED = ObjectiveConfig(method=Gaussian(draws=2), teaching=TeachingConfig(pace="budget", window=16))
+PACED = ObjectiveConfig(
+    method=Gaussian(draws=2), teaching=TeachingConfig(pace="class-quantile", class_window=16)
+)
 OBJECTIVES = {
     "paced": PACED,
+    "superloss": ObjectiveConfig(teaching=TeachingConfig(weights="superloss")),
     "random teachers": ObjectiveConfig(teaching=TeachingConfig(shift="random")),
     "stability": ObjectiveConfig(method=Stability()),
     "consistency": ObjectiveConfig(method=Consistency()),

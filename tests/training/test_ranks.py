@@ -52,7 +52,17 @@ def ranked(tmp_path_factory: pytest.TempPathFactory) -> Ranked:
     return Ranked(folder, json.loads(shown.splitlines()[-1]))
 
 
-METHODS = ["paced", "random teachers", "stability", "consistency", "smoothmix", "smoothadv", "ddn", "macer"]
+METHODS = [
+    "paced",
+    "superloss",
+    "random teachers",
+    "stability",
+    "consistency",
+    "smoothmix",
+    "smoothadv",
+    "ddn",
+    "macer",
+]
 METHODS += ["cat-rs", "acr-targeted", "drt"]
 
 

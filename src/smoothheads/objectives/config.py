@@ -16,37 +16,42 @@ from smoothheads.registry import as_component
 class TeachingConfig:
     """Circular teaching: which samples a head calls easy, and which head its weights train."""
 
-    weights: Literal["soft", "hard", "high", "uniform"] = "soft"
-    """Hard samples count less (soft) or not (hard), easy samples count less (high), all count (uniform)."""
+    weights: Literal["soft", "hard", "high", "uniform", "superloss"] = "soft"
+    """Hard samples count less (soft) or not at all (hard), easy samples count less (high), all count alike
+    (uniform), or samples count by how their loss compares with their class's (superloss, no lambda)."""
     shift: Literal["circular", "self", "reverse", "random"] = "circular"
     """Whose judgement trains a head: the previous head's, its own, the next one's, one drawn per step."""
     hard_weight_source: Literal["teacher", "student"] | None = None
-    """Whose smoothed loss sets the weight of a hard sample; none: the preset decides."""
+    """Whose smoothed loss sets the weight of a hard sample; None follows the preset."""
     tie: Literal["easy", "zero"] | None = None
-    """Weight of a sample whose smoothed loss equals lambda: 1 or 0; none: the preset decides."""
-    pace: Literal["log10", "linear", "fixed", "radius", "quantile", "budget"] = "log10"
-    """How lambda moves: a schedule (log10, linear, fixed), or without tuning (radius, quantile, budget)."""
+    """Weight of a sample whose smoothed loss equals lambda: 1 or 0; None follows the preset."""
+    balance: Literal["none", "class"] = "none"
+    """class: weights are scaled by E[w] / E_c[w], so that every class keeps the same mean weight."""
+    pace: Literal["log10", "linear", "fixed", "quantile", "class-quantile", "own-accuracy"] = "log10"
+    """How lambda moves: by schedule (log10, linear, fixed), by quantile of the recent losses (quantile), or
+    by quantile of each class's losses (class-quantile; own-accuracy sets the quantile itself)."""
     lambda_first: Positive | None = None
-    """Lambda of the first epoch; none: ln(classes)."""
+    """Lambda of the first epoch; None means ln(classes)."""
     lambda_last: Positive = 1.2
     """Lambda of the last epoch under log10 and linear, of every epoch under fixed."""
-    radius: float = 0.0
-    """Pace radius: the radius, in units of sigma, that an easy sample has at the end; 0 is lambda = ln 2."""
     quantile_first: Share = 0.5
-    """Pace quantile: share of samples that are easy in the first epoch."""
+    """Paces quantile and class-quantile: fraction of samples that are easy in the first epoch."""
     quantile_last: Share = 0.9
-    """Pace quantile: share of samples that are easy in the last epoch, as far as lambda stays below ln C."""
-    budget: Share = 0.7
-    """Pace budget: the mean weight of the samples, held throughout."""
+    """Paces quantile and class-quantile: fraction of samples that are easy in the last epoch. Under quantile,
+    lambda never exceeds ln(classes), so the fraction can be smaller."""
     window: int = 1024
-    """Paces quantile and budget: how many of a head's last losses count; at most an epoch."""
+    """Pace quantile: how many of a head's last losses count."""
+    class_window: int = 128
+    """Paces class-quantile and own-accuracy: how many of a head's last losses of each class count."""
 
     def __post_init__(self) -> None:
         check_fields(self)
         at_least("window", self.window, 2)
-        if self.pace == "budget" and self.weights != "soft":
+        at_least("class_window", self.class_window, 2)
+        if self.weights == "superloss" and self.pace not in ("log10", "linear", "fixed"):
             raise ConfigError(
-                "soft weights with pace budget", self.weights, "choose pace quantile, or weights soft"
+                f"teaching.weights = 'superloss' has no lambda, so teaching.pace = {self.pace!r} has no "
+                "effect: leave the pace out, or choose weights = 'soft'."
             )
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.config import ObjectiveConfig
 from smoothheads.objectives.diversity import cosine_penalty, printed_penalty
 from smoothheads.objectives.method import Losses, Step
-from smoothheads.objectives.pace import build_pace
 from smoothheads.objectives.presets import resolve
-from smoothheads.objectives.teaching import teaching_weights
+from smoothheads.objectives.teaching import Teaching
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +30,19 @@ class Objective:
         self.config = resolve(config)
         self.method = self.config.method
         self.method.require(classes=classes)
-        self.pace = build_pace(self.config.teaching, classes=classes, epochs=epochs)
+        self.teaching = Teaching(self.config.teaching, classes=classes, epochs=epochs)
 
     def __call__(self, step: Step) -> StepTerms:
+        """Returns the loss of a step that is not split."""
         losses = self.method(step)
-        lam_L = self.pace.threshold(step.epoch, losses.smoothed_LN.detach())
-        return self.terms(losses, lam_L, step.generator)
+        self.teaching.update(step.epoch, losses.smoothed_LN.detach(), step.labels, step.generator)
+        return self.terms(losses, step.labels)
 
-    def terms(self, losses: Losses, lam_L: Tensor, generator: torch.Generator) -> StepTerms:
-        """The method's losses under the teaching weights that the thresholds give."""
+    def terms(self, losses: Losses, labels_N: Tensor) -> StepTerms:
+        """Returns the method's losses under the teaching weights, after `teaching.update` saw the batch."""
         smoothed_LN = losses.smoothed_LN.detach()
-        weights_LN = teaching_weights(smoothed_LN, lam_L, self.config.teaching, generator)
+        weights_LN = self.teaching(smoothed_LN, labels_N)
+        lam_LC = self.teaching.lam_LC
         loss = (weights_LN * losses.per_sample_LN).mean()
         if losses.unweighted_LN is not None:
             loss = loss + losses.unweighted_LN.mean()
@@ -51,8 +51,8 @@ class Objective:
         squares_L = weights_LN.square().mean(1).clamp_min(1e-30)
         watched = {
             "head_loss": smoothed_LN.mean(1),
-            "lambda": lam_L,
-            "easy_fraction": (smoothed_LN <= lam_L.unsqueeze(1)).float().mean(1),
+            "lambda": lam_LC.mean(1),
+            "easy_fraction": (smoothed_LN <= lam_LC[:, labels_N]).float().mean(1),
             "mean_weight": weights_LN.mean(1),
             "effective_share": weights_LN.mean(1).square() / squares_L,  # of the images, under the weights
         }
@@ -69,7 +69,7 @@ class Objective:
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the objective remembers between steps; part of a resumable training state."""
-        return {f"pace.{name}": value for name, value in self.pace.state_dict().items()}
+        return self.teaching.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.pace.load_state_dict({name.removeprefix("pace."): value for name, value in state.items()})
+        self.teaching.load_state_dict(state)

@@ -1,4 +1,8 @@
-"""The threshold lambda between easy and hard samples: how it moves during training."""
+"""The threshold lambda that separates easy from hard samples, and how it moves during training.
+
+Every pace gives each head one threshold per class, lambda [L, C]. The schedules of the paper depend on the
+epoch alone and give all heads and classes the same value. The others read lambda off the smoothed losses.
+"""
 
 from __future__ import annotations
 
@@ -8,44 +12,42 @@ import torch
 from torch import Tensor
 
 from smoothheads.objectives.config import TeachingConfig
-from smoothheads.objectives.teaching import logistic_weight
 
-MEMORY = 0.9
-HALVINGS = 60
+MEMORY = 0.9  # of a quantile's exponential moving average, per step
 FLOOR = math.log(1 / 0.9)
 
 
 class Pace:
-    """Gives each head its lambda: here the same for all, a function of the epoch alone."""
+    """Schedules (log10, linear, fixed): lambda is a function of the epoch."""
 
-    whole_batch = False
-    """Whether lambda depends on the losses, and so wants those of all micro-batches of a step at once."""
+    reads_losses = False
+    """Whether lambda depends on the losses, so that it needs those of the whole batch before any weight."""
 
     def __init__(self, config: TeachingConfig, classes: int, epochs: int) -> None:
         self.config, self.classes, self.epochs = config, classes, epochs
 
-    def threshold(self, epoch: int, smoothed_LN: Tensor) -> Tensor:
-        """Lambda [L] for this batch of detached smoothed losses; epochs count from 1."""
+    def update(self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
+        """Returns lambda [L, C] for a batch of detached smoothed losses; epochs count from 1."""
+        del labels_N
         lam = scheduled_lambda(self.config, epoch=epoch, epochs=self.epochs, classes=self.classes)
-        return smoothed_LN.new_full((len(smoothed_LN),), lam)
+        return smoothed_LN.new_full((len(smoothed_LN), self.classes), lam)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What it remembers, saved for a resume."""
+        """Returns what the pace remembers between steps, for a resumed training."""
         return {}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         del state
 
 
-class Adaptive(Pace):
-    """Lambda from the losses themselves: an easy share, or a mean weight, instead of a number to tune. Each
-    head keeps its last smoothed losses; nothing depends on the number of classes, the noise or the method.
+class QuantilePace(Pace):
+    """A fraction of each head's recent samples is easy, over all classes together.
 
-    Lambda moves slowly towards its target, within [ln(1 / 0.9), ln(classes)]; in the first of several
-    epochs it stays at ln(classes), like the paper's.
+    Lambda moves slowly towards the quantile, within [ln(1 / 0.9), ln C]. In the first of several epochs it
+    stays at ln C, as the paper's schedule does.
     """
 
-    whole_batch = True
+    reads_losses = True
 
     def __init__(self, config: TeachingConfig, classes: int, epochs: int) -> None:
         super().__init__(config, classes, epochs)
@@ -54,28 +56,21 @@ class Adaptive(Pace):
         self.lam_L = torch.empty(0)
 
     @torch.no_grad()
-    def threshold(self, epoch: int, smoothed_LN: Tensor) -> Tensor:
-        self._remember(smoothed_LN)
-        if epoch > 1 or self.epochs == 1:
-            target_L = self._target(epoch).clamp(FLOOR, self.ceiling)
-            self.lam_L = MEMORY * self.lam_L + (1 - MEMORY) * target_L
-        return self.lam_L.to(smoothed_LN.dtype)
-
-    def _remember(self, smoothed_LN: Tensor) -> None:
-        heads = len(smoothed_LN)
+    def update(self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
+        del labels_N
         if not len(self.lam_L):
-            self.recent_LB = smoothed_LN.new_empty(heads, 0)
-            self.lam_L = smoothed_LN.new_full((heads,), self.ceiling)
+            self.recent_LB = smoothed_LN.new_empty(len(smoothed_LN), 0)
+            self.lam_L = smoothed_LN.new_full((len(smoothed_LN),), self.ceiling)
         device = smoothed_LN.device
         self.recent_LB, self.lam_L = self.recent_LB.to(device), self.lam_L.to(device)
+        # Keep the last losses of every head.
         self.recent_LB = torch.cat([self.recent_LB, smoothed_LN], dim=1)[:, -self.config.window :]
-
-    def _target(self, epoch: int) -> Tensor:
-        if self.config.pace == "budget":
-            return budget_lambda(self.recent_LB, self.config.budget)
-        u = (epoch - 1) / max(1, self.epochs - 1)
-        share = (1 - u) * self.config.quantile_first + u * self.config.quantile_last
-        return torch.quantile(self.recent_LB, share, dim=1)
+        if epoch > 1 or self.epochs == 1:
+            # Move lambda towards the quantile.
+            fraction = scheduled_fraction(self.config, epoch, self.epochs)
+            target_L = torch.quantile(self.recent_LB, fraction, dim=1).clamp(FLOOR, self.ceiling)
+            self.lam_L = MEMORY * self.lam_L + (1 - MEMORY) * target_L
+        return self.lam_L.to(smoothed_LN.dtype).unsqueeze(1).expand(-1, self.classes)
 
     def state_dict(self) -> dict[str, Tensor]:
         return {"recent": self.recent_LB.clone(), "lambda": self.lam_L.clone()}
@@ -84,17 +79,72 @@ class Adaptive(Pace):
         self.recent_LB, self.lam_L = state["recent"].clone(), state["lambda"].clone()
 
 
+class ClassQuantilePace(Pace):
+    """A fraction of each class's recent samples is easy, so that no class is hard as a whole.
+
+    Under `class-quantile` the fraction follows the settings; under `own-accuracy` it is the head's own
+    running mean of exp(-S), its mean probability of the true class under noise. There is no ceiling: a class
+    whose losses all lie above ln C keeps its easy samples.
+    """
+
+    reads_losses = True
+
+    def __init__(self, config: TeachingConfig, classes: int, epochs: int) -> None:
+        super().__init__(config, classes, epochs)
+        self.recent_LCB = torch.empty(0, classes, config.class_window)  # NaN where nothing was seen yet
+        self.probability_L = torch.empty(0)
+
+    @torch.no_grad()
+    def update(self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
+        probability_L = torch.exp(-smoothed_LN).mean(1)
+        if not len(self.probability_L):
+            shape = (len(smoothed_LN), self.classes, self.config.class_window)
+            self.recent_LCB = smoothed_LN.new_full(shape, math.nan)
+            self.probability_L = probability_L
+        device = smoothed_LN.device
+        self.recent_LCB = self.recent_LCB.to(device)
+        # Append every sample's loss to those of its class, and forget the oldest.
+        for label in labels_N.unique().tolist():
+            losses = torch.cat([self.recent_LCB[:, label], smoothed_LN[:, labels_N == label]], dim=1)
+            self.recent_LCB[:, label] = losses[:, -self.config.class_window :]
+        # Update the running mean probability of the true class.
+        self.probability_L = MEMORY * self.probability_L.to(device) + (1 - MEMORY) * probability_L
+        if self.config.pace == "own-accuracy":
+            lam = [
+                each.nanquantile(q, dim=1)
+                for each, q in zip(self.recent_LCB, self.probability_L, strict=True)
+            ]
+            lam_LC = torch.stack(lam)
+        else:
+            lam_LC = self.recent_LCB.nanquantile(scheduled_fraction(self.config, epoch, self.epochs), dim=2)
+        # A class that was never seen has no losses yet; its threshold is not used in this step.
+        return lam_LC.nan_to_num(nan=math.log(self.classes)).to(smoothed_LN.dtype)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"recent": self.recent_LCB.clone(), "probability": self.probability_L.clone()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.recent_LCB, self.probability_L = state["recent"].clone(), state["probability"].clone()
+
+
 def build_pace(config: TeachingConfig, *, classes: int, epochs: int) -> Pace:
-    kind = Adaptive if config.pace in ("quantile", "budget") else Pace
-    return kind(config, classes, epochs)
+    """Returns the pace that the settings name, for `classes` classes and a training of `epochs` epochs."""
+    kinds = {"quantile": QuantilePace, "class-quantile": ClassQuantilePace, "own-accuracy": ClassQuantilePace}
+    return kinds.get(config.pace, Pace)(config, classes, epochs)
+
+
+def scheduled_fraction(config: TeachingConfig, epoch: int, epochs: int) -> float:
+    """Returns the fraction of easy samples under the quantile paces, which is linear in the epoch."""
+    u = (epoch - 1) / max(1, epochs - 1)
+    return (1 - u) * config.quantile_first + u * config.quantile_last
 
 
 def scheduled_lambda(config: TeachingConfig, *, epoch: int, epochs: int, classes: int) -> float:
-    """Lambda of `epoch` (counted from 1), falling from ln(classes) to its last value: the bar for easy rises.
+    """Returns lambda of `epoch` (counted from 1), which falls from ln C to its last value.
 
     The log10 shape is -log10(a t + b), written as an interpolation so that its ends are exact.
     """
-    last = radius_lambda(config.radius) if config.pace == "radius" else config.lambda_last
+    last = config.lambda_last
     if config.pace == "fixed" or epochs == 1 or epoch == epochs:
         return last
     first = math.log(classes) if config.lambda_first is None else config.lambda_first
@@ -104,25 +154,3 @@ def scheduled_lambda(config: TeachingConfig, *, epoch: int, epochs: int, classes
     if config.pace == "log10":
         return -math.log10((1 - u) * 10**-first + u * 10**-last)
     return (1 - u) * first + u * last
-
-
-def radius_lambda(radius: float) -> float:
-    """-ln of the probability that certifies `radius`, in units of sigma.
-
-    By Jensen's inequality a smoothed loss below it means a mean probability of the label above that one.
-    """
-    return -math.log(0.5 * math.erfc(-radius / math.sqrt(2)))
-
-
-def budget_lambda(smoothed_LB: Tensor, budget: float) -> Tensor:
-    """Lambda [L] at which the soft weights of each head's losses have the mean `budget`; 0 if they exceed it
-    already there. Weights grow with lambda, so halving an interval finds it."""
-    low_L = smoothed_LB.new_zeros(len(smoothed_LB))
-    high_L = smoothed_LB.amax(1)
-    for _ in range(HALVINGS):
-        middle_L = (low_L + high_L) / 2
-        lam_L1 = middle_L.unsqueeze(1)
-        weights = torch.where(smoothed_LB <= lam_L1, 1.0, logistic_weight(smoothed_LB, lam_L1))
-        enough = weights.mean(1) >= budget
-        low_L, high_L = torch.where(enough, low_L, middle_L), torch.where(enough, middle_L, high_L)
-    return high_L

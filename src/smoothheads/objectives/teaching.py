@@ -1,41 +1,203 @@
 """Circular teaching: every head judges which samples are easy, and its weights train the next head.
 
-Equations (5) and (6) of the SOME paper. Weights are constants: no gradient flows through them.
+Equations (5) and (6) of the SOME paper, and remedies for classes that it gives up. Weights are constants: no
+gradient flows through them. Shape letters: L heads, N images, C classes.
 """
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 from torch import Tensor
 
+from smoothheads.errors import ConfigError
 from smoothheads.objectives.config import TeachingConfig
+from smoothheads.objectives.pace import build_pace
+
+MAX_BALANCED_WEIGHT = 4.0
+CLASS_MEMORY = 0.95  # of the running class statistics, per step
+
+
+class Teaching:
+    """Turns the heads' smoothed losses into the weight of every image in every head's loss.
+
+    Once per step, `update` sees the smoothed losses of the whole batch and moves the thresholds and the
+    running class statistics. Calling the object then gives the weights of any part of that batch.
+    """
+
+    def __init__(self, config: TeachingConfig, *, classes: int, epochs: int) -> None:
+        if config.balance == "class" and classes < 2:
+            raise ConfigError(
+                f"teaching.balance = 'class' needs at least two classes, but the data set has {classes}: "
+                "set it to 'none'."
+            )
+        self.config, self.classes = config, classes
+        self.pace = build_pace(config, classes=classes, epochs=epochs)
+        self.losses = ClassStatistics(classes)
+        self.weights = ClassStatistics(classes)
+        self.lam_LC = torch.empty(0, classes)
+        self.teachers = torch.empty(0, dtype=torch.long)
+
+    @property
+    def needs_whole_batch(self) -> bool:
+        """Whether the weights of one image depend on the losses of the others in its batch."""
+        return self.pace.reads_losses or self.config.balance == "class" or self.config.weights == "superloss"
+
+    @torch.no_grad()
+    def update(
+        self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor, generator: torch.Generator | None = None
+    ) -> None:
+        """Moves lambda and the class statistics by one step.
+
+        Args:
+            epoch: the current epoch, counted from 1 (the paper's t).
+            smoothed_LN: smoothed losses of the whole batch, over all processes (eq. 4).
+            labels_N: the true classes of these images.
+            generator: source of the permutation that `shift="random"` draws.
+        """
+        self.teachers = _teachers(len(smoothed_LN), self.config.shift, generator).to(smoothed_LN.device)
+        if self.config.weights == "superloss":
+            # The threshold of SuperLoss is the class's running mean loss.
+            self.losses.update(smoothed_LN, labels_N)
+            self.lam_LC = self.losses.mean().to(smoothed_LN.dtype)
+        else:
+            self.lam_LC = self.pace.update(epoch, smoothed_LN, labels_N)
+        if self.config.weights == "superloss" or self.config.balance == "class":
+            self.weights.update(self._unscaled(smoothed_LN, labels_N), labels_N)
+
+    @torch.no_grad()
+    def __call__(self, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
+        """Returns the weight [L, N] of every image in every head's loss."""
+        weights_LN = self._unscaled(smoothed_LN, labels_N)
+        if self.config.weights == "superloss":
+            # Divide by E[w], so that the learning rate keeps its meaning.
+            weights_LN = weights_LN / self.weights.overall().unsqueeze(1).to(weights_LN.dtype)
+        if self.config.balance == "class":
+            # w' = w E[w] / E_c[w]: every class keeps the same mean weight.
+            overall_L1 = self.weights.overall().unsqueeze(1)
+            ratio_LC = overall_L1 / self.weights.mean().clamp_min(1e-12)
+            balanced_LN = weights_LN * ratio_LC[:, labels_N].to(weights_LN.dtype)
+            weights_LN = balanced_LN.clamp_max(MAX_BALANCED_WEIGHT)
+        return weights_LN
+
+    def _unscaled(self, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
+        """The weights before balancing and before SuperLoss is divided by its mean."""
+        if len(smoothed_LN) == 1 and self.config.shift != "self":
+            return torch.ones_like(smoothed_LN)  # a single head has no teacher
+        if self.config.weights == "superloss":
+            lam_LN, deviation_LN = self.lam_LC[:, labels_N], self.losses.deviation()[:, labels_N]
+            # The teacher's weights train the student (eq. 6).
+            return superloss_weight(smoothed_LN, lam_LN, deviation_LN.to(smoothed_LN.dtype))[self.teachers]
+        return teaching_weights(smoothed_LN, self.lam_LC[:, labels_N], self.config, self.teachers)
+
+    def check_labels(self, counts_C: np.ndarray) -> None:
+        """Raises ConfigError if weights are balanced by class and a class has no training image."""
+        missing = np.flatnonzero(counts_C == 0).tolist()
+        if self.config.balance == "class" and missing:
+            raise ConfigError(
+                "teaching.balance = 'class' needs images of every class, but the training images have none "
+                f"of class {missing[0]}: add some, or set teaching.balance to 'none'."
+            )
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Returns what must survive a resumed training."""
+        parts = {"pace": self.pace, "losses": self.losses, "weights": self.weights}
+        return {
+            f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()
+        }
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        for name, part in (("pace", self.pace), ("losses", self.losses), ("weights", self.weights)):
+            own = {k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")}
+            part.load_state_dict(own)
+
+
+class ClassStatistics:
+    """Running count, mean and standard deviation of a quantity per head and class.
+
+    Sums decay with every step, so a class that is missing from a batch keeps its mean.
+    """
+
+    def __init__(self, classes: int) -> None:
+        self.classes = classes
+        self.sums_3LC = torch.empty(3, 0, classes, dtype=torch.float64)  # of 1, x and x^2
+
+    def update(self, values_LN: Tensor, labels_N: Tensor) -> None:
+        """Adds one batch of values [L, N] with the classes of its images."""
+        if not self.sums_3LC.shape[1]:
+            self.sums_3LC = torch.zeros(3, len(values_LN), self.classes, dtype=torch.float64)
+        values = values_LN.double()
+        powers_3LN = torch.stack([torch.ones_like(values), values, values.square()])
+        index = labels_N.expand(powers_3LN.shape)
+        batch_3LC = powers_3LN.new_zeros(self.sums_3LC.shape).scatter_add_(2, index, powers_3LN)
+        self.sums_3LC = CLASS_MEMORY * self.sums_3LC.to(values.device) + batch_3LC
+
+    def mean(self) -> Tensor:
+        """Returns E_c[x]; a class without samples has the mean of all."""
+        count, total, _ = self.sums_3LC
+        return torch.where(count > 0, total / count.clamp_min(1e-300), self.overall().unsqueeze(1))
+
+    def deviation(self) -> Tensor:
+        """Returns the standard deviation of every class, at least 1e-3."""
+        count, _, squares = self.sums_3LC
+        variance = squares / count.clamp_min(1e-300) - self.mean().square()
+        return variance.clamp_min(1e-6).sqrt()
+
+    def overall(self) -> Tensor:
+        """Returns E[x] over all classes."""
+        count, total, _ = self.sums_3LC
+        return total.sum(1) / count.sum(1).clamp_min(1e-300)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"sums": self.sums_3LC.clone()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.sums_3LC = state["sums"].clone()
 
 
 def logistic_weight(smoothed: Tensor, lam: Tensor) -> Tensor:
-    """(1 + e^-lambda) / (1 + e^(S - lambda)) in the sigmoid form, which cannot overflow."""
+    """Returns (1 + e^-lambda) / (1 + e^(S - lambda)) (eq. 5, S > lambda) in a form that cannot overflow."""
     return (1 + torch.exp(-lam)) * torch.sigmoid(lam - smoothed)
+
+
+def superloss_weight(smoothed: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """Returns exp(-W(max(-2/e, b) / 2)) with b = (S - mean) / deviation and Lambert's W.
+
+    This is SuperLoss (Castells et al. 2020): e for the easiest samples, 1 at the mean, and towards 0 as the
+    loss grows.
+    """
+    from scipy.special import lambertw
+
+    half = (0.5 * ((smoothed - mean) / deviation).clamp_min(-2 / math.e)).double().cpu().numpy()
+    # At -1/e, where W is -1, rounding can make scipy return nan.
+    weight = np.nan_to_num(np.exp(-lambertw(half).real), nan=math.e)
+    return torch.from_numpy(weight).to(device=smoothed.device, dtype=smoothed.dtype)
 
 
 @torch.no_grad()
 def teaching_weights(
-    smoothed_LN: Tensor, lam_L: Tensor, config: TeachingConfig, generator: torch.Generator | None = None
+    smoothed_LN: Tensor, lam_LN: Tensor, config: TeachingConfig, teachers_L: Tensor
 ) -> Tensor:
-    """Weight [L, N] of every image in every head's loss, given the heads' smoothed losses and thresholds.
+    """Returns the weight [L, N] of every image in every head's loss (eq. 5 and 6).
 
-    A single head has no teacher, so it is trained plainly unless it is told to pace itself (`shift="self"`).
+    Args:
+        smoothed_LN: smoothed losses S (eq. 4).
+        lam_LN: the threshold lambda of every head for every image.
+        config: which weights, and what a tie means.
+        teachers_L: entry k says which head's judgement trains head k.
     """
-    heads = len(smoothed_LN)
-    if config.weights == "uniform" or (heads == 1 and config.shift != "self"):
+    if config.weights == "uniform":
         return torch.ones_like(smoothed_LN)
-    teacher = _teachers(heads, config.shift, generator).to(smoothed_LN.device)
-    judged, lam = smoothed_LN[teacher], lam_L[teacher].unsqueeze(1)
+    judged, lam = smoothed_LN[teachers_L], lam_LN[teachers_L]
     graded = smoothed_LN if config.hard_weight_source == "student" else judged
     match config.weights:
         case "soft":
             full, partial = judged <= lam, logistic_weight(graded, lam)
         case "hard":
             full, partial = judged <= lam, torch.zeros_like(judged)
-        case "high":
+        case _:
             # The paper gives no formula for favouring hard samples: the mirror image about lambda.
             full, partial = judged >= lam, (1 + torch.exp(-lam)) * torch.sigmoid(graded - lam)
     weights = torch.where(full, torch.ones_like(judged), partial)
@@ -44,7 +206,7 @@ def teaching_weights(
     return weights
 
 
-def _teachers(heads: int, shift: str, generator: torch.Generator | None) -> Tensor:
+def _teachers(heads: int, shift: str, generator: torch.Generator | None = None) -> Tensor:
     """Entry k: which head's judgement trains head k."""
     order = torch.arange(heads)
     match shift:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -91,6 +92,7 @@ class Trainer:
         self.objective = Objective(objective, classes=train.info.classes, epochs=config.epochs)
         method = self.objective.method
         method.require(heads=len(model.heads))
+        self.objective.teaching.check_labels(np.bincount(train.labels, minlength=train.info.classes))
         warn_if_unlike(objective.preset, len(model.heads))
         if prepared is not None and len(prepared) != len(train):
             expected = f"what {method.name} prepared for {len(train)} training images"
@@ -197,17 +199,16 @@ class Trainer:
         parts = [torch.split(tensor, sizes) for tensor in batch]
         pieces = [Batch(*tensors) for tensors in zip(*parts, strict=True)]
         rows = StepRows(self.model)
-        together = len(pieces) if self.objective.pace.whole_batch else 1
+        together = len(pieces) if self.objective.teaching.needs_whole_batch else 1
         for first in range(0, len(pieces), together):
             group = pieces[first : first + together]
             numbers = shards.own[first : first + together]
             shares = [len(piece.images) / images for piece in group]
             seen = [self._forward(*part, rows) for part in zip(group, numbers, shares, strict=True)]
-            lam_L = self._threshold([losses for losses, _ in seen])
-            for number, share, (losses, moved) in zip(numbers, shares, seen, strict=True):
-                teachers = seeding.generator(self.config.seed, "teachers", self.step, device=self.device)
+            self._update_teaching([losses for losses, _ in seen], group)
+            for piece, number, share, (losses, moved) in zip(group, numbers, shares, seen, strict=True):
                 with autocast(self.device, self.config.precision):
-                    terms = self.objective.terms(losses, lam_L, teachers)
+                    terms = self.objective.terms(losses, piece.labels.to(self.device))
                 loss = self._loss(terms, share, with_diversity=number == 0)
                 loss.backward()  # type: ignore[no-untyped-call]
                 rows.add(moved, terms, loss, share)
@@ -232,12 +233,17 @@ class Trainer:
             losses = self.objective.method(self.as_step(batch, generator))
         return losses, moved
 
-    def _threshold(self, losses: list[Losses]) -> Tensor:
+    def _update_teaching(self, losses: list[Losses], pieces: list[Batch]) -> None:
+        """Shows the smoothed losses of the batch to the teaching rule, of all ranks if it needs them."""
+        teaching = self.objective.teaching
         smoothed_LN = torch.cat([part.smoothed_LN.detach() for part in losses], dim=1)
-        pace = self.objective.pace
-        if pace.whole_batch:
-            smoothed_LN = ranks.side_by_side(smoothed_LN)
-        return pace.threshold(self.epoch, smoothed_LN)
+        labels_N = torch.cat([piece.labels for piece in pieces]).to(self.device)
+        if teaching.needs_whole_batch:
+            rows = torch.cat([smoothed_LN, labels_N.unsqueeze(0).to(smoothed_LN.dtype)])
+            rows = ranks.side_by_side(rows)
+            smoothed_LN, labels_N = rows[:-1], rows[-1].long()
+        generator = seeding.generator(self.config.seed, "teachers", self.step, device=self.device)
+        teaching.update(self.epoch, smoothed_LN, labels_N, generator)
 
     def as_step(self, batch: Batch, generator: torch.Generator) -> Step:
         return Step(
