@@ -16,8 +16,8 @@ from smoothheads.objectives.teaching import ClassStatistics, Teaching, superloss
 
 
 def make(classes: int = 3, **settings: Any) -> Teaching:
-    settings = {"pace": "fixed", "lambda_last": 1.0} | settings
-    return Teaching(TeachingConfig(**settings), classes=classes, epochs=4)
+    all_settings: dict[str, Any] = {"pace": "fixed", "lambda_last": 1.0} | settings
+    return Teaching(TeachingConfig(**all_settings), classes=classes, epochs=4)
 
 
 def batch(seed: int, *, hard: float = 6.0, heads: int = 3, images: int = 60) -> tuple[Tensor, Tensor]:
