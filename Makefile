@@ -82,10 +82,9 @@ fuzz: install
 bench: install
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	for network in resnet110 resnet20 resnet8 lenet digits; do \
-	  $(BIN)/smoothheads bench votes --network $$network --profile --out bench || exit 1; done
+	  $(BIN)/python -m benchmarks.votes --network $$network --out bench || exit 1; done
 	for network in resnet20 resnet110; do \
-	  $(BIN)/smoothheads bench train --network $$network --profile --out bench || exit 1; done
-	$(BIN)/smoothheads bench scaling --out bench
+	  $(BIN)/python -m benchmarks.train_step --network $$network --out bench || exit 1; done
 
 clean:
 	rm -rf $(VENV) .venv-lowest demo bench site .mypy_cache .ruff_cache .pytest_cache

@@ -33,10 +33,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "radius, tolerance 5 %": {"budget": "radius", "tolerance": 0.05},
     "radius, tolerance 5 %, label-aware": {"budget": "radius", "tolerance": 0.05, "label_aware": True},
     "radius, tolerance 10 %": {"budget": "radius", "tolerance": 0.1},
-    "radius, price 4e5": {"budget": "radius", "price": 4e5},
     "anytime, read at n": {"budget": "anytime"},
-    "fixed, randomized bound": {"bound": "randomized"},
-    "fixed, bound on the pair": {"bound": "pair"},
 }
 
 
@@ -222,7 +219,7 @@ def _row(name: str, values: Floats, form: str) -> tuple[Cell, ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Recordings of `benchmarks.record_votes`."""
+    """Recordings of `benchmarks.recorded`."""
     orders: int = 20
     first: int | None = None
     """Only the first images of each recording."""

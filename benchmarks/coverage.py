@@ -93,12 +93,9 @@ class Count(NamedTuple):
 
 BUDGETS: dict[str, Budget] = {
     "fixed": FixedBudget(n=N),
-    "randomized": FixedBudget(n=N, bound="randomized"),
-    "pair": FixedBudget(n=N, bound="pair"),
     "table": TableBudget(radii=RADII, n=N),
     "table, label-aware": TableBudget(radii=RADII, n=N, label_aware=True),
     "radius": RadiusBudget(n=N),
-    "radius, price": RadiusBudget(n=N, price=4e5),
     "anytime": AnytimeBudget(n=N // 10),
 }
 
@@ -132,8 +129,7 @@ def count_errors(budget: Budget, alpha: float, shares: Shares, runs: int, rng: n
     classifier = Designed(shares, rng)
     label, errors = 0 if budget.uses_label else None, 0
     for _ in range(runs):
-        w = 1.0 - rng.random() if getattr(budget, "bound", None) == "randomized" else 1.0
-        terms = Terms(sigma=1.0, alpha=alpha, label=label, w=w)
+        terms = Terms(sigma=1.0, alpha=alpha, label=label)
         errors += classifier.is_false(budget.certify(classifier, terms))
     return errors
 
@@ -188,8 +184,6 @@ def network_budgets(distance: float) -> dict[str, dict[str, Any]]:
     return {
         "fixed": {},
         "fixed, float noise": {"noise": "gaussian"},
-        "randomized": {"bound": "randomized"},
-        "pair": {"bound": "pair"},
         "table": {"budget": "table", "radii": radii},
         "radius": {"budget": "radius"},
         "anytime": {"budget": "anytime"},

@@ -16,7 +16,6 @@ import torch
 import tyro
 from numpy.typing import NDArray
 
-from smoothheads.bench.timing import Job, interleaved, ratio
 from smoothheads.certify.engines import Network, Store, Torch
 from smoothheads.data import DataInfo
 from smoothheads.device import threads
@@ -24,6 +23,7 @@ from smoothheads.models import ModelConfig, build
 from smoothheads.noise import FloatGaussian, Noise, make_noise
 from smoothheads.noise.base import FloatNoise
 from smoothheads.results.intervals import Floats
+from smoothheads.studies.measure import Job, interleaved, ratio
 from smoothheads.types import Grid, Phase, Pixels
 
 

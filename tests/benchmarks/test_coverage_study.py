@@ -66,5 +66,5 @@ def test_every_budget_runs() -> None:
 
 def test_linear_network_through_the_real_path() -> None:
     counts = list(network_runs(20, per_seed=10))
-    assert {each.budget for each in counts} >= {"fixed", "randomized", "pair", "table", "radius", "anytime"}
+    assert {each.budget for each in counts} >= {"fixed", "table", "radius", "anytime"}
     assert all(each.runs == 20 and each.kept for each in counts)

@@ -17,7 +17,6 @@ from smoothheads.types import Phase
 CONFIG = CertifyConfig.of(0.5, seed=0, n0=100, n=600, block=100)
 BUDGETS: list[dict[str, Any]] = [
     {},
-    {"bound": "randomized"},
     {"budget": "table"},
     {"budget": "table", "label_aware": True},
     {"budget": "radius", "tolerance": 0.1},

@@ -10,7 +10,6 @@ from contextlib import redirect_stdout, suppress
 import pytest
 
 from smoothheads.cli import COMMANDS, MODULES, main
-from smoothheads.cli.bench import KINDS
 from smoothheads.cli.common import OUR_WORDS
 
 THINGS = {
@@ -32,7 +31,7 @@ NOTHING_PRINTED = {"serve"}  # it answers over HTTP
 
 
 def commands() -> list[list[str]]:
-    return [[name] for name in COMMANDS if name != "bench"] + [["bench", kind] for kind in KINDS]
+    return [[name] for name in COMMANDS]
 
 
 def shown(command: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:

@@ -20,7 +20,6 @@ V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
 FEW = ["--n0", "20", "--n", "100", "--block", "20", "--first", "2"]
 TRAIN = ["--data.subset.first", "60", "--train.epochs", "1", "--train.batch", "32"]
 ATTACK = ["--steps", "2", "--draws", "2", "--n", "20", "--radii", "1.0", "--halvings", "1", "--first", "2"]
-VOTES = ["--network", "digits", "--heads", "1", "--samples", "20", "--block", "20", "--no-art"]
 
 Command = Callable[[Path, str], list[str]]
 """The arguments, given a folder with a run and other inputs, and where to write."""
@@ -46,7 +45,6 @@ INTO_A_FOLDER: dict[str, Command] = {
     "study": lambda at, out: [
         *("study", f"{at}/study.toml", "--store", f"{at}/store", "--from", f"{at}/kept", "--out", out)
     ],
-    "bench": lambda _, out: ["bench", "votes", *VOTES, "--rounds", "2", "--engines", "torch", "--out", out],
 }
 INTO_A_FILE: dict[str, Command] = {
     "predict": lambda at, out: ["predict", f"{at}/run", "test:0", "--n", "20", "--block", "20", "--out", out],
@@ -213,7 +211,7 @@ def test_an_empty_current_folder_is_filled(at: Path, command: str, monkeypatch: 
     assert len(snapshot(Path.cwd())) > 1
 
 
-@pytest.mark.parametrize("command", ["report", "compare", "recertify", "bench"])
+@pytest.mark.parametrize("command", ["report", "compare", "recertify"])
 def test_a_command_goes_on_with_its_own(at: Path, command: str) -> None:
     for _ in range(2):
         assert main(INTO_A_FOLDER[command](at, f"{at}/out")) == 0

@@ -31,7 +31,6 @@ COMMANDS = {
     "diversity": "how different a network's heads are under noise",
     "study": "train and certify many arms alike, and show them as one table",
     "paper": "the SOME paper's tables and figures: published, imported, or run here",
-    "bench": "how fast: votes, training, whole tables, engines, scaling, a cluster",
 }
 MODULES = {"import": "import_"}  # where the command's name is a word of the language
 

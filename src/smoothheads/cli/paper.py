@@ -166,9 +166,9 @@ def cost(chosen: Sequence[Experiment], args: PaperOptions) -> Costs | None:
     if args.status:
         return None if args.out is None else load(args.out)
 
-    from smoothheads.bench.costs import CostSettings, measure
     from smoothheads.config import from_dict
     from smoothheads.studies import experiments
+    from smoothheads.studies.measure import CostSettings, measure
 
     settings = from_dict(CostSettings, dict(experiments.scale(args.scale).costs))
     with Progress("costs", 2 * (settings.rounds + 1)) as progress:

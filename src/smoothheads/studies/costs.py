@@ -1,6 +1,6 @@
 """The paper's cost tables: ratios measured here beside those that follow from the published values.
 
-`bench.costs` measures them.
+`studies.measure` measures them.
 """
 
 from __future__ import annotations

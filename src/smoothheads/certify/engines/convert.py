@@ -108,8 +108,8 @@ def _int8(folder: Path, source: _Source, network: Network) -> Facts:
     examples = _Examples(list(_calibration(network.noise, dataset)), network.store.on_progress)
     transform = None if source.early is None else _second_output(source.early)
     # Weights of 7 bits: with 8, sums would saturate on processors without VNNI, and be others than elsewhere.
-    # Ranges by histogram and biases corrected layer by layer: nearer to float32 than NNCF's quick defaults
-    # (`bench engines` tells how near), for a minute or two, once.
+    # Ranges by histogram and biases corrected layer by layer: nearer to float32 than NNCF's quick defaults,
+    # for a minute or two, once.
     careful = quantizer.AdvancedQuantizationParameters(
         overflow_fix=quantizer.OverflowFix.ENABLE,
         activations_range_estimator_params=_estimators().HISTOGRAM,

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import numpy as np
+from benchmarks.frame import BenchResults, compared
 
-from smoothheads.bench import machine
-from smoothheads.bench.outcome import BenchOutcome, compared
 from smoothheads.report.table import Cell, to_text
+from smoothheads.studies.measure import describe_machine
 
 
-def outcome() -> BenchOutcome:
+def results() -> BenchResults:
     rates = {"loop": np.array([10.0, 20.0, 10.0]), "ours": np.array([30.0, 60.0, 40.0])}
     return compared(
         "votes-x",
@@ -18,15 +18,15 @@ def outcome() -> BenchOutcome:
         unit="votes/s",
         baselines=("loop",),
         rates=rates,
-        machine=machine.describe(1),
+        machine=describe_machine(1),
         settings={"rounds": 3},
         facts={"ours": {"ACR": Cell("0.51", 0.512)}},
         notes=("ART left out",),
     )
 
 
-def test_ratios_stand_in_the_table() -> None:
-    text = to_text(outcome().table)
+def test_compared_table_has_ratios() -> None:
+    text = to_text(results().table)
     loop, ours = (line.split() for line in text.splitlines() if line.startswith(("loop", "ours")))
     assert loop == ["loop", "10", "1.00", "[1.00,", "1.00]"]
     assert ours == ["ours", "40", "3.00", "[3.00,", "4.00]", "0.51"]
@@ -34,8 +34,8 @@ def test_ratios_stand_in_the_table() -> None:
     assert "torch" in text.splitlines()[-1]
 
 
-def test_json_has_every_round(tmp_path: Path) -> None:
-    data, text, picture = outcome().write(tmp_path / "deep" / "bench")
+def test_publish_json_has_every_round(tmp_path: Path) -> None:
+    data, text, picture = results().publish(tmp_path / "deep" / "bench")
     stored = json.loads(data.read_text())
     ours = stored["contenders"]["ours"]
     assert ours["rates"] == [30.0, 60.0, 40.0]
@@ -44,10 +44,3 @@ def test_json_has_every_round(tmp_path: Path) -> None:
     assert stored["machine"]["versions"]["torch"]
     assert "times faster than" in picture.read_text()
     assert "| ours | 40 | 3.00 [3.00, 4.00] | 0.51 |" in text.read_text()
-
-
-def test_machine_says_what_it_is() -> None:
-    found = machine.describe(3)
-    assert found["threads"] == 3
-    assert found["cores"] >= 1
-    assert found["processor"] in machine.line(found)

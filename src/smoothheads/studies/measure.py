@@ -1,0 +1,218 @@
+"""Measures what the paper's cost tables compare: certification and training, in turns on one machine.
+
+Networks are as large as in the paper and have fresh weights, since speed does not depend on what was learnt.
+Certification is the plain loop that the reference codes run; training is our own step. K networks that are
+trained separately take K times the time of one of them, by definition.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import torch
+
+from smoothheads import device as devices
+from smoothheads.data import ArrayDataset, from_arrays
+from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.models.cost import cost
+from smoothheads.provenance import processor, versions
+from smoothheads.results.intervals import Floats, MedianInterval, interval_of_median
+from smoothheads.studies import experiments
+from smoothheads.studies.costs import Costs, Key
+from smoothheads.training import RunConfig, StepDone, Trainer
+
+K = TypeVar("K")
+Job = Callable[[int], int]
+"""Does the work of one turn, the same in every turn, and returns how much it was."""
+OnRound = Callable[[], None]
+"""Called after every round."""
+CLASSES: Final = 10
+BATCH: Final = 128
+"""Samples per forward pass of the plain loop."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CostSettings:
+    arch: str = "resnet110"
+    side: int = 32
+    images: int = 32
+    """Images per training step; times are per image. With few of them the optimiser and the cosine term,
+    which cost the same for any number, weigh more than in a real run."""
+    samples: int = 100
+    """Noisy samples per turn of a certification."""
+    rounds: int = 7
+    threads: int = 1
+
+
+def measure(names: tuple[str, ...], settings: CostSettings, on_round: OnRound | None = None) -> Costs:
+    """Returns the costs of all rows of the cost tables `names`; each base and structure is measured once."""
+    measured_on = describe_machine(settings.threads)
+    rows = {key: config for name in names for key, config in _rows(name, settings)}
+    shape = (3, settings.side, settings.side)
+    data = random_images(shape, 4 * settings.images)
+    # K separate networks cost as much as K heads that share nothing, not even the first layer.
+    models = {
+        key: build_network(
+            ModelConfig(arch=config.model.arch, heads=_separate(key), cut="input")
+            if _separate(key)
+            else config.model,
+            shape,
+        ).eval()
+        for key, config in rows.items()
+    }
+    # Certification does not depend on the base method, so that one network per structure votes.
+    voting: dict[str, Job] = {}
+    for (_, structure), model in models.items():
+        if structure not in voting:
+            voting[structure] = _voting_job(model, data, settings)
+    # Of K separate networks one is trained and its time counts K times.
+    trained = {key: config for key, config in rows.items() if not _separate(key)}
+    trained |= {(key[0], "single"): config for key, config in rows.items() if _separate(key)}
+    training = {key: training_job(_trainer(config, data), settings.images) for key, config in trained.items()}
+    clock = time.process_time  # of this process alone, so that a busy machine does not count
+    rates = interleaved(voting, settings.rounds, clock, on_round)
+    train = interleaved(training, settings.rounds, clock, on_round)
+    train |= {key: train[key[0], "single"] / _separate(key) for key in rows if _separate(key)}
+    counted = {key: cost(model, shape) for key, model in models.items()}
+    return Costs(
+        settings=asdict(settings),
+        machine=measured_on,
+        train=train,
+        certify={key: rates[key[1]] for key in rows},
+        params={key: each.params for key, each in counted.items()},
+        gflops={key: each.macs_paper / 1e9 for key, each in counted.items()},
+    )
+
+
+def interleaved(
+    jobs: Mapping[K, Job],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+    on_round: OnRound | None = None,
+) -> dict[K, Floats]:
+    """Returns the work per second of every job in every round.
+
+    The jobs take turns, so that a busy moment of the machine hits all alike; their order rotates from round
+    to round. An extra first round only warms up and is not kept.
+
+    Args:
+        jobs: The contenders by name.
+        rounds: Number of rounds that count.
+        clock: Gives seconds: of the wall, or of the processor.
+        on_round: Called after every round.
+    """
+    names = list(jobs)
+    rates: dict[K, list[float]] = {name: [] for name in names}
+    for turn in range(rounds + 1):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            started = clock()
+            work = jobs[name](turn)
+            rates[name].append(work / (clock() - started))
+        if on_round:
+            on_round()
+    return {name: np.array(each[1:]) for name, each in rates.items()}
+
+
+def ratio(rates: Floats, baseline: Floats) -> MedianInterval:
+    """Returns how many times faster `rates` are than `baseline`, compared round by round."""
+    return interval_of_median(rates / baseline)
+
+
+def training_job(trainer: Trainer, images: int) -> Job:
+    """Returns a job that takes a whole training step: loading, augmentation, losses, backward, update."""
+    steps = (event for event in trainer.run() if isinstance(event, StepDone))
+
+    def job(_: int) -> int:
+        with devices.threads(trainer.config.threads):
+            next(steps)
+        return images
+
+    return job
+
+
+def build_network(config: ModelConfig, shape: tuple[int, int, int]) -> MultiHead:
+    """Builds a network with fresh weights for images of `shape`."""
+    half = (0.5,) * shape[0]
+    return build(config, shape=shape, classes=CLASSES, mean=half, std=half, seed=0)
+
+
+def random_images(shape: tuple[int, int, int], count: int) -> ArrayDataset:
+    """Returns a data set of random pixels, on which speed is measured."""
+    pixels = np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
+    return from_arrays(pixels, np.arange(count) % CLASSES, classes=CLASSES, name="random")
+
+
+def describe_machine(threads: int) -> dict[str, Any]:
+    """Returns hardware, versions and date, which every measured result carries."""
+    packages = dict(versions())
+    for name in ("openvino", "nncf", "adversarial-robustness-toolbox"):
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "native_bfloat16": devices.computes_bfloat16(torch.device("cpu")),
+        "threads": threads,
+        "load": os.getloadavg()[0],
+        "versions": packages,
+    }
+
+
+@torch.no_grad()
+def _vote(model: MultiHead, x_CHW: torch.Tensor, n: int) -> None:
+    """Runs the certification loop of the reference codes: repeat, add noise, forward, argmax, count."""
+    counts = torch.zeros(CLASSES, dtype=torch.long)
+    for first in range(0, n, BATCH):
+        x_NCHW = x_CHW.repeat(min(BATCH, n - first), 1, 1, 1)
+        logits_NC = model(x_NCHW + torch.randn_like(x_NCHW)).mean(0)
+        counts += torch.bincount(logits_NC.argmax(1), minlength=CLASSES)
+
+
+def _voting_job(model: MultiHead, data: ArrayDataset, settings: CostSettings) -> Job:
+    x_CHW = torch.from_numpy(data.image(0)).float() / data.info.grid.max_value
+
+    def job(_: int) -> int:
+        with devices.threads(settings.threads):
+            _vote(model, x_CHW, settings.samples)
+        return settings.samples
+
+    return job
+
+
+def _rows(name: str, settings: CostSettings) -> Iterator[tuple[Key, RunConfig]]:
+    """Yields the settings of every row at the last sigma, on a network of the chosen size."""
+    study = experiments.study(experiments.get(name), experiments.scale("paper"))
+    for arm in study.arms:
+        base, structure = arm.name.split(" ")
+        config = study.run_config(arm, "", arm.sigmas[-1], 0)
+        batch = settings.images * config.objective.method.draws
+        train: dict[str, Any] = {"batch": batch, "batch_unit": "draws", "epochs": 10_000, "lr": 1e-3}
+        yield (
+            (base, structure),
+            replace(
+                config,
+                model=replace(config.model, arch=settings.arch),
+                train=replace(config.train, threads=settings.threads, **train),
+            ),
+        )
+
+
+def _separate(key: Key) -> int:
+    """Returns the number of networks that are trained separately; 0 for one that is trained as a whole."""
+    return int(key[1][3:]) if key[1].startswith("dnn") else 0
+
+
+def _trainer(config: RunConfig, data: ArrayDataset) -> Trainer:
+    model = build_network(config.model, data.info.shape)
+    return Trainer(model, data, config=config.train, objective=config.objective, augment=True)
