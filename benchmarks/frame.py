@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from smoothheads.files import STAMP, claim, stamped, write_own
+from smoothheads.files import STAMP, has_stamp, reserve, write_stamped
 from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table, to_markdown, to_text
 from smoothheads.results.intervals import Floats, MedianInterval, interval_of_median
@@ -42,11 +42,11 @@ class BenchResults:
 
     def publish(self, folder: Path) -> list[Path]:
         """Writes `name`.json, `name`.md and `name`.svg, each replaced as a whole, and prints the table."""
-        claim(folder, lambda path: any(stamped(file, FORMAT) for file in path.glob("*.json")))
+        reserve(folder, lambda path: any(has_stamp(file, FORMAT) for file in path.glob("*.json")))
         data, text, plot = (folder / f"{self.name}.{kind}" for kind in ("json", "md", "svg"))
         values = {"bench": self.name, **self.values, "format": FORMAT}
-        write_own(data, json.dumps(values, indent=2, sort_keys=True, default=str) + "\n", FORMAT)
-        write_own(text, f"{to_markdown(self.table)}\n\n<!-- {STAMP} -->\n")
+        write_stamped(data, json.dumps(values, indent=2, sort_keys=True, default=str) + "\n", FORMAT)
+        write_stamped(text, f"{to_markdown(self.table)}\n\n<!-- {STAMP} -->\n")
         plots.save(self.figure, plot)
         print(to_text(self.table))
         return [data, text, plot]
