@@ -2,8 +2,8 @@
 
     python -m benchmarks.merge
 
-Ledgers of a made-up network are written first: n = 100,000, ten classes, eleven rules of five heads, votes
-that are drawn, certificates that follow from them. Every merge runs in a process of its own; its times are
+Ledgers of a made-up network are written first: n = 100,000, ten classes, eleven aggregations of five heads,
+votes that are drawn, certificates that follow from them. Every merge runs in a process of its own; times are
 without the loading of Python, its memory is the most that the process had.
 """
 
@@ -30,7 +30,7 @@ from smoothheads.results.row import to_line
 from smoothheads.types import ABSTAIN, Certificate, Certified, Votes
 
 SIGMA, ALPHA, N0, N, CLASSES = 0.5, 0.001, 100, 100_000, 10
-RULES = (
+AGGREGATIONS = (
     "ensemble",
     *(f"head-{k}" for k in range(1, 6)),
     *(f"prefix-{k}" for k in range(2, 6)),
@@ -63,9 +63,11 @@ def row_of(index: int) -> Certified:
     label, share = index % CLASSES, generator.uniform(0.4, 1.0)
     p = np.full(CLASSES, (1 - share) / (CLASSES - 1))
     p[label] = share
-    selection, votes = (Votes(RULES, generator.multinomial(n, p, size=len(RULES))) for n in (N0, N))
-    candidate = int(np.argmax(selection.for_rule()))
-    k = int(votes.for_rule()[candidate])
+    selection, votes = (
+        Votes(AGGREGATIONS, generator.multinomial(n, p, size=len(AGGREGATIONS))) for n in (N0, N)
+    )
+    candidate = int(np.argmax(selection.for_aggregation()))
+    k = int(votes.for_aggregation()[candidate])
     p_lower = clopper_pearson_lower(k, N, ALPHA)
     radius = NOISES.get("grid")().radius(p_lower, SIGMA)
     certificate = Certificate(candidate if radius > 0 else ABSTAIN, radius, p_lower, k, N, N0)
@@ -78,7 +80,7 @@ def write(folder: Path, rows: list[str], count: int) -> None:
         created="2026-01-01T00:00:00",
         certify=CertifyConfig.of(SIGMA, seed=0, alpha=ALPHA, n0=N0, n=N, noise="grid"),
         engine={"engine": "torch", "precision": "float32"},
-        rules=RULES,
+        aggregations=AGGREGATIONS,
         classes=CLASSES,
         indices=tuple(range(len(rows))),
         correction=0.0,

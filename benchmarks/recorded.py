@@ -140,7 +140,7 @@ def _votes(smoothed: Smoothed, image: Pixels, index: int) -> dict[Phase, Blocks]
     return {
         phase: np.array(
             [
-                engine.votes(image, index, phase, block, config.block).for_rule(config.rule)
+                engine.votes(image, index, phase, block, config.block).for_aggregation(config.aggregation)
                 for block in range(size // config.block)
             ],
             dtype=np.int16,

@@ -20,7 +20,7 @@ from smoothheads.cli import main
 from smoothheads.data import DATASETS, Splits
 from smoothheads.errors import SoundnessError
 from smoothheads.models import ARCHITECTURES, MultiHead
-from smoothheads.models.aggregate import RULES
+from smoothheads.models.aggregate import AGGREGATIONS
 from smoothheads.noise import NOISES
 from smoothheads.objectives import METHODS
 from smoothheads.registry import Registry
@@ -35,7 +35,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "logistic": NOISES,
     "two-looks": BUDGETS,
     "float64": ENGINES,
-    "median": RULES,
+    "median": AGGREGATIONS,
 }
 SMALL = ["--train.epochs", "1", "--train.batch", "32", "--data.subset.first", "96", "--model.heads", "3"]
 
@@ -77,7 +77,7 @@ def test_the_command_line_trains_and_certifies_with_them(
     assert config["data"]["contrast"] == 90
     assert config["model"]["arch"] == "two-layers"
 
-    few = ["--n0", "20", "--n", "200", "--block", "20", "--first", "5", "--rule", "median"]
+    few = ["--n0", "20", "--n", "200", "--block", "20", "--first", "5", "--aggregation", "median"]
     assert main(["certify", str(out), *few]) == 0
     capsys.readouterr()
     assert main(["audit", str(out / "ledger")]) == 0
@@ -144,10 +144,12 @@ def test_their_engine_computes_the_same_network(
         name: ENGINES.get(name)().build(network).votes(image, 0, Phase.ESTIMATION, 0, 100)
         for name in ("torch", "float64")
     }
-    assert votes["float64"].rules[-1] == "median"
-    for rule in votes["torch"].rules:  # in single precision a sample or two may lie on the edge
-        moved = np.abs(votes["torch"].for_rule(rule) - votes["float64"].for_rule(rule)).sum()
-        assert moved <= 4, rule
+    assert votes["float64"].aggregations[-1] == "median"
+    for aggregation in votes["torch"].aggregations:  # in single precision a sample or two may lie on the edge
+        moved = np.abs(
+            votes["torch"].for_aggregation(aggregation) - votes["float64"].for_aggregation(aggregation)
+        ).sum()
+        assert moved <= 4, aggregation
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ class Smoothed(Certifier):
         seeded = wanted.seeded()
         assert seeded.seed is not None
         noise = seeded.noise.keyed(seeded.sigma, facts.grid, seeded.seed, seeded.block)
-        network = Network(self.model, facts, noise, seeded.rule, store or Store())
+        network = Network(self.model, facts, noise, seeded.aggregation, store or Store())
         choice = choose(seeded.engine, network, samples=images * seeded.budget.typical_samples)
         self.notes = choice.notes
         super().__init__(
@@ -105,7 +105,7 @@ class Smoothed(Certifier):
             grid=info.grid.max_value,
             classes=info.classes,
             class_names=tuple(info.class_names),
-            rules=tuple(self.engine.rules),
+            aggregations=tuple(self.engine.aggregations),
             versions=versions(),
         )
 

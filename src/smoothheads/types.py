@@ -47,23 +47,23 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """Votes of several base classifiers over the same noisy samples, `counts[r, c]` for rule r and class c.
+    """Votes of several base classifiers on the same noisy samples: `counts[r, c]`, aggregation r, class c.
 
-    Each rule (the ensemble, one head, a prefix of heads, a consensus) is a classifier of its own; they share
-    the forward pass. Every row sums to the number of samples.
+    Each aggregation (the ensemble, one head, a prefix of heads, a consensus) is a classifier of its own; they
+    share the forward pass. Every row sums to the number of samples.
     """
 
-    rules: tuple[str, ...]
+    aggregations: tuple[str, ...]
     counts: NDArray[np.int64]
 
     @classmethod
-    def zeros(cls, rules: tuple[str, ...], classes: int) -> Votes:
+    def zeros(cls, aggregations: tuple[str, ...], classes: int) -> Votes:
         import numpy as np
 
-        return cls(rules, np.zeros((len(rules), classes), dtype=np.int64))
+        return cls(aggregations, np.zeros((len(aggregations), classes), dtype=np.int64))
 
-    def for_rule(self, rule: str = ENSEMBLE) -> Counts:
-        row: Counts = self.counts[self.rules.index(rule)]
+    def for_aggregation(self, aggregation: str = ENSEMBLE) -> Counts:
+        row: Counts = self.counts[self.aggregations.index(aggregation)]
         return row
 
     @property
@@ -71,12 +71,17 @@ class Votes:
         return int(self.counts[0].sum())
 
     def __add__(self, other: Votes) -> Votes:
-        if self.rules != other.rules:
-            raise ValueError(f"expected votes of the rules {self.rules}, got {other.rules}")
-        return Votes(self.rules, self.counts + other.counts)
+        if self.aggregations != other.aggregations:
+            raise ValueError(
+                f"expected votes of the aggregations {self.aggregations}, got {other.aggregations}"
+            )
+        return Votes(self.aggregations, self.counts + other.counts)
 
     def _repr_html_(self) -> str:
-        rows = {rule: counts.tolist() for rule, counts in zip(self.rules, self.counts, strict=True)}
+        rows = {
+            aggregation: counts.tolist()
+            for aggregation, counts in zip(self.aggregations, self.counts, strict=True)
+        }
         return notebook.bars(rows, f"Votes on {self.n:,} samples")
 
 

@@ -12,7 +12,7 @@ from smoothheads.attack.settings import Loss
 from smoothheads.attack.smoothed import ascend, decisive
 from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.errors import SoundnessError
-from smoothheads.models.aggregate import decide, rules
+from smoothheads.models.aggregate import aggregate_votes, aggregations
 from smoothheads.models.multihead import MultiHead
 from smoothheads.types import Grid, Pixels
 
@@ -121,11 +121,13 @@ def test_each_rule_asks_its_own_heads() -> None:
 def test_the_attacked_logits_answer_as_the_rule_does() -> None:
     logits_LNC = torch.randn(3, 200, 5, generator=torch.Generator().manual_seed(0))
     weights_L = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
-    names = rules(3, weighted=True)
-    for rule, answers_N in zip(names, decide(logits_LNC, weights_L), strict=True):
-        if not rule.startswith(("consensus", "vote", "margin")):
-            attacked_NC = decisive(logits_LNC[:, :, None], rule, weights_L)[0, :, 0]
-            assert torch.equal(attacked_NC.argmax(-1), answers_N), rule
+    names = aggregations(3, weighted=True)
+    for aggregation, answers_N in zip(
+        names, torch.from_numpy(aggregate_votes(logits_LNC, weights_L)), strict=True
+    ):
+        if not aggregation.startswith(("consensus", "vote", "margin")):
+            attacked_NC = decisive(logits_LNC[:, :, None], aggregation, weights_L)[0, :, 0]
+            assert torch.equal(attacked_NC.argmax(-1), answers_N), aggregation
 
 
 def test_the_attack_follows_the_rule_that_was_certified() -> None:
@@ -147,8 +149,8 @@ def test_the_attack_follows_the_rule_that_was_certified() -> None:
         "prefix-2": normals[0] + normals[1],
         "ensemble": normals[0] + normals[1] + normals[2],
     }
-    for rule, normal in expected.items():
-        found = ascend(model, IMAGE, 0, rule=rule, **options(radius=0.2))
+    for aggregation, normal in expected.items():
+        found = ascend(model, IMAGE, 0, aggregation=aggregation, **options(radius=0.2))
         assert cosine(found, -normal.numpy()) > 0.999
 
 

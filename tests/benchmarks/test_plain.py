@@ -39,7 +39,7 @@ def test_sample_noise_agrees_with_the_engine() -> None:
     engine = Torch().build(Network(bench.model, bench.info, noise, "ensemble", Store()))
     torch.manual_seed(0)
     plain = sample_noise(MeanOfHeads(bench.model), x_CHW, 4000, sigma=0.5, batch=128, classes=10)
-    ours = engine.votes(bench.images.image(0), 0, Phase.ESTIMATION, 0, 4000).for_rule()
+    ours = engine.votes(bench.images.image(0), 0, Phase.ESTIMATION, 0, 4000).for_aggregation()
     assert np.count_nonzero(plain) > 1
     assert np.abs(plain - ours).max() < 0.06 * 4000
 

@@ -32,7 +32,7 @@ IMAGE = np.zeros((1, 2, 2), dtype=np.uint8)
 class Counting(Engine):
     """An engine whose votes name the block: the samples of block b of image i vote for class (i + b) % 7."""
 
-    rules: tuple[str, ...] = ("ensemble",)
+    aggregations: tuple[str, ...] = ("ensemble",)
     classes = 7
     noise: Noise = make_noise("gaussian", 0.5, Grid(16), 0, SIZE)
 
@@ -48,7 +48,7 @@ class Counting(Engine):
         counts = np.zeros((1, 7), dtype=np.int64)
         for done in range(0, count, SIZE):
             counts[0, (index + block + done // SIZE) % 7] += min(SIZE, count - done)
-        return Votes(self.rules, counts)
+        return Votes(self.aggregations, counts)
 
     def scores(self, *_: object) -> Any:
         raise NotImplementedError
@@ -99,7 +99,7 @@ class Blocks:
 
     def __call__(self, phase: Phase, count: int) -> Counts:
         block, self.block = self.block, self.block + -(-count // SIZE)
-        return self.engine.votes(IMAGE, self.index, phase, block, count).for_rule()
+        return self.engine.votes(IMAGE, self.index, phase, block, count).for_aggregation()
 
 
 def test_passes_are_full_until_the_images_run_out() -> None:

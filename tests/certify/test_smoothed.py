@@ -104,9 +104,9 @@ def test_confidence_needs_gaussian_noise_and_the_ensemble(
     tiny_network: Network, small_digits: Splits
 ) -> None:
     model, image = tiny_network(heads=2), small_digits.test.image(0)
-    for wrong in ({"noise": "uniform"}, {"rule": "head-1"}):
+    for wrong in ({"noise": "uniform"}, {"aggregation": "head-1"}):
         subject = Smoothed(model, small_digits.test.info, **(SETTINGS | wrong))
-        with pytest.raises(ConfigError, match="Gaussian noise and the rule ensemble"):
+        with pytest.raises(ConfigError, match="Gaussian noise and the aggregation ensemble"):
             subject.confidence(image, 0.1)
     subject = Smoothed(model, small_digits.test.info, **SETTINGS)
     with pytest.raises(ConfigError, match="radius >= 0"):
@@ -141,17 +141,18 @@ def test_every_rule_votes_in_one_pass_and_can_be_certified(
     together = list(Smoothed(model, data.info, **SETTINGS).certify(data))
     alone = MultiHead(model.trunk, [model.heads[1]], model.normalize)
     for one, found in zip(Smoothed(alone, data.info, **SETTINGS).certify(data), together, strict=True):
-        assert (one.votes.for_rule() == found.votes.for_rule("head-2")).all()
-        assert found.votes.counts.sum(1).tolist() == [400] * len(found.votes.rules)
-    by_rule = list(Smoothed(model, data.info, rule="head-2", **SETTINGS).certify(data))
-    assert [c.certificate.k for c in by_rule] == [
-        int(c.votes.for_rule("head-2")[c.selection.for_rule("head-2").argmax()]) for c in together
+        assert (one.votes.for_aggregation() == found.votes.for_aggregation("head-2")).all()
+        assert found.votes.counts.sum(1).tolist() == [400] * len(found.votes.aggregations)
+    by_aggregation = list(Smoothed(model, data.info, aggregation="head-2", **SETTINGS).certify(data))
+    assert [c.certificate.k for c in by_aggregation] == [
+        int(c.votes.for_aggregation("head-2")[c.selection.for_aggregation("head-2").argmax()])
+        for c in together
     ]
 
 
 def test_unknown_rule_is_refused(tiny_network: Network, small_digits: Splits) -> None:
-    with pytest.raises(ConfigError, match="Unknown rule of this network 'head-9'"):
-        Smoothed(tiny_network(heads=3), small_digits.test.info, rule="head-9", **SETTINGS)
+    with pytest.raises(ConfigError, match="a known aggregation of this network, got 'head-9'"):
+        Smoothed(tiny_network(heads=3), small_digits.test.info, aggregation="head-9", **SETTINGS)
 
 
 def test_too_few_samples_are_refused_before_the_first_forward(

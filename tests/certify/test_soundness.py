@@ -45,7 +45,7 @@ def honest(_: Liar, x: Tensor) -> Tensor:
 
 
 def of_more_classes(_: Liar, x: Tensor) -> Tensor:
-    """Class 3 does not exist; counted all the same, it would be a vote for class 0 under the next rule."""
+    """Class 3 does not exist; counted all the same, it would be a vote for class 0 of the next row."""
     return torch.cat([honest(_, x), torch.full((len(x), 1), 9.0)], 1)
 
 
@@ -201,10 +201,10 @@ def test_the_fingerprint_of_what_is_saved_is_that_of_version_1() -> None:
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_votes_for_a_class_too_many_never_reach_another_rule(lazy: bool) -> None:
-    """Class 3 of the first rule was class 0 of the second, with a certificate of its own."""
+def test_votes_for_a_class_too_many_never_reach_another_aggregation(lazy: bool) -> None:
+    """Class 3 of the first aggregation was class 0 of the second, with a certificate of its own."""
     model = MultiHead(nn.Identity(), [Liar(of_more_classes) for _ in range(3)])
-    settings: dict[str, Any] = {"rule": "consensus-2", "lazy_consensus": True} if lazy else {}
+    settings: dict[str, Any] = {"aggregation": "consensus-2", "lazy_consensus": True} if lazy else {}
     subject = Smoothed(model, DATA.info, seed=0, sigma=0.5, n0=20, n=100, block=20, **settings)
     for ask in (subject.certify_image, subject.predict):
         with pytest.raises(SoundnessError, match="logits of 3 classes"):

@@ -51,8 +51,8 @@ def lying(ledger: Path) -> int:
     rows = []
     for row in log.rows:
         counts = np.zeros_like(row.votes.counts)
-        counts[:, int(np.argmax(row.selection.for_rule()))] = n
-        claim = replace(row, votes=Votes(row.votes.rules, counts))
+        counts[:, int(np.argmax(row.selection.for_aggregation()))] = n
+        claim = replace(row, votes=Votes(row.votes.aggregations, counts))
         rows.append(replace(claim, certificate=recompute(manifest.certify, claim, manifest.correction)))
     save(ledger, manifest, [to_line(row) for row in rows])
     return sum(not row.abstained for row in rows)

@@ -145,7 +145,7 @@ def test_info_shows_recipes_and_checkpoints(trained: Path, capsys: pytest.Captur
         (["--sigma", "0"], "sigma <= 1e+06, got 0"),
         (["--sigma", "-1"], "sigma <= 1e+06, got -1"),
         (["--indices", "5000"], "5000"),
-        (["--rule", "head-7"], "Unknown rule of this network 'head-7'"),
+        (["--aggregation", "head-7"], "Unknown aggregation of this network 'head-7'"),
         (["--device", "cuda:9"], "a device of this machine, got 'cuda:9'"),
     ],
 )

@@ -63,7 +63,7 @@ def test_a_lazy_consensus_runs_two_files_and_tells_what_it_saved(
 ) -> None:
     run = RunConfig(data=named("digits"), model=ModelConfig(arch="resnet8", heads=3))
     checkpoint.save(tmp_path / "checkpoint", tiny_network(heads=3), run, small_digits.train.info)
-    engine = ["--engine", "openvino", "--rule", "consensus-2", "--lazy-consensus", "--block", "20"]
+    engine = ["--engine", "openvino", "--aggregation", "consensus-2", "--lazy-consensus", "--block", "20"]
     command = ["certify", str(tmp_path), "--n", "100", "--n0", "20", "--first", "2", *engine]
     assert main(command) == 0
     said = capsys.readouterr().err

@@ -35,9 +35,12 @@ def test_join_certify_and_fine_tune(
     assert main(["ensemble", *members[:2], "-o", out, "--learn-weights", "--draws", "2", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["checkpoint"], answer["heads"], len(answer["weights"])) == (out, 2, 2)
-    for rule in ("vote", "weighted"):
-        assert main(["certify", out, *FEW, "--rule", rule, "--out", str(tmp_path / rule)]) == 0
-    message = fails(capsys, "certify", out, *FEW, "--rule", "consensus-5")
+    for aggregation in ("vote", "weighted"):
+        assert (
+            main(["certify", out, *FEW, "--aggregation", aggregation, "--out", str(tmp_path / aggregation)])
+            == 0
+        )
+    message = fails(capsys, "certify", out, *FEW, "--aggregation", "consensus-5")
     assert (
         "got 'consensus-5'; choose from: ensemble, head-1, head-2, softmax, vote, margin, weighted" in message
     )

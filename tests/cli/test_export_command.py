@@ -57,7 +57,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_the_export_answers_as_the_run_did(
     run: Path, tmp_path: Path, digit: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = ["--sigma", "0.25", "--rule", "head-2", "--noise", "gaussian"]
+    settings = ["--sigma", "0.25", "--aggregation", "head-2", "--noise", "gaussian"]
     certify(run, *settings)
     before = [predict(capsys, str(run), digit, *FEW, *settings, *more) for more in ([], ["--radius"])]
     out = str(export(run, tmp_path))

@@ -66,13 +66,15 @@ def test_recertifying_needs_no_forward_pass_and_is_what_certifying_gives(
     network: Path, ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "again"
-    assert main(["recertify", str(ledger), "--alpha", "0.01", "--rule", "head-2", "--out", str(out)]) == 0
+    assert (
+        main(["recertify", str(ledger), "--alpha", "0.01", "--aggregation", "head-2", "--out", str(out)]) == 0
+    )
     fresh = tmp_path / "fresh"
-    options = ["--alpha", "0.01", "--rule", "head-2", "--out", str(fresh)]
+    options = ["--alpha", "0.01", "--aggregation", "head-2", "--out", str(fresh)]
     assert main(["certify", str(network), *FEW, *options]) == 0
     assert rows(out) == rows(fresh)
     assert main(["recertify", str(ledger)]) == 2
-    assert "another alpha or another rule" in capsys.readouterr().err
+    assert "another alpha or another aggregation" in capsys.readouterr().err
 
 
 def test_a_sequential_ledger_cannot_be_recertified(

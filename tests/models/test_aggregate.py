@@ -11,7 +11,7 @@ from scipy.special import softmax
 from torch import Tensor
 from torch.nn import functional as F
 
-from smoothheads.models.aggregate import decide, ensemble, fit_weights, rules
+from smoothheads.models.aggregate import aggregate_votes, aggregations, ensemble, fit_weights
 
 
 def logits_arrays(heads: st.SearchStrategy[int]) -> st.SearchStrategy[NDArray[np.float32]]:
@@ -21,10 +21,10 @@ def logits_arrays(heads: st.SearchStrategy[int]) -> st.SearchStrategy[NDArray[np
 
 
 def test_the_rules_and_their_order() -> None:
-    assert rules(1) == ("ensemble",)
-    assert rules(1, weighted=True) == ("ensemble",)
-    assert rules(2) == ("ensemble", "head-1", "head-2", "softmax", "vote", "margin")
-    assert rules(4, weighted=True) == (
+    assert aggregations(1) == ("ensemble",)
+    assert aggregations(1, weighted=True) == ("ensemble",)
+    assert aggregations(2) == ("ensemble", "head-1", "head-2", "softmax", "vote", "margin")
+    assert aggregations(4, weighted=True) == (
         *("ensemble", "head-1", "head-2", "head-3", "head-4"),
         *("prefix-2", "prefix-3", "consensus-2", "consensus-3"),
         *("softmax", "vote", "margin", "weighted"),
@@ -42,7 +42,9 @@ def test_by_hand() -> None:
         ]
     )
     weights_L = torch.tensor([3.0, 3.0, 1.0, -1.0], dtype=torch.float64)
-    got = dict(zip(rules(4, weighted=True), decide(logits_LNC, weights_L).tolist(), strict=True))
+    got = dict(
+        zip(aggregations(4, weighted=True), aggregate_votes(logits_LNC, weights_L).tolist(), strict=True)
+    )
     assert got == {
         "ensemble": [2, 2, 2],
         "head-1": [0, 1, 2],
@@ -68,46 +70,48 @@ def test_the_ensemble_is_the_mean() -> None:
 @pytest.mark.parametrize("heads", [1, 2, 5])
 def test_of_equal_logits_the_smallest_class_wins(heads: int) -> None:
     weights_L = torch.ones(heads, dtype=torch.float64)
-    classes_RN = decide(torch.tensor([[[0.0, 1.0, 1.0], [3.0, 3.0, 3.0]]] * heads), weights_L)
-    assert classes_RN.dtype == torch.int64
-    assert classes_RN.tolist() == [[1, 0]] * len(rules(heads, weighted=True))
+    classes_RN = aggregate_votes(torch.tensor([[[0.0, 1.0, 1.0], [3.0, 3.0, 3.0]]] * heads), weights_L)
+    assert classes_RN.dtype == np.int64
+    assert classes_RN.tolist() == [[1, 0]] * len(aggregations(heads, weighted=True))
 
 
 def test_a_tied_vote_goes_to_the_smallest_class_and_a_tied_margin_to_the_first_head() -> None:
     logits_LNC = torch.tensor([[[0.0, 5.0]], [[5.0, 0.0]], [[0.0, 5.0]], [[5.0, 0.0]]])
-    got = dict(zip(rules(4), decide(logits_LNC)[:, 0].tolist(), strict=True))
+    got = dict(zip(aggregations(4), aggregate_votes(logits_LNC)[:, 0].tolist(), strict=True))
     assert (got["vote"], got["margin"]) == (0, 1)
-    turned = dict(zip(rules(4), decide(logits_LNC.flip(0))[:, 0].tolist(), strict=True))
+    turned = dict(zip(aggregations(4), aggregate_votes(logits_LNC.flip(0))[:, 0].tolist(), strict=True))
     assert (turned["vote"], turned["margin"]) == (0, 0)
 
 
 def test_weights_may_turn_a_head_around() -> None:
     logits_LNC = torch.tensor([[[1.0, 0.0]], [[0.0, 3.0]]])
     for weights, expected in (([1.0, 0.0], 0), ([1.0, 1.0], 1), ([1.0, -1.0], 0), ([-1.0, 0.1], 1)):
-        assert decide(logits_LNC, torch.tensor(weights, dtype=torch.float64))[-1].tolist() == [expected]
+        assert aggregate_votes(logits_LNC, torch.tensor(weights, dtype=torch.float64))[-1].tolist() == [
+            expected
+        ]
 
 
 def test_one_class_is_always_right() -> None:
-    assert (decide(torch.randn(3, 2, 1)) == 0).all()
+    assert (aggregate_votes(torch.randn(3, 2, 1)) == 0).all()
 
 
 def test_heads_that_cancel_exactly_tie() -> None:
     logits_LNC = torch.tensor([[[0.1, 0.7]], [[0.7, 0.1]]])
-    assert decide(logits_LNC)[0].tolist() == [0]
-    assert decide(logits_LNC.flip(0))[0].tolist() == [0]
+    assert aggregate_votes(logits_LNC)[0].tolist() == [0]
+    assert aggregate_votes(logits_LNC.flip(0))[0].tolist() == [0]
 
 
 def test_large_finite_logits_do_not_overflow() -> None:
     large = torch.finfo(torch.float32).max
     logits_LNC = torch.tensor([[[0.9 * large, large]]] * 3)
     assert ensemble(logits_LNC).isfinite().all()
-    assert (decide(logits_LNC) == 1).all()
+    assert (aggregate_votes(logits_LNC) == 1).all()
 
 
 def test_half_precision_logits_are_added_exactly() -> None:
     """In bfloat16, 256 + 1 is 256: the third head's doubt would vanish."""
     logits_LNC = torch.tensor([[[256.0, 256.0]], [[0.0, 1.0]], [[0.0, 0.0]]], dtype=torch.bfloat16)
-    assert decide(logits_LNC)[0].tolist() == [1]
+    assert aggregate_votes(logits_LNC.float())[0].tolist() == [1]
 
 
 def test_a_non_finite_logit_still_shows() -> None:
@@ -134,7 +138,7 @@ def test_the_ensemble_does_not_depend_on_the_order_of_heads(
 @given(array=logits_arrays(st.integers(2, 6)))
 def test_every_rule_against_its_definition(array: NDArray[np.float32]) -> None:
     heads, n, _ = array.shape
-    got = dict(zip(rules(heads), decide(torch.from_numpy(array)).numpy(), strict=True))
+    got = dict(zip(aggregations(heads), aggregate_votes(array), strict=True))
     single = array.argmax(-1)
     np.testing.assert_array_equal(got["ensemble"], _prefix(array, heads))
     for k in range(1, heads + 1):
@@ -207,7 +211,9 @@ def test_what_the_data_leave_open_is_the_mean() -> None:
 def test_a_useless_head_gets_no_say_and_a_useful_one_helps() -> None:
     logits_LNC, labels_N = drawn([1.0, 0.0], 2000)
     weights_L = fit_weights(logits_LNC, labels_N)
-    named = zip(rules(2, weighted=True), decide(logits_LNC, weights_L), strict=True)
-    right = {rule: float((classes_N == labels_N).float().mean()) for rule, classes_N in named}
+    named = zip(
+        aggregations(2, weighted=True), torch.from_numpy(aggregate_votes(logits_LNC, weights_L)), strict=True
+    )
+    right = {aggregation: float((classes_N == labels_N).float().mean()) for aggregation, classes_N in named}
     assert abs(weights_L[1]) < 0.1 * weights_L[0]
     assert right["weighted"] > right["ensemble"] + 0.05

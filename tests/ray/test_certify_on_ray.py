@@ -56,7 +56,7 @@ def without_time(out: Path) -> list[list[str]]:
     "settings",
     [
         {"budget": "table", "engine": "onnxruntime", "n": 2000},
-        {"budget": "radius", "rule": "consensus-2", "lazy_consensus": True, "n": 1000},
+        {"budget": "radius", "aggregation": "consensus-2", "lazy_consensus": True, "n": 1000},
     ],
     ids=["table-onnxruntime", "radius-lazy"],
 )
@@ -77,7 +77,7 @@ def test_the_ledger_is_that_of_one_process(
     )
     assert len(without_time(two)) == 1 + 9
     assert without_time(two) == without_time(one)
-    if config.rule != "ensemble":
+    if config.aggregation != "ensemble":
         first, second = (note.partition(";")[0] for note in notes)
         assert first == second  # as many samples, on as many of which the heads agreed
 

@@ -16,7 +16,7 @@ from smoothheads.types import ABSTAIN, Certificate, Certified, Votes
 
 MANIFEST = Manifest(
     certify=CertifyConfig.of(0.5, seed=0, n=1000),
-    rules=("ensemble",),
+    aggregations=("ensemble",),
     classes=2,
     correction=0.0,
     data=DataFacts(name="digits", fingerprint="f"),

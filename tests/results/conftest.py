@@ -17,14 +17,14 @@ from smoothheads.results.ledger import Ledger
 from smoothheads.results.manifest import DataFacts, Manifest
 from smoothheads.types import ABSTAIN, Certificate, Certified, Votes
 
-RULES = ("ensemble", "head-1", "head-2")
+AGGREGATIONS = ("ensemble", "head-1", "head-2")
 CLASSES, SIGMA, ALPHA, N0, N = 4, 0.5, 0.001, 20, 1000
 
 
 def votes_of(generator: np.random.Generator, label: int, share: float, n: int) -> Votes:
     p = np.full(CLASSES, (1 - share) / (CLASSES - 1))
     p[label] = share
-    return Votes(RULES, generator.multinomial(n, p, size=len(RULES)))
+    return Votes(AGGREGATIONS, generator.multinomial(n, p, size=len(AGGREGATIONS)))
 
 
 def honest_row(index: int, seed: int = 0, alpha: float = ALPHA, noise: str = "grid") -> Certified:
@@ -33,8 +33,8 @@ def honest_row(index: int, seed: int = 0, alpha: float = ALPHA, noise: str = "gr
     label = index % CLASSES
     share = max(0.2, 1 - 0.01 * index)
     selection, votes = votes_of(generator, label, share, N0), votes_of(generator, label, share, N)
-    candidate = int(np.argmax(selection.for_rule()))
-    k = int(votes.for_rule()[candidate])
+    candidate = int(np.argmax(selection.for_aggregation()))
+    k = int(votes.for_aggregation()[candidate])
     p_lower = clopper_pearson_lower(k, N, alpha)
     radius = NOISES.get(noise)().radius(p_lower, SIGMA)
     certificate = Certificate(candidate if radius > 0 else ABSTAIN, radius, p_lower, k, N, N0)
@@ -52,7 +52,7 @@ def manifest() -> Manifest:
         created="2026-01-01T00:00:00",
         certify=CertifyConfig.of(SIGMA, seed=0, alpha=ALPHA, n0=N0, n=N, noise="grid"),
         engine={"engine": "torch", "precision": "float32"},
-        rules=RULES,
+        aggregations=AGGREGATIONS,
         classes=CLASSES,
         indices=tuple(range(0, 60, 5)),
         correction=0.0,

@@ -61,9 +61,9 @@ def test_fresh_starts_again(run: Run, manifest: Manifest) -> None:
 def test_other_settings_are_refused_by_name(run: Run, manifest: Manifest) -> None:
     folder = run()
     before = (folder / "ledger.tsv").read_bytes()
-    changed = replace(manifest, certify=replace(manifest.certify, sigma=0.25), rules=("ensemble",))
+    changed = replace(manifest, certify=replace(manifest.certify, sigma=0.25), aggregations=("ensemble",))
     with (
-        pytest.raises(LedgerError, match=r"certify.sigma = 0.5; rules .*got certify.sigma = 0.25"),
+        pytest.raises(LedgerError, match=r"aggregations = .*certify.sigma = 0.5.*got .*certify.sigma = 0.25"),
         Ledger.open(folder, changed),
     ):
         pass
@@ -76,8 +76,8 @@ def test_one_row_under_other_rules_is_not_taken_for_torn(
     with Ledger.open(tmp_path, manifest) as ledger:
         ledger.append(row(0))
     with (
-        pytest.raises(LedgerError, match="rules"),
-        Ledger.open(tmp_path, replace(manifest, rules=("ensemble",))),
+        pytest.raises(LedgerError, match="aggregations"),
+        Ledger.open(tmp_path, replace(manifest, aggregations=("ensemble",))),
     ):
         pass
     assert len(load(tmp_path).rows) == 1
@@ -160,7 +160,7 @@ def test_appending_checks_the_row(tmp_path: Path, manifest: Manifest, row: Rows)
         ledger.append(row(0))
         with pytest.raises(LedgerError, match="not yet in the ledger, got index 0"):
             ledger.append(row(0))
-    for wrong in ({"rules": ("ensemble",)}, {"classes": 3}):
+    for wrong in ({"aggregations": ("ensemble",)}, {"classes": 3}):
         with (
             Ledger.open(tmp_path, replace(manifest, **wrong), fresh=True) as ledger,
             pytest.raises(LedgerError, match="votes as"),
@@ -228,7 +228,7 @@ folder, manifest, lines = Path(sys.argv[1]), *map(json.loads, sys.argv[2:4])
 manifest = from_json(manifest, "here")
 with Ledger.open(folder, manifest) as ledger:
     for line in lines:
-        row = from_line(line, manifest.rules, manifest.classes)
+        row = from_line(line, manifest.aggregations, manifest.classes)
         if row.index not in ledger.done:
             ledger.append(row)
             print(row.index, flush=True)

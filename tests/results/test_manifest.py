@@ -23,7 +23,9 @@ from smoothheads.results.manifest import (
 )
 
 V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
-BARE = Manifest(certify=CertifyConfig(sigma=0.5, seed=0), rules=("ensemble",), classes=2, correction=0.0)
+BARE = Manifest(
+    certify=CertifyConfig(sigma=0.5, seed=0), aggregations=("ensemble",), classes=2, correction=0.0
+)
 
 
 @given(st.lists(st.integers(0, 10**6)))
@@ -51,9 +53,9 @@ def test_manifests_of_version_1_open(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"rules": None}, "rules"),
+        ({"aggregations": None}, "aggregations"),
         ({"certify": {"sigma": "wide"}}, "sigma"),
-        ({"certify": {"sigma": 0.5, "rule": "head-9"}}, "head-9"),
+        ({"certify": {"sigma": 0.5, "aggregation": "head-9"}}, "head-9"),
         ({"indices": {"first": 0, "step": 1, "count": 10**9}}, "1000000000 images"),
         ({"indices": {"first": 0}}, "indices"),
         ({"shard": {"number": 4, "of": 4}}, "a shard from 0 to 3"),
@@ -68,8 +70,8 @@ def test_what_is_wrong_is_named(change: dict[str, Any], named: str) -> None:
 
 
 def test_differences_name_nested_keys_and_skip_the_date() -> None:
-    old = {"created": 1, "certify": {"sigma": 0.5, "n": 10}, "rules": ("a", "b")}
-    new = {"created": 2, "certify": {"sigma": 0.25, "n": 10}, "rules": ["a", "b"], "extra": None}
+    old = {"created": 1, "certify": {"sigma": 0.5, "n": 10}, "aggregations": ("a", "b")}
+    new = {"created": 2, "certify": {"sigma": 0.25, "n": 10}, "aggregations": ["a", "b"], "extra": None}
     assert differences(old, new) == [("certify.sigma", "0.5", "0.25"), ("extra", "nothing", "null")]
 
 

@@ -43,14 +43,14 @@ def test_another_alpha_is_as_if_certified_with_it(run: Run, tmp_path: Path) -> N
 
 def test_another_rule_takes_its_own_votes(run: Run, tmp_path: Path) -> None:
     folder = run()
-    out = recertify(folder, tmp_path / "head", rule="head-2")
+    out = recertify(folder, tmp_path / "head", aggregation="head-2")
     before, after = read_log(folder), read_log(out)
-    assert after.rule == "head-2"
+    assert after.aggregation == "head-2"
     for old, new in zip(before.rows, after.rows, strict=True):
         assert old.selection is not None
         assert old.votes is not None
-        chosen = int(np.argmax(old.selection.for_rule("head-2")))
-        assert new.certificate.k == old.votes.for_rule("head-2")[chosen]
+        chosen = int(np.argmax(old.selection.for_aggregation("head-2")))
+        assert new.certificate.k == old.votes.for_aggregation("head-2")[chosen]
         assert new.prediction in (chosen, -1)
     assert audit(out).sound
 
@@ -75,11 +75,12 @@ def test_the_correction_of_the_noise_is_taken_off(run: Run) -> None:
 def test_what_the_votes_do_not_allow(run: Run) -> None:
     log = read_log(run())
     with pytest.raises(ConfigError, match="'head-9'"):
-        recertified(log, rule="head-9")
+        recertified(log, aggregation="head-9")
     with pytest.raises(LedgerError, match="rows without them"):
         recertified(log.without_votes(), alpha=0.01)
     no_selection = replace(
-        log, rows=(replace(log.rows[0], selection=Votes.zeros(log.rows[0].votes.rules, 4)), *log.rows[1:])
+        log,
+        rows=(replace(log.rows[0], selection=Votes.zeros(log.rows[0].votes.aggregations, 4)), *log.rows[1:]),
     )
     with pytest.raises(LedgerError, match="selection and estimation votes"):
         recertified(no_selection, alpha=0.01)
@@ -90,7 +91,9 @@ def test_what_the_votes_do_not_allow(run: Run) -> None:
     assert obstacle(sequential) is not None
     with pytest.raises(ConfigError, match="alpha"):
         recertified(log, alpha=0.7)
-    few = [replace(row, votes=Votes(row.votes.rules, row.selection.counts)) for row in log.rows]  # 20 of each
+    few = [
+        replace(row, votes=Votes(row.votes.aggregations, row.selection.counts)) for row in log.rows
+    ]  # 20 of each
     with pytest.raises(ConfigError, match=r"n >= 24 for alpha = 1e-07, got 20"):
         recertified(replace(log, rows=tuple(few), manifest=told(log, n=20)), alpha=1e-7)
 

@@ -15,7 +15,7 @@ from smoothheads.noise import keyed_uniform
 from smoothheads.results.recount import contradiction, recompute
 from smoothheads.types import ABSTAIN, Certified, Counts, Phase, Votes
 
-RULES = ("ensemble",)
+AGGREGATIONS = ("ensemble",)
 BUDGETS: dict[str, dict[str, Any]] = {
     "fixed": {},
     "randomized": {"bound": "randomized"},
@@ -53,8 +53,8 @@ def certified(config: CertifyConfig, shares: tuple[float, ...], seed: int, corre
         w=keyed_uniform(config.seed or 0, seed),
     )
     certificate = budget.certify(sample, terms)
-    selection = Votes(RULES, (taken[Phase.SELECTION] + taken[Phase.PILOT])[None])
-    return Certified(seed, 0, certificate, selection, Votes(RULES, taken[Phase.ESTIMATION][None]))
+    selection = Votes(AGGREGATIONS, (taken[Phase.SELECTION] + taken[Phase.PILOT])[None])
+    return Certified(seed, 0, certificate, selection, Votes(AGGREGATIONS, taken[Phase.ESTIMATION][None]))
 
 
 @pytest.mark.parametrize("name", BUDGETS)
@@ -102,7 +102,7 @@ def test_27_of_100_votes_show_no_radius(name: str) -> None:
     selection = np.array([[500, 0, 0]]) if config.budget.name == "radius" else np.array([[100, 0, 0]])
     if config.budget.uses_label and config.budget.name == "table":
         selection = np.zeros((1, 3), np.int64)
-    record = replace(record, votes=Votes(RULES, counts), selection=Votes(RULES, selection))
+    record = replace(record, votes=Votes(AGGREGATIONS, counts), selection=Votes(AGGREGATIONS, selection))
     follows = recompute(config, record, 0.0)
     assert (follows.prediction, follows.radius, follows.k, follows.n) == (ABSTAIN, 0.0, 27, 100)
     claimed = replace(follows, prediction=0, radius=1.25, p_lower=0.99)
@@ -114,7 +114,7 @@ def test_table_that_would_have_ended_before_is_refused() -> None:
     config = config_of("table")
     record = certified(config, (0.6, 0.4), 0, 0.0)
     for n in range(900, 1300, 100):
-        votes = Votes(RULES, np.array([[int(0.27 * n), n - int(0.27 * n)]]))
+        votes = Votes(AGGREGATIONS, np.array([[int(0.27 * n), n - int(0.27 * n)]]))
         with pytest.raises(SoundnessError, match="ends"):
             recompute(config, replace(record, votes=votes), 0.0)
 
@@ -124,9 +124,9 @@ def test_votes_that_were_never_asked_for_are_refused(name: str) -> None:
     config = config_of(name)
     record = certified(config, (0.9, 0.1), 2, 0.0)
     assert record.certificate.n > 0
-    short = Votes(RULES, record.votes.counts - np.array([[1, 0]]))
-    negative = Votes(RULES, record.votes.counts + np.array([[5001, -5001]]))
-    fewer = Votes(RULES, record.selection.counts + np.array([[1, 0]]))
+    short = Votes(AGGREGATIONS, record.votes.counts - np.array([[1, 0]]))
+    negative = Votes(AGGREGATIONS, record.votes.counts + np.array([[5001, -5001]]))
+    fewer = Votes(AGGREGATIONS, record.selection.counts + np.array([[1, 0]]))
     for wrong in (replace(record, votes=negative), replace(record, selection=fewer)):
         with pytest.raises(SoundnessError):
             recompute(config, wrong, 0.0)

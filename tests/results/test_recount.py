@@ -136,10 +136,10 @@ def test_negative_votes_and_votes_that_spill_are_refused(
         return recounted(replace(row, votes=votes), manifest)
 
     for change in ([[0, 0, 0, 0], [0, 0, 0, 0], [0, -1, 0, 0]], [[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]):
-        assert isinstance(voting(Votes(row.votes.rules, row.votes.counts + np.array(change))), Damage)
+        assert isinstance(voting(Votes(row.votes.aggregations, row.votes.counts + np.array(change))), Damage)
     negative = row.votes.counts.copy()
     negative[2, 0], negative[2, 1] = -1, negative[2].sum() + 1
-    assert isinstance(voting(Votes(row.votes.rules, negative)), Damage)
+    assert isinstance(voting(Votes(row.votes.aggregations, negative)), Damage)
 
 
 def test_radii_of_a_table_are_what_was_tested(tmp_path: Path) -> None:

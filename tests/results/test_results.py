@@ -30,7 +30,7 @@ def test_label_probability_from_votes_and_from_radii(run: Callable[..., Path]) -
     assert shares is not None
     first = log.rows[0].votes
     assert first is not None
-    assert shares[0] == first.for_rule("ensemble")[log.label[0]] / first.n
+    assert shares[0] == first.for_aggregation("ensemble")[log.label[0]] / first.n
     bare = log.without_votes()
     bound = bare.label_probability()
     assert bound is not None
@@ -41,7 +41,7 @@ def test_label_probability_from_votes_and_from_radii(run: Callable[..., Path]) -
 
 def test_another_rule_has_its_own_votes(run: Callable[..., Path]) -> None:
     log = read_log(run())
-    other = Results.of("other", log.rows, told(log, rule="head-2"))
+    other = Results.of("other", log.rows, told(log, aggregation="head-2"))
     votes = log.rows[4].votes
     assert votes is not None
     shares = other.label_probability()
@@ -70,10 +70,10 @@ def test_samples_count_both_phases(run: Callable[..., Path]) -> None:
 def test_an_image_without_estimation_votes_counts_its_selection(run: Callable[..., Path]) -> None:
     log = read_log(run())
     first = log.rows[0]
-    none = replace(first, votes=Votes.zeros(first.selection.rules, 4))
+    none = replace(first, votes=Votes.zeros(first.selection.aggregations, 4))
     assert log.manifest is not None
     shares = Results.of("again", (none, *log.rows[1:]), log.manifest)["noisy"]
-    assert shares[0] == first.selection.for_rule()[first.label] / 20
+    assert shares[0] == first.selection.for_aggregation()[first.label] / 20
 
 
 def test_the_norm_is_the_noise_s_unless_the_radii_were_converted(run: Callable[..., Path]) -> None:
@@ -85,7 +85,7 @@ def test_the_norm_is_the_noise_s_unless_the_radii_were_converted(run: Callable[.
 def test_columns_rows_and_slices(run: Callable[..., Path]) -> None:
     log = read_log(run())
     assert log["radius"] is log.radius
-    assert log["votes"].tolist() == [row.votes.for_rule().tolist() for row in log.rows]
+    assert log["votes"].tolist() == [row.votes.for_aggregation().tolist() for row in log.rows]
     assert (log[-1].index, log[-1].votes) == (55, log.rows[-1].votes)
     assert log[2:4].index.tolist() == [row.index for row in log[2:4]] == [10, 15]
     assert log[np.array(log.correct)].correct.all()

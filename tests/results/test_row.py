@@ -14,12 +14,12 @@ from smoothheads.errors import SoundnessError
 from smoothheads.results.row import COLUMNS, HEADER, format_time, from_line, parse_time, to_line
 from smoothheads.types import ABSTAIN, Certificate, Certified, Votes
 
-RULES = ("ensemble", "head-1")
+AGGREGATIONS = ("ensemble", "head-1")
 
 
 def _row(**changes: object) -> Certified:
-    votes = Votes(RULES, np.array([[0, 7, 93], [100, 0, 0]]))
-    selection = Votes(RULES, np.array([[0, 0, 10], [4, 0, 6]]))
+    votes = Votes(AGGREGATIONS, np.array([[0, 7, 93], [100, 0, 0]]))
+    selection = Votes(AGGREGATIONS, np.array([[0, 0, 10], [4, 0, 6]]))
     certificate = Certificate(2, 0.5724999888, 0.75, 93, 100, 10)
     claims = {
         name: changes.pop(name) for name in list(changes) if name in ("prediction", "radius", "p_lower")
@@ -78,8 +78,8 @@ def test_text_never_claims_more_than_the_row(radius: float, p_lower: float, seco
     prediction=st.integers(0, 2),
 )
 def test_a_line_reads_back_as_the_row(counts: list[list[int]], prediction: int) -> None:
-    row = _row(votes=Votes(RULES, np.array(counts)), prediction=prediction)
-    back = from_line(to_line(row), RULES, 3)
+    row = _row(votes=Votes(AGGREGATIONS, np.array(counts)), prediction=prediction)
+    back = from_line(to_line(row), AGGREGATIONS, 3)
     assert back.votes.counts.tolist() == counts
     assert back.selection.counts.tolist() == [[0, 0, 10], [4, 0, 6]]
     assert (back.index, back.label, back.prediction, back.correct) == (20, 2, prediction, prediction == 2)
@@ -113,7 +113,7 @@ def _spoilt(column: str, word: str) -> str:
         ("time", "yesterday"),
         ("idx", "2.5"),
         ("votes", "-"),
-        ("votes", "1:7,2:93"),  # one rule instead of two
+        ("votes", "1:7,2:93"),  # one aggregation instead of two
         ("votes", "1:7,9:93;0:100"),  # no such class
         ("votes", "1:7,1:93;0:100"),  # a class twice
         ("votes", "1:0,2:93;0:100"),
@@ -123,13 +123,13 @@ def _spoilt(column: str, word: str) -> str:
 )
 def test_other_lines_are_refused(column: str, word: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        from_line(_spoilt(column, word), RULES, 3)
+        from_line(_spoilt(column, word), AGGREGATIONS, 3)
 
 
 @given(st.text())
 def test_arbitrary_text_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        from_line(text, RULES, 3)
+        from_line(text, AGGREGATIONS, 3)
 
 
 @pytest.mark.parametrize(

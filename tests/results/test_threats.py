@@ -69,7 +69,7 @@ def test_top_k_by_hand(run: Run) -> None:
         found = top_k(log, k)
         for i in (0, 5, 11):
             row, votes = log.rows[i], log.rows[i].votes
-            counts = votes.for_rule()
+            counts = votes.for_aggregation()
             p_lower = clopper_pearson_lower(int(counts[row.label]), votes.n, 0.001 / 4)
             others = [clopper_pearson_upper(int(c), votes.n, 0.001 / 4) for c in np.delete(counts, row.label)]
             assert found.radius[i] == top_k_radius(p_lower, others, k, 0.5)

@@ -20,7 +20,7 @@ from smoothheads.training import RunConfig
 def certified_run(
     tmp_path: Path, tiny_network: Callable[..., MultiHead], small_digits: Splits
 ) -> Callable[..., Path]:
-    """`certified_run("name", seed=1, rule="head-1")`: checkpoint and ledger of 3 images."""
+    """`certified_run("name", seed=1, aggregation="head-1")`: checkpoint and ledger of 3 images."""
 
     def make(name: str = "run", seed: int = 0, **settings: object) -> Path:
         run, config = tmp_path / name, RunConfig(model=ModelConfig(arch="resnet8", heads=3))

@@ -56,11 +56,11 @@ def test_the_folder_is_whole_and_the_same_every_time(certified_run: Make, tmp_pa
 
 
 def test_the_receiver_sees_what_was_certified(certified_run: Make, tmp_path: Path) -> None:
-    run = certified_run(rule="head-1", alpha=0.01)
+    run = certified_run(aggregation="head-1", alpha=0.01)
     log = read_log(run / "ledger")
     out = export_run(run / "ledger", tmp_path / "out")
     found: dict[str, Any] = json.loads((out / "export.json").read_text())["summary"]
-    assert (found["images"], found["n"], found["alpha"], found["rule"]) == (3, 100, 0.01, "head-1")
+    assert (found["images"], found["n"], found["alpha"], found["aggregation"]) == (3, 100, 0.01, "head-1")
     assert found["acr"]["value"] == pytest.approx((log.correct * log.radius).mean())
     assert found["certified"][0]["value"] == found["accuracy"] == log.correct.mean()
     text = (out / "README.txt").read_text()
@@ -130,8 +130,8 @@ def test_half_a_ledger_and_a_foreign_log_are_refused(certified_run: Make, tmp_pa
 
 def test_a_recertified_ledger_ships_its_own_settings(certified_run: Make, tmp_path: Path) -> None:
     run = certified_run()
-    out = export_run(recertify(run / "ledger", run / "head-1", rule="head-1"), tmp_path / "out")
-    assert json.loads((out / "export.json").read_text())["summary"]["rule"] == "head-1"
+    out = export_run(recertify(run / "ledger", run / "head-1", aggregation="head-1"), tmp_path / "out")
+    assert json.loads((out / "export.json").read_text())["summary"]["aggregation"] == "head-1"
 
 
 def test_what_stands_there_stays_and_a_failure_leaves_nothing(

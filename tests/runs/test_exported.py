@@ -45,7 +45,7 @@ def answers(smoothed: Smoothed, digits: Splits) -> list[Any]:
     "settings",
     [
         {},
-        {"rule": "consensus-2", "lazy_consensus": True},
+        {"aggregation": "consensus-2", "lazy_consensus": True},
         {"noise": "gaussian"},
         {"budget": "table", "radii": (0.0, 0.1), "label_aware": True},
     ],
@@ -79,7 +79,7 @@ def test_it_answers_as_the_run_did_when_that_is_gone(
     [
         {"precision": precision} | lazy
         for precision in ("float32", "int8")
-        for lazy in ({}, {"rule": "consensus-2", "lazy_consensus": True})
+        for lazy in ({}, {"aggregation": "consensus-2", "lazy_consensus": True})
     ],
 )
 def test_it_runs_the_converted_network_that_was_certified(
@@ -169,7 +169,7 @@ def test_another_budget_is_fine_but_another_function_is_refused(out: Path, small
     smoothed = open_export(out, n=60, alpha=0.01, seed=5)
     assert smoothed.predict(small_digits.test.image(0))[1].sum() == 60
     others: dict[str, Any] = {
-        "sigma": 0.5, "noise": "gaussian", "rule": "head-1", "block": 10, "engine": "openvino",
+        "sigma": 0.5, "noise": "gaussian", "aggregation": "head-1", "block": 10, "engine": "openvino",
         "precision": "bfloat16", "compile": "on", "graphs": False, "device": "cuda",
         "blocks_per_pass": 2, "threads": 2,
     }  # fmt: skip

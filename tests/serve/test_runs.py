@@ -66,9 +66,9 @@ def test_two_ledgers_are_compared_image_by_image(client: Client) -> None:
 def test_one_image_with_the_votes_of_every_head(client: Client) -> None:
     index = json.loads((RUN / "ledger-fixed" / "manifest.json").read_text())["indices"]["first"]
     image = client.get("/v1/runs/image", PAIR[0], ("index", index)).json()["logs"][0]["image"]
-    rules = {votes["rule"]: votes["counts"] for votes in image["votes"]}
-    assert "ensemble" in rules
-    assert all(sum(counts) == image["n"] for counts in rules.values())
+    aggregations = {votes["aggregation"]: votes["counts"] for votes in image["votes"]}
+    assert "ensemble" in aggregations
+    assert all(sum(counts) == image["n"] for counts in aggregations.values())
     assert client.get("/v1/runs/picture", PAIR[0], ("index", index)).body.startswith(b"\x89PNG")
     assert client.get("/v1/runs/image", PAIR[0], ("index", 10**9)).status == 404
 

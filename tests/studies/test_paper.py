@@ -68,7 +68,7 @@ def test_what_experiments_share_is_made_once() -> None:
     again, _ = together(parts)
     assert again == whole
     single = next(row for row in parts["table7"].rows if (row.arm, row.sigma) == ("gaussian single", 0.5))
-    assert single.rule == "head-1"  # of the ensemble of ten in table3
+    assert single.aggregation == "head-1"  # of the ensemble of ten in table3
 
 
 def outcome_of(gains: dict[str, float]) -> Outcome:

@@ -27,21 +27,21 @@ def test_a_single_network_is_the_first_member_of_its_ensemble_and_read_from_its_
     assert count(plan, Joining) == 2
     assert count(plan, Certification) == 2 * 2
     rows = {row.name: row for row in plan.rows}
-    assert rows["0.25/single/0"].rule == "head-1"
+    assert rows["0.25/single/0"].aggregation == "head-1"
     assert rows["0.25/single/0"].certification == rows["0.25/pair/0"].certification
-    assert rows["0.25/some/0"].rule == "ensemble"
+    assert rows["0.25/some/0"].aggregation == "ensemble"
 
 
 def test_a_smaller_ensemble_is_a_prefix_of_a_larger_one() -> None:
     plan = planned(study(TEXT + "[arms.four]\nmembers = 4\n"))
-    assert {row.arm: row.rule for row in plan.rows} == {
+    assert {row.arm: row.aggregation for row in plan.rows} == {
         "single": "head-1", "pair": "prefix-2", "some": "ensemble", "four": "ensemble",
     }  # fmt: skip
 
 
 def test_budgets_that_spend_by_the_votes_share_no_ledger() -> None:
     plan = planned(study(TEXT.replace("n0 = 20", 'budget = "radius"')))
-    assert {row.rule for row in plan.rows} == {"ensemble"}
+    assert {row.aggregation for row in plan.rows} == {"ensemble"}
     assert count(plan, Certification) == 6
 
 
@@ -49,33 +49,35 @@ def test_rules_count_heads_so_that_ensembles_of_several_heads_share_no_ledger() 
     """prefix-2 of three networks with two heads each are the two heads of the first."""
     text = TEXT.replace('recipe = "digits-single"', 'recipe = "digits-some"\nmodel.heads = 2')
     plan = planned(study(text + "[arms.three]\nmembers = 3\n"))
-    assert {row.rule for row in plan.rows} == {"ensemble"}
+    assert {row.aggregation for row in plan.rows} == {"ensemble"}
 
 
 def test_a_bound_that_one_class_does_not_tell_is_computed_from_the_rows_own_votes() -> None:
     plan = planned(study(TEXT.replace("n0 = 20", 'n0 = 20\nbound = "pair"')))
-    assert {row.rule for row in plan.rows} == {"ensemble"}
+    assert {row.aggregation for row in plan.rows} == {"ensemble"}
     assert count(plan, Certification) == 6
 
 
 @pytest.mark.parametrize(
-    ("rule", "heads"),
+    ("aggregation", "heads"),
     [("ensemble", 5), ("head-2", 1), ("prefix-3", 3), ("consensus-2", 5), ("prefix-best", 5)],
 )
-def test_a_row_is_as_large_as_the_heads_that_its_rule_asks(rule: str, heads: int) -> None:
+def test_a_row_is_as_large_as_the_heads_that_its_rule_asks(aggregation: str, heads: int) -> None:
     plan = planned(study())
     row = next(row for row in plan.rows if row.arm == "some")
     config = replace(row.network.config, model=replace(row.network.model, heads=5))  # type: ignore[union-attr]
     network = Training("five", config)
-    own = replace(row.own, config=replace(row.own.config, rule=rule))
+    own = replace(row.own, config=replace(row.own.config, aggregation=aggregation))
     assert replace(row, network=network, own=own).model.heads == heads
 
 
 def test_another_rule_of_a_network_is_read_from_the_same_votes() -> None:
-    plan = planned(study(TEXT + '[arms.first]\nrecipe = "digits-some"\nmodel.heads = 2\nrule = "head-1"\n'))
+    plan = planned(
+        study(TEXT + '[arms.first]\nrecipe = "digits-some"\nmodel.heads = 2\naggregation = "head-1"\n')
+    )
     rows = {row.name: row for row in plan.rows}
     assert rows["0.25/first/0"].certification == rows["0.25/some/0"].certification
-    assert rows["0.25/first/0"].rule == "head-1"
+    assert rows["0.25/first/0"].aggregation == "head-1"
 
 
 def test_names_depend_on_settings_and_data_but_not_on_the_study_or_where_the_data_lie() -> None:

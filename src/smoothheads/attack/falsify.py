@@ -86,7 +86,7 @@ def judging(certified: CertifyConfig, settings: AttackSettings) -> CertifyConfig
 def _judge(model: MultiHead, info: DataInfo, config: CertifyConfig, store: Store) -> Certifier:
     assert config.seed is not None
     noise = config.noise.keyed(config.sigma, info.grid, config.seed, config.block)
-    network = Network(model, info, noise, config.rule, store)
+    network = Network(model, info, noise, config.aggregation, store)
     return Certifier(config.engine.build(network), info, config, repeatable=True)
 
 
@@ -180,7 +180,7 @@ class _Target:
                 steps=self.settings.steps,
                 generator=self._generator(loss, radius),
                 loss=loss,
-                rule=self.judge.config.rule,
+                aggregation=self.judge.config.aggregation,
             )
 
     def _generator(self, loss: str, radius: float) -> torch.Generator:

@@ -41,7 +41,7 @@ def ascend(
     steps: int,
     generator: torch.Generator,
     loss: Loss = "smoothed",
-    rule: str = ENSEMBLE,
+    aggregation: str = ENSEMBLE,
 ) -> NDArray[np.float64]:
     """The perturbation before it is put on the grid, in pixel units.
 
@@ -58,7 +58,7 @@ def ascend(
         view = FixedNoise(model, next(noises), draws)
 
         def raised(images: Tensor) -> Tensor:
-            logits_LMNC = decisive(view.logits(images), rule, model.ensemble_weights)
+            logits_LMNC = decisive(view.logits(images), aggregation, model.ensemble_weights)
             if loss == "expected-ce":
                 return cross_entropy(logits_LMNC, labels_N).mean((0, 1))
             return attack_loss(logits_LMNC, labels_N, "ensemble")
@@ -83,10 +83,10 @@ def _unit(gradient: Tensor, generator: torch.Generator) -> Tensor:
     return shown / lengths(shown)
 
 
-def decisive(logits_LMNC: Tensor, rule: str, weights_L: Tensor | None = None) -> Tensor:
-    """Logits [1, M, N, C] whose argmax is the rule's answer; for the rules without a gradient (consensus,
-    vote, margin) the mean of all heads stands in."""
-    kind, _, number = rule.partition("-")
+def decisive(logits_LMNC: Tensor, aggregation: str, weights_L: Tensor | None = None) -> Tensor:
+    """Returns logits [1, M, N, C] whose argmax is the aggregation's prediction. For aggregations without a
+    gradient (consensus, vote, margin) the mean of all heads stands in."""
+    kind, _, number = aggregation.partition("-")
     if kind == "softmax":
         return logits_LMNC.log_softmax(-1).logsumexp(0, keepdim=True)
     if kind == "weighted" and weights_L is not None:

@@ -46,9 +46,11 @@ class Certifier:
         self.engine, self.info, self.config = engine, info, config.seeded()
         self._secret = b"" if repeatable else secrets.token_bytes(32)
         self._fingerprint = engine.fingerprint()
-        if config.rule not in engine.rules:
-            known = ", ".join(engine.rules)
-            raise ConfigError("a known rule of this network", repr(config.rule), f"choose from: {known}")
+        if config.aggregation not in engine.aggregations:
+            known = ", ".join(engine.aggregations)
+            raise ConfigError(
+                "a known aggregation of this network", repr(config.aggregation), f"choose from: {known}"
+            )
         self.budget, self.law = config.budget, engine.noise.law
         self.correction = engine.noise.correction(int(np.prod(info.shape)))
         self.budget.check(self.terms(0))  # an impossible plan is refused before the first image
@@ -158,15 +160,17 @@ class Certifier:
         """How sure the ensemble stays within `radius`: a bound on the mean probability, over the noise, that
         the softmax of its mean logits gives to the class that n0 samples choose. n fresh samples bound it."""
         config = self.config
-        if self.law.norm != "l2" or config.rule != ENSEMBLE:
-            got = f"{self.law.name} noise and rule {config.rule}"
+        if self.law.norm != "l2" or config.aggregation != ENSEMBLE:
+            got = f"{self.law.name} noise and aggregation {config.aggregation}"
             raise ConfigError(
-                "Gaussian noise and the rule ensemble", got, "confidence is certified for these"
+                "Gaussian noise and the aggregation ensemble", got, "confidence is certified for these"
             )
         check_radius(radius)
         pixels = as_pixels(image, self.info)
         key = self._key(pixels, index)
-        selection = self.engine.votes(pixels, key, Phase.SELECTION, 0, self.n0).for_rule(config.rule)
+        selection = self.engine.votes(pixels, key, Phase.SELECTION, 0, self.n0).for_aggregation(
+            config.aggregation
+        )
         prediction = algorithm.top_class(algorithm.checked(selection, self.n0))
         scores = self.engine.scores(pixels, key, Phase.SCORES, 0, self.n)[:, prediction]
         self._require_still()
@@ -204,7 +208,7 @@ class Certifier:
         return Terms.of(self.config, self.correction, index, label)
 
     def _flight(self, run: Run[T], image: Pixels, index: int | None) -> Flight[T]:
-        return Flight(run, image, self._key(image, index), self.config.rule, self.engine)
+        return Flight(run, image, self._key(image, index), self.config.aggregation, self.engine)
 
     def _key(self, image: Pixels, index: int | None) -> int:
         if image.shape != self.info.shape:

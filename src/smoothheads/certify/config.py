@@ -1,4 +1,4 @@
-"""What certification is told: sigma, alpha, rule and seed, and components for budget, noise and engine.
+"""What certification is told: sigma, alpha, aggregation and seed, and components for budget, noise and engine.
 
 Nothing heavy is imported here.
 """
@@ -33,7 +33,7 @@ class CertifyConfig:
     """Probability that a certificate is wrong, per image."""
     budget: Budget = field(default_factory=FixedBudget)
     """How many samples an image gets."""
-    rule: str = "ensemble"
+    aggregation: str = "ensemble"
     """The base classifier that is certified: ensemble (mean logits), softmax (mean probabilities), vote,
     margin (the surest head decides), weighted (learned), head-K, prefix-K or consensus-K."""
     seed: Natural | None = None
@@ -53,9 +53,11 @@ class CertifyConfig:
         between("alpha", self.alpha, 0, 0.5)
         at_least("alpha", self.alpha, LEAST_ALPHA)
         check_fields(self)
-        if getattr(self.engine, "lazy_consensus", False) and not self.rule.startswith("consensus-"):
+        if getattr(self.engine, "lazy_consensus", False) and not self.aggregation.startswith("consensus-"):
             raise ConfigError(
-                "a rule consensus-K with lazy_consensus", repr(self.rule), "for example --rule consensus-2"
+                "an aggregation consensus-K with lazy_consensus",
+                repr(self.aggregation),
+                "for example --aggregation consensus-2",
             )
 
     @classmethod

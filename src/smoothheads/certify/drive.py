@@ -35,10 +35,10 @@ class Flight(Generic[T]):
     seconds: float = 0.0
     """That its samples took, where others count them; 0 where the images under way share the time."""
 
-    def __init__(self, run: Run[T], image: Pixels, index: int, rule: str, engine: Engine) -> None:
+    def __init__(self, run: Run[T], image: Pixels, index: int, aggregation: str, engine: Engine) -> None:
         self.image, self.index = image, index
-        self._run, self._rule, self._size = run, rule, engine.noise.block_size
-        self._zeros = Votes.zeros(engine.rules, engine.classes)
+        self._run, self._rule, self._size = run, aggregation, engine.noise.block_size
+        self._zeros = Votes.zeros(engine.aggregations, engine.classes)
         self._votes: dict[Phase, Votes] = {}
         self._blocks: dict[Phase, int] = {}  # that are used up
         self._fresh = self._zeros  # of the part of the request that is served already
@@ -61,10 +61,10 @@ class Flight(Generic[T]):
             self._ask(request.phase, request.count - count)
             return
         self._fresh, self._votes[request.phase] = self._zeros, self.votes(request.phase) + fresh
-        self._continue(lambda: self._run.send(checked(fresh.for_rule(self._rule), fresh.n)))
+        self._continue(lambda: self._run.send(checked(fresh.for_aggregation(self._rule), fresh.n)))
 
     def votes(self, *phases: Phase) -> Votes:
-        """All rules' votes of these phases so far."""
+        """All aggregations' votes of these phases so far."""
         return sum((self._votes.get(phase, self._zeros) for phase in phases), start=self._zeros)
 
     def _continue(self, step: Callable[[], Samples]) -> None:

@@ -45,11 +45,11 @@ def require_classes(logits: Tensor, classes: int) -> None:
 
 
 def require_range(votes: Tensor, classes: int) -> None:
-    """Counted in one go, a vote for a class that does not exist is one for a class of the next rule."""
+    """Counted in one go, a vote for a class that does not exist is one for a class of the next aggregation."""
     lowest, highest = (int(end) for end in votes.aminmax()) if votes.numel() else (0, 0)
     if lowest < 0 or highest >= classes:
         raise SoundnessError(
-            f"votes for classes 0 to {classes - 1}", f"{lowest} to {highest}", "repair the rule"
+            f"votes for classes 0 to {classes - 1}", f"{lowest} to {highest}", "repair the aggregation"
         )
 
 

@@ -21,7 +21,7 @@ COMMANDS = {
     "report": "tables, plots and a page from one or more ledgers or logs",
     "compare": "paired differences between logs on the same images",
     "audit": "check anybody's certification logs",
-    "recertify": "certify again from stored votes, with another alpha or rule",
+    "recertify": "certify again from stored votes, with another alpha or aggregation",
     "threats": "l-infinity and top-k certificates from a ledger's stored votes",
     "merge": "join the ledgers of shards",
     "ensemble": "join checkpoints into one network with a head each, or learn the heads' weights",

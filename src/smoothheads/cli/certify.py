@@ -44,7 +44,7 @@ COMMON = {
     "  radius": "within --tolerance of the fixed radius;",
     "  anytime": "until --target is certified, or for --seconds per image",
     "--engine NAME": "auto: the fastest here, by a trial (default); torch, openvino, onnxruntime",
-    "--rule NAME": "the base classifier: ensemble (default), head-K, consensus-K, ...",
+    "--aggregation NAME": "the base classifier: ensemble (default), head-K, consensus-K, ...",
     "--seed INT": "noise of an earlier run; without it one is drawn, and recorded",
     "--first INT": "which test images; also --every, --offset, --indices",
     "-o, --out DIR": "the ledger (default: ledger beside the checkpoint)",

@@ -11,10 +11,10 @@ import tyro
 from smoothheads.cli.common import parse, print_json, say
 
 DESCRIPTION = """Join separately trained networks into one whose heads they are: one checkpoint, certified by
-every rule (mean, vote, consensus, ...) in one pass. The heads' logits are the members' to the bit.
+every aggregation (mean, vote, consensus, ...) in one pass. The heads' logits are the members' to the bit.
 
-With --learn-weights the rule `weighted` is learned on noisy validation images; one multi-head checkpoint is
-enough for that."""
+With --learn-weights the aggregation `weighted` is learned on noisy validation images; one multi-head
+checkpoint is enough for that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class EnsembleArguments:
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
     """Folder of the joined checkpoint."""
     learn_weights: bool = False
-    """Learn a weight per head on validation images, for the rule `weighted`."""
+    """Learn a weight per head on validation images, for the aggregation `weighted`."""
     on_training: bool = False
     """Learn on training images instead, which the networks know."""
     root: str | None = None

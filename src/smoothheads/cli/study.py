@@ -147,9 +147,9 @@ def describe(
         items = [item for item in missing.items if isinstance(item, kind)]
         there = sum(store.facts(item) is not None for item in items)
         lines.append(f"{what}: {len(items)}, of which {there} are there")
-    shared = Counter((row.arm, row.rule) for row in plan.rows if row.certification != row.own)
-    for (arm, rule), count in shared.items():
-        lines.append(f"{arm}: {count} row{'s are' if count > 1 else ' is'} {rule} of another ledger")
+    shared = Counter((row.arm, row.aggregation) for row in plan.rows if row.certification != row.own)
+    for (arm, aggregation), count in shared.items():
+        lines.append(f"{arm}: {count} row{'s are' if count > 1 else ' is'} {aggregation} of another ledger")
     lines.append(f"about {duration(seconds / jobs)} with {jobs} processes")
     return "\n".join(lines)
 

@@ -1,24 +1,26 @@
 """From the logits of L heads to the answers of several base classifiers, all out of one forward pass.
 
-Each rule is a classifier of its own, and a certificate belongs to the rule that was sampled:
+Each aggregation is a classifier of its own, and a certificate belongs to the aggregation that was sampled:
 `ensemble` (mean of all heads), `head-K`, `prefix-K` (mean of the first K heads), `consensus-K` (the label
 that the first K heads agree on, otherwise the ensemble's), `softmax` (mean of the heads' probabilities),
 `vote` (what most heads say), `margin` (what the head says whose two largest probabilities are furthest apart)
 and, for networks that have learned weights, `weighted` (their weighted sum). Of equals the smallest class
 wins, or the first head.
 
-These are counted in every certification. A rule of somebody else's package is a class like `Rule` in the
-registry RULES (entry points `smoothheads.rules`); it is counted when it is asked for by its name.
+These are counted in every certification. An aggregation of somebody else's package is a class like
+`Aggregation` in the registry AGGREGATIONS (entry points `smoothheads.aggregations`); it is counted when it is
+chosen by its name.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.lazy import optimize, torch
+from smoothheads.lazy import optimize, special, torch
 from smoothheads.registry import Registry
 from smoothheads.types import ENSEMBLE
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Rule(Protocol):
+class Aggregation(Protocol):
     """A base classifier made of the answers of all heads."""
 
     name: ClassVar[str]
@@ -36,21 +38,21 @@ class Rule(Protocol):
         ...
 
 
-RULES: Final[Registry[type[Rule]]] = Registry("rule", "smoothheads.rules")
+AGGREGATIONS: Final[Registry[type[Aggregation]]] = Registry("aggregation", "smoothheads.aggregations")
 
 KINDS: Final = (ENSEMBLE, "head", "prefix", "consensus", "softmax", "vote", "margin", "weighted")
 
 RIDGE: Final = 1e-3  # of the logits' variance: decides only what the data leave open
 
 
-def other_rule(name: str) -> Rule | None:
-    """The rule of somebody else's package with that name; none if it is one of ours, or nobody's."""
+def plugin_aggregation(name: str) -> Aggregation | None:
+    """The aggregation of somebody else's package with that name; none if it is one of ours, or nobody's."""
     ours = name.partition("-")[0] in KINDS
-    return None if ours or name not in RULES.names() else RULES.get(name)()
+    return None if ours or name not in AGGREGATIONS.names() else AGGREGATIONS.get(name)()
 
 
-def rules(heads: int, *, weighted: bool = False) -> tuple[str, ...]:
-    """The rules of a network with that many heads, in the order of the rows of `decide`."""
+def aggregations(heads: int, *, weighted: bool = False) -> tuple[str, ...]:
+    """The aggregations of a network with that many heads, in the order of the rows of `aggregate_votes`."""
     if heads == 1:
         return (ENSEMBLE,)
     partial = range(2, heads)
@@ -65,30 +67,46 @@ def rules(heads: int, *, weighted: bool = False) -> tuple[str, ...]:
 
 
 def ensemble(logits_LNC: Tensor) -> Tensor:
-    """Mean over the heads [N, C], in float64."""
-    return _prefix_means(logits_LNC)[-1]
+    """Returns the mean over the heads [N, C], in float64, with gradients."""
+    return logits_LNC.cumsum(0, dtype=torch.float64)[-1] / len(logits_LNC)
 
 
-def decide(logits_LNC: Tensor, weights_L: Tensor | None = None, other: Rule | None = None) -> Tensor:
-    """Classes [R, N] (int64), one row per rule, `other` last.
+def aggregate_votes(
+    logits_LNC: NDArray[Any], weights_L: Sequence[float] | None = None, other: Aggregation | None = None
+) -> NDArray[np.int64]:
+    """Returns the classes [R, N] that every aggregation gives to N samples, `other` in the last row.
 
-    The logits must be finite: a NaN would count as the largest logit, so the caller looks first.
+    The logits must be finite: a NaN would count as the largest logit, so the caller looks first. This is
+    NumPy, so that an exported ONNX network needs no PyTorch. Means are taken in float64, so that neither
+    overflow nor the order in which 32-bit logits are added decides a vote.
     """
+    logits_LNC = np.asarray(logits_LNC)
     if other is not None:
-        return torch.cat([decide(logits_LNC, weights_L), other.classes(logits_LNC)[None]])
+        plugin_N = np.asarray(other.classes(torch.from_numpy(logits_LNC)))
+        return np.concatenate([aggregate_votes(logits_LNC, weights_L), plugin_N[None]])
     heads_LN = logits_LNC.argmax(-1)
     if len(logits_LNC) == 1:
         return heads_LN
+    # ensemble and prefix-K: the largest mean logit of the first K heads (the last prefix is the ensemble)
     prefixes_LN = _prefix_means(logits_LNC).argmax(-1)
     ensemble_N, partial = prefixes_LN[-1], slice(1, -1)
-    agree_LN = (heads_LN == heads_LN[0]).cumprod(0).bool()
-    consensus_LN = torch.where(agree_LN, heads_LN[0], ensemble_N)
-    p_LNC = logits_LNC.to(torch.float64).softmax(-1)
-    others_N = [ensemble(p_LNC).argmax(-1), _vote(heads_LN, p_LNC.shape[-1]), _margin(heads_LN, p_LNC)]
-    if weights_L is not None:
-        others_N.append(_weighted_sum(logits_LNC, weights_L).argmax(-1))
-    first = [ensemble_N[None], heads_LN, prefixes_LN[partial], consensus_LN[partial]]
-    return torch.cat([*first, torch.stack(others_N)])
+    # consensus-K: the label that the first K heads agree on, otherwise the ensemble's
+    agree_LN = np.logical_and.accumulate(heads_LN == heads_LN[0], 0)
+    consensus_LN = np.where(agree_LN, heads_LN[0], ensemble_N)
+    # softmax: the largest mean probability; vote: the class of most heads
+    p_LNC: NDArray[np.float64] = special.softmax(logits_LNC.astype(np.float64), -1)
+    softmax_N = _prefix_means(p_LNC)[-1].argmax(-1)
+    vote_N = (heads_LN[..., None] == np.arange(logits_LNC.shape[-1])).sum(0).argmax(-1)
+    # margin: the head whose two largest probabilities are furthest apart
+    second = max(-2, -p_LNC.shape[-1])
+    top_LNK = np.partition(p_LNC, (second, -1), -1)[..., second:]
+    surest_N = (top_LNK[..., -1] - top_LNK[..., 0]).argmax(0)
+    margin_N = np.take_along_axis(heads_LN, surest_N[None], 0)[0]
+    others = [softmax_N, vote_N, margin_N]
+    if weights_L is not None:  # weighted: the learned sum, added head by head
+        weighted_LNC = np.asarray(weights_L)[:, None, None] * logits_LNC.astype(np.float64)
+        others.append(np.cumsum(weighted_LNC, 0)[-1].argmax(-1))
+    return np.stack([ensemble_N, *heads_LN, *prefixes_LN[partial], *consensus_LN[partial], *others])
 
 
 def fit_weights(logits_LNC: Tensor, labels_N: Tensor, *, ridge: float = RIDGE) -> Tensor:
@@ -124,23 +142,11 @@ def fit_weights(logits_LNC: Tensor, labels_N: Tensor, *, ridge: float = RIDGE) -
     return torch.from_numpy(minimum.x)
 
 
-def _prefix_means(logits_LNC: Tensor) -> Tensor:
-    """Row k is the mean of the first k + 1 heads. In float64, so that neither overflow nor the order in which
-    32-bit logits are added decides a vote."""
-    sums_LNC = logits_LNC.cumsum(0, dtype=torch.float64)
-    counts_L = torch.arange(1, len(logits_LNC) + 1, device=logits_LNC.device)
-    return sums_LNC / counts_L[:, None, None]
-
-
 def _weighted_sum(logits_LNC: Tensor, weights_L: Tensor) -> Tensor:
     return (weights_L[:, None, None] * logits_LNC).cumsum(0, dtype=torch.float64)[-1]
 
 
-def _vote(heads_LN: Tensor, classes: int) -> Tensor:
-    return torch.nn.functional.one_hot(heads_LN, classes).sum(0).argmax(-1)
-
-
-def _margin(heads_LN: Tensor, p_LNC: Tensor) -> Tensor:
-    top_LNK = p_LNC.topk(min(2, p_LNC.shape[-1])).values
-    surest_N = (top_LNK[..., 0] - top_LNK[..., -1]).argmax(0)
-    return heads_LN.gather(0, surest_N[None])[0]
+def _prefix_means(values_LNC: NDArray[Any]) -> NDArray[np.float64]:
+    counts_L = np.arange(1, len(values_LNC) + 1, dtype=np.float64)
+    means_LNC: NDArray[np.float64] = np.cumsum(values_LNC, 0, dtype=np.float64) / counts_L[:, None, None]
+    return means_LNC

@@ -19,7 +19,7 @@ class MultiHead(nn.Module):
     """
 
     ensemble_weights: Tensor | None
-    """Float64 [L] of the rule `weighted`, saved with the network; none unless `weigh` was called."""
+    """Float64 [L] of the aggregation `weighted`, saved with the network; none unless `weigh` was called."""
     config: ModelConfig | None = None
     """How to build it by name; none for somebody's own module."""
 

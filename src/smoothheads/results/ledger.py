@@ -83,13 +83,13 @@ class Ledger:
             if not left or self._expected[len(self)] != row.index:
                 wanted = f"index {self._expected[len(self)]}" if left else "no further index"
                 raise LedgerError(wanted, f"{row.index}", "append in the order of the manifest's indices")
-        voting = self._manifest.rules, self._manifest.classes
+        voting = self._manifest.aggregations, self._manifest.classes
         for votes in (row.selection, row.votes):
-            if (votes.rules, votes.counts.shape[1]) != voting:
+            if (votes.aggregations, votes.counts.shape[1]) != voting:
                 raise LedgerError(
-                    f"votes as (rules, classes) {voting}",
-                    f"{(votes.rules, votes.counts.shape[1])}",
-                    "name the rules and the number of classes in the manifest",
+                    f"votes as (aggregations, classes) {voting}",
+                    f"{(votes.aggregations, votes.counts.shape[1])}",
+                    "name the aggregations and the number of classes in the manifest",
                 )
 
 
@@ -165,7 +165,7 @@ def _parse(data: bytes, manifest: Manifest, path: Path, *, damaged: bool = False
         try:
             text = line.decode()
             bare = text.rsplit("\t", len(CHECKS))[0] if chain else text
-            row = from_line(bare, manifest.rules, manifest.classes, label_aware=manifest.label_aware)
+            row = from_line(bare, manifest.aggregations, manifest.classes, label_aware=manifest.label_aware)
         except (ValueError, OverflowError) as error:
             if number == len(lines) + 1:
                 break

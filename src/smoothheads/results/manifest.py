@@ -48,7 +48,7 @@ class Manifest:
     """Everything needed to repeat a certification run, or to refuse mixing it with another."""
 
     certify: CertifyConfig
-    rules: tuple[str, ...]
+    aggregations: tuple[str, ...]
     """The base classifiers whose votes every row has."""
     classes: int
     correction: float
@@ -78,8 +78,12 @@ class Manifest:
     """sha256 of the ledger whose votes were certified again."""
 
     def __post_init__(self) -> None:
-        if self.certify.rule not in self.rules:
-            raise ConfigError(f"a rule of {', '.join(self.rules)}", repr(self.certify.rule), "see `rules`")
+        if self.certify.aggregation not in self.aggregations:
+            raise ConfigError(
+                f"an aggregation of {', '.join(self.aggregations)}",
+                repr(self.certify.aggregation),
+                "see `aggregations`",
+            )
         if not 1 <= self.classes <= _MOST_CLASSES:
             raise ConfigError(f"1 to {_MOST_CLASSES:,} classes", str(self.classes), "correct the manifest")
 

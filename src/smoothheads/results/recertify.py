@@ -1,4 +1,4 @@
-"""New certificates from stored votes: another alpha or another rule, without one forward pass.
+"""New certificates from stored votes: another alpha or another aggregation, without one forward pass.
 
 Each certificate holds with its own alpha. Whoever tries many settings and keeps the best has chosen after
 seeing the votes; then alpha must be divided by the number of settings tried.
@@ -21,27 +21,31 @@ RECOUNTABLE = ("fixed", "radius", "randomized", "pair")
 
 
 def recertify(
-    source: Path | str | Results, out: Path | str, *, alpha: float | None = None, rule: str | None = None
+    source: Path | str | Results,
+    out: Path | str,
+    *,
+    alpha: float | None = None,
+    aggregation: str | None = None,
 ) -> Path:
-    """Writes a ledger like the given one, certified with another alpha or rule."""
+    """Writes a ledger like the given one, certified with another alpha or aggregation."""
     log = source if isinstance(source, Results) else read_log(source)
-    again = recertified(log, alpha=alpha, rule=rule)
+    again = recertified(log, alpha=alpha, aggregation=aggregation)
     assert again.manifest is not None
     lines = "\n".join(map(to_line, log.rows))
     origin = {"ledger": hashlib.sha256(lines.encode()).hexdigest()}
     return replace(again, manifest=replace(again.manifest, source=origin)).save(out)
 
 
-def recertified(log: Results, *, alpha: float | None = None, rule: str | None = None) -> Results:
-    """The same votes under another alpha or rule; raises LedgerError where they do not allow it."""
+def recertified(log: Results, *, alpha: float | None = None, aggregation: str | None = None) -> Results:
+    """The same votes under another alpha or aggregation; raises LedgerError where they do not allow it."""
     if (error := obstacle(log)) is not None:
         raise error
     manifest = log.manifest
     assert manifest is not None, "votes come with a manifest"
-    rule = log.rule if rule is None else rule
-    if rule not in manifest.rules:
-        raise one_of(f"rule of {log.name}", rule, manifest.rules)
-    config = manifest.certify.changed(rule=rule, **({} if alpha is None else {"alpha": alpha}))
+    aggregation = log.aggregation if aggregation is None else aggregation
+    if aggregation not in manifest.aggregations:
+        raise one_of(f"aggregation of {log.name}", aggregation, manifest.aggregations)
+    config = manifest.certify.changed(aggregation=aggregation, **({} if alpha is None else {"alpha": alpha}))
     if hasattr(config.budget, "bound"):
         config = config.changed(bound="clopper-pearson")
     manifest = replace(manifest, certify=config)

@@ -39,13 +39,15 @@ def recompute(config: CertifyConfig, certified: Certified, correction: float) ->
         totals = votes.counts.sum(axis=1)
         if votes.counts.min(initial=0) < 0 or (totals != totals[:1]).any():
             got = str(votes.counts.tolist())[:80]
-            raise SoundnessError(f"{what} >= 0 with the same total for every rule", got, DAMAGED)
+            raise SoundnessError(f"{what} >= 0 with the same total for every aggregation", got, DAMAGED)
     label = certified.label if config.budget.uses_label else None
     classes = certified.votes.counts.shape[1]
     if label is not None and not 0 <= label < classes:
         raise SoundnessError(f"a label from 0 to {classes - 1}", str(label), DAMAGED)
     terms = Terms.of(config, correction, certified.index, label)
-    selection, counts = (votes.for_rule(config.rule) for votes in (certified.selection, certified.votes))
+    selection, counts = (
+        votes.for_aggregation(config.aggregation) for votes in (certified.selection, certified.votes)
+    )
     return config.budget.recompute(terms, selection, counts, certified.certificate)
 
 

@@ -121,7 +121,7 @@ class Results:
             prediction=np.array([row.prediction for row in rows], dtype=np.int64),
             radius=np.array([row.radius for row in rows], dtype=np.float64),
             seconds=np.array([row.seconds for row in rows], dtype=np.float64),
-            noisy=np.array([_label_fraction(row, config.rule) for row in rows], dtype=np.float64),
+            noisy=np.array([_label_fraction(row, config.aggregation) for row in rows], dtype=np.float64),
             samples=np.array([row.samples for row in rows], dtype=np.int64),
             sigma=config.sigma,
             alpha=config.alpha,
@@ -162,7 +162,7 @@ class Results:
         """The estimation votes of the certified aggregation [images, classes]; None without votes."""
         if not self.rows:
             return None
-        return np.array([row.votes.for_rule(self.rule) for row in self.rows])
+        return np.array([row.votes.for_aggregation(self.aggregation) for row in self.rows])
 
     @overload
     def __getitem__(self, key: str) -> Any: ...
@@ -267,8 +267,8 @@ class Results:
         return FloatGaussian() if self.manifest is None else self.manifest.law
 
     @property
-    def rule(self) -> str:
-        return ENSEMBLE if self.manifest is None else self.manifest.certify.rule
+    def aggregation(self) -> str:
+        return ENSEMBLE if self.manifest is None else self.manifest.certify.aggregation
 
     @property
     def budget(self) -> str:
@@ -379,8 +379,8 @@ def stack(results: Sequence[Results], column: str = "certified_radius") -> NDArr
     return np.stack([each[column] for each in results])
 
 
-def _label_fraction(row: Certified, rule: str) -> float:
+def _label_fraction(row: Certified, aggregation: str) -> float:
     """Returns the fraction of votes for the label, from the selection if an image got no others."""
     counted = [votes for votes in (row.votes, row.selection) if votes.n > 0]
     known = counted and row.label >= 0
-    return float(counted[0].for_rule(rule)[row.label] / counted[0].n) if known else 0.0
+    return float(counted[0].for_aggregation(aggregation)[row.label] / counted[0].n) if known else 0.0

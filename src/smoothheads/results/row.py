@@ -30,7 +30,9 @@ def to_line(row: Certified) -> str:
     return "\t".join(str(text) for text in texts)
 
 
-def from_line(line: str, rules: tuple[str, ...], classes: int, *, label_aware: bool = False) -> Certified:
+def from_line(
+    line: str, aggregations: tuple[str, ...], classes: int, *, label_aware: bool = False
+) -> Certified:
     """Raises ValueError for anything that `to_line` would not have written."""
     texts = line.split("\t")
     if len(texts) != len(COLUMNS):
@@ -45,7 +47,7 @@ def from_line(line: str, rules: tuple[str, ...], classes: int, *, label_aware: b
         n0=int(get["n0"]),
         label_aware=label_aware,
     )
-    selection, votes = (_dense(get[name], rules, classes) for name in ("selection", "votes"))
+    selection, votes = (_dense(get[name], aggregations, classes) for name in ("selection", "votes"))
     try:
         row = Certified(
             int(get["idx"]), int(get["label"]), certificate, selection, votes, parse_time(get["time"])
@@ -110,15 +112,15 @@ def _sparse(votes: Votes) -> str:
     return ";".join(",".join(f"{c}:{row[c]}" for c in np.flatnonzero(row)) for row in votes.counts)
 
 
-def _dense(text: str, rules: tuple[str, ...], classes: int) -> Votes:
-    per_rule = text.split(";")
-    if len(per_rule) != len(rules):
-        raise ValueError(f"votes of {len(per_rule)} rules instead of {len(rules)}")
-    counts: NDArray[np.int64] = np.zeros((len(rules), classes), dtype=np.int64)
-    for rule, pairs in enumerate(per_rule):
+def _dense(text: str, aggregations: tuple[str, ...], classes: int) -> Votes:
+    per_aggregation = text.split(";")
+    if len(per_aggregation) != len(aggregations):
+        raise ValueError(f"votes of {len(per_aggregation)} aggregations instead of {len(aggregations)}")
+    counts: NDArray[np.int64] = np.zeros((len(aggregations), classes), dtype=np.int64)
+    for aggregation, pairs in enumerate(per_aggregation):
         for pair in filter(None, pairs.split(",")):
             label, count = pair.split(":")
-            if not 0 <= int(label) < classes or int(count) < 1 or counts[rule, int(label)]:
+            if not 0 <= int(label) < classes or int(count) < 1 or counts[aggregation, int(label)]:
                 raise ValueError(f"votes {pair!r}")
-            counts[rule, int(label)] = int(count)
-    return Votes(rules, counts)
+            counts[aggregation, int(label)] = int(count)
+    return Votes(aggregations, counts)

@@ -69,7 +69,7 @@ def _top_k_radius(row: Certified, log: Results, k: int) -> float:
     n = row.votes.n
     if n == 0 or log.alpha is None or log.sigma is None or log.manifest is None:
         return 0.0
-    votes, taken_off = row.votes.for_rule(log.rule), log.manifest.correction
+    votes, taken_off = row.votes.for_aggregation(log.aggregation), log.manifest.correction
     level = log.alpha / len(votes)
     rivals = np.sort(np.delete(votes, row.label))[::-1][:k].tolist()
     p_lower = max(0.0, clopper_pearson_lower(int(votes[row.label]), n, level) - taken_off)

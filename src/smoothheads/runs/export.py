@@ -29,7 +29,7 @@ A smoothed image classifier with certificates
 What was certified
 ------------------
 {images} test images of the data set {data}: sigma {sigma:g} ({noise} noise), n {n}, alpha {alpha:g},
-rule {rule}, engine {engine}, {precision}.
+aggregation {aggregation}, engine {engine}, {precision}.
 
   right and not abstained   {accuracy:.1%}
   average certified radius  {acr:.3f} ({norm})
@@ -133,7 +133,7 @@ def summary(log: Results, manifest: Manifest) -> dict[str, Any]:
         "n": manifest.n,
         "alpha": config.alpha,
         "budget": config.budget.name,
-        "rule": config.rule,
+        "aggregation": config.aggregation,
         "engine": config.engine.name,
         "precision": getattr(config.engine, "precision", "float32"),
         "accuracy": found.accuracy,

@@ -45,7 +45,7 @@ def _function(config: CertifyConfig) -> dict[str, Any]:
     be."""
     plain = to_dict(config)
     noise, engine = plain["noise"], plain["engine"]
-    own = {name: plain[name] for name in ("sigma", "rule", "block")}
+    own = {name: plain[name] for name in ("sigma", "aggregation", "block")}
     return own | {"noise": noise.pop("name"), **noise, "engine": engine.pop("name"), **engine}
 
 

@@ -226,7 +226,7 @@ class Crew:
             raise reply
         self._lost[worker.node], worker.task = 0, None
         worker.seconds = (worker.seconds + reply.seconds / task.blocks) / 2
-        votes = [Votes(self._engine.rules, counts) for counts in reply.counts]
+        votes = [Votes(self._engine.aggregations, counts) for counts in reply.counts]
         for flight, request in zip(task.flights, task.requests, strict=True):
             flight.seconds += reply.seconds * request.count / task.samples
         self._sharing.done(task.number, votes)

@@ -74,7 +74,7 @@ def _answer(certifier: Certifier, image: Pixels, asked: Asked, budget: Budget | 
     else:
         prediction, votes = certifier.predict(image)
     if radius is not None:
-        votes = counted.for_rule(certifier.config.rule)
+        votes = counted.for_aggregation(certifier.config.aggregation)
     config = certifier.config
     answer: Answer = {
         "class": "abstain" if prediction == ABSTAIN else certifier.info.class_names[prediction],

@@ -44,7 +44,7 @@ file is checked against its hash and none is run.
 CERTIFIED = """
 ## What was certified
 
-{images} test images of {data}: sigma {sigma:g}, n {n:,}, alpha {alpha:g}, rule {rule}.
+{images} test images of {data}: sigma {sigma:g}, n {n:,}, alpha {alpha:g}, aggregation {aggregation}.
 
 | {norm} radius | certified accuracy |
 |---:|---:|

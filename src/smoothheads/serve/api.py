@@ -31,7 +31,7 @@ Work = Callable[[Networks, ClientRequest, Metrics], Iterator[News]]
 
 PULSE = 0.1  # seconds between two events: nobody reads faster
 SAMPLES = 20
-TOLD = ("sigma", "alpha", "norm", "rule", "scope", "notes")
+TOLD = ("sigma", "alpha", "norm", "aggregation", "scope", "notes")
 
 
 @dataclass(frozen=True)

@@ -120,8 +120,8 @@ def image(log: Results, index: int) -> dict[str, Any] | None:
     for name, votes in (("selection", row.selection), ("votes", row.votes)):
         if votes.n:
             facts[name] = [
-                {"rule": rule, "counts": counts.tolist()}
-                for rule, counts in zip(votes.rules, votes.counts, strict=True)
+                {"aggregation": aggregation, "counts": counts.tolist()}
+                for aggregation, counts in zip(votes.aggregations, votes.counts, strict=True)
             ]
     return facts | {"classes": [_class(log, label) for label in range(row.votes.counts.shape[1])]}
 

@@ -41,7 +41,11 @@ class ServedNetwork:
 
     def __init__(self, smoothed: Smoothed) -> None:
         self._smoothed = smoothed
-        self.info, self.sigma, self.rule = smoothed.info, smoothed.config.sigma, smoothed.config.rule
+        self.info, self.sigma, self.aggregation = (
+            smoothed.info,
+            smoothed.config.sigma,
+            smoothed.config.aggregation,
+        )
 
     def facts(self) -> dict[str, Any]:
         """What a client must know to read an answer."""
@@ -53,8 +57,8 @@ class ServedNetwork:
             "classes": list(info.class_names),
             "sigma": config.sigma,
             "alpha": config.alpha,
-            "rule": config.rule,
-            "rules": list(self._smoothed.engine.rules),
+            "aggregation": config.aggregation,
+            "aggregations": list(self._smoothed.engine.aggregations),
             "noise": self._smoothed.law.name,
             "norm": self._smoothed.law.norm,
             "scope": self._smoothed.engine.noise.scope,
@@ -122,14 +126,14 @@ class ServedNetwork:
 
     def _answer(self, prediction: int, votes: Votes) -> dict[str, Any]:
         abstained = prediction == ABSTAIN
-        heads = [rule for rule in votes.rules if rule.startswith("head-")]
+        heads = [aggregation for aggregation in votes.aggregations if aggregation.startswith("head-")]
         return {
             "class": None if abstained else self.info.class_names[prediction],
             "prediction": None if abstained else int(prediction),
             "abstained": abstained,
             "n": votes.n,
-            "votes": votes.for_rule(self.rule).tolist(),
-            "heads": {head: votes.for_rule(head).tolist() for head in heads},
+            "votes": votes.for_aggregation(self.aggregation).tolist(),
+            "heads": {head: votes.for_aggregation(head).tolist() for head in heads},
         }
 
     def _direction(self, image: Pixels, label: int, radius: float) -> NDArray[np.float64]:
@@ -145,7 +149,7 @@ class ServedNetwork:
                 draws=ATTACK_DRAWS,
                 steps=ATTACK_STEPS,
                 generator=generator(0, "serve", "attack", device=devices.parse(config.device)),
-                rule=config.rule,
+                aggregation=config.aggregation,
             )
 
 

@@ -85,7 +85,7 @@ def _schemas(limits: Limits) -> dict[str, Any]:
 
 
 def _answers(properties: dict[str, Any]) -> dict[str, Any]:
-    facts = {name: {"type": "string"} for name in ("norm", "rule", "scope")}
+    facts = {name: {"type": "string"} for name in ("norm", "aggregation", "scope")}
     numbers = {name: {"type": "number"} for name in ("sigma", "alpha")}
     one = {"type": "object", "properties": properties | {"error": {"type": "string"}}}
     return {

@@ -181,7 +181,7 @@ def _arms(row: published.PublishedRow, imagenet: bool, heads: int) -> list[Arm]:
     if structure == "single-m2":
         return [Arm(name=name, recipe=f"{start}-m2-{row.base}-{{sigma}}")]
     if structure.startswith("single"):  # members of the ensemble of three
-        return [Arm(name=name, recipe=plain, members=3, rule=f"head-{structure[-1]}")]
+        return [Arm(name=name, recipe=plain, members=3, aggregation=f"head-{structure[-1]}")]
     if structure.startswith("dnn"):
         return [Arm(name=name, recipe=plain, members=int(structure[3:]))]
     if structure == "drt3":

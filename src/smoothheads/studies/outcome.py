@@ -254,7 +254,7 @@ def _result(row: Row, store: StudyStore, failed: Mapping[str, str], kept: Kept) 
     if done is None:
         return Result(*who, None, {"ledger": row.votes[0], "rule": row.votes[1]})
     try:
-        votes = reading.read(store.artefact(row.certification), row.rule)
+        votes = reading.read(store.artefact(row.certification), row.aggregation)
     except SmoothheadsError as error:
         if (before := kept.get(row.votes)) is not None:
             return Result(*who, before.measured, {**before.facts, **_size(row)})
@@ -278,7 +278,7 @@ def _facts(row: Row, store: StudyStore, certified: Mapping[str, Any]) -> dict[st
     }
     facts |= {"trained": [each["weights"] for each in trained], "ledger": row.certification.key}
     facts["processors"] = sorted({each["processor"] for each in (*trained, certified) if "processor" in each})
-    return facts | {"rule": row.rule, "certify_peak_mib": certified.get("peak_mib")}
+    return facts | {"rule": row.aggregation, "certify_peak_mib": certified.get("peak_mib")}
 
 
 def _trainings(network: Network) -> Sequence[Any]:

@@ -14,12 +14,12 @@ from typing import Any
 from smoothheads.config import from_dict
 from smoothheads.cookbook.changes import merge
 from smoothheads.errors import ConfigError, one_of, suggest
-from smoothheads.models.aggregate import other_rule, rules
+from smoothheads.models.aggregate import aggregations, plugin_aggregation
 from smoothheads.studies.spec import Arm, Images, Show, Study
 from smoothheads.training import RunConfig
 
 _TOP = ("title", "sigmas", "seeds", "all", "arms", "settings", "certify", "images", "show")
-_ARM = ("recipe", "members", "rule", "start", "sigmas", "label")
+_ARM = ("recipe", "members", "aggregation", "start", "sigmas", "label")
 _RUN = tuple(field.name for field in dataclasses.fields(RunConfig) if not field.name.startswith("init"))
 
 
@@ -182,18 +182,18 @@ def _check(study: Study, text: str, where: str) -> None:
             places = [("arms", arm.name), ("settings", setting), ("all",)]
             with _placed(text, where, places):
                 config = study.run_config(arm, setting, study.sigmas[0], study.seeds[0])
-            with _placed(text, where, [("arms", arm.name, "rule")]):
-                _check_rule(arm, config.model.heads * arm.members)
+            with _placed(text, where, [("arms", arm.name, "aggregation")]):
+                _check_aggregation(arm, config.model.heads * arm.members)
     with _placed(text, where, [("certify",)]):
         for sigma in study.sigmas:
             study.certify_config(sigma)
 
 
-def _check_rule(arm: Arm, heads: int) -> None:
+def _check_aggregation(arm: Arm, heads: int) -> None:
     """Before anything is trained; learned weights are known only then, so that `weighted` may fail later."""
-    known = rules(heads, weighted=True)
-    if arm.rule not in known and other_rule(arm.rule) is None:
-        raise one_of(f"rule of arm {arm.name} (heads: {heads})", arm.rule, known)
+    known = aggregations(heads, weighted=True)
+    if arm.aggregation not in known and plugin_aggregation(arm.aggregation) is None:
+        raise one_of(f"aggregation of arm {arm.name} (heads: {heads})", arm.aggregation, known)
 
 
 @contextmanager

@@ -101,25 +101,25 @@ class RowName:
 
 @dataclass(frozen=True, slots=True)
 class Row(RowName):
-    """One certified network of the study, and the rule of the ledger in which it stands."""
+    """One certified network of the study, and the aggregation of the ledger in which it stands."""
 
     network: Network
     own: Certification
     """What the row would have if it shared nothing."""
     certification: Certification
     """Where its votes are."""
-    rule: str
+    aggregation: str
 
     @property
     def votes(self) -> tuple[str, str]:
-        """The ledger and the rule: two rows with the same are the same measurement."""
-        return self.certification.key, self.rule
+        """The ledger and the aggregation: two rows with the same are the same measurement."""
+        return self.certification.key, self.aggregation
 
     @property
     def model(self) -> ModelConfig:
-        """The network that the row is about, with the heads that its own rule asks."""
-        kind, _, count = self.own.config.rule.partition("-")
-        if kind not in ("head", "prefix") or not count.isdigit():  # others' rules may have such names
+        """The network that the row is about, with the heads that its own aggregation asks."""
+        kind, _, count = self.own.config.aggregation.partition("-")
+        if kind not in ("head", "prefix") or not count.isdigit():  # others' aggregations may have such names
             return self.network.model
         return replace(self.network.model, heads=1 if kind == "head" else int(count))
 
@@ -209,10 +209,10 @@ class _Maker:
 
     def row(self, setting: str, sigma: float, arm: Arm, seed: int) -> Row:
         network = self.network(setting, sigma, arm, seed)
-        config = self.study.certify_config(sigma, arm.rule)
+        config = self.study.certify_config(sigma, arm.aggregation)
         key = _digest("certification", network.key, to_dict(config), self.images)
         certification = Certification(key, network, config, self.study.images)
-        return Row(setting, sigma, arm.name, seed, network, certification, certification, arm.rule)
+        return Row(setting, sigma, arm.name, seed, network, certification, certification, arm.aggregation)
 
     def network(self, setting: str, sigma: float, arm: Arm, seed: int) -> Network:
         seeds = [seed + MEMBER_SEEDS * k for k in range(arm.members)]
@@ -231,31 +231,36 @@ class _Maker:
 
 
 def _shared(rows: list[Row]) -> Iterator[Row]:
-    """Rows whose votes stand in another row's ledger, on the same noise, are read from there: another rule of
-    the same network, or a network that is the beginning of an ensemble. Only where every image gets the same
-    number of samples and the votes of one class tell the bound (budget fixed, Clopper-Pearson), so that all
-    rows are certified alike."""
+    """Rows whose votes stand in another row's ledger, on the same noise, are read from there: another
+    aggregation of the same network, or a network that is the beginning of an ensemble. Only where every image
+    gets the same number of samples and the votes of one class tell the bound (budget fixed, Clopper-Pearson),
+    so that all rows are certified alike."""
     for row in rows:
-        found = [(other, rule) for other in rows if (rule := _rule_in(row, other)) is not None]
+        found = [
+            (other, aggregation) for other in rows if (aggregation := _aggregation_in(row, other)) is not None
+        ]
         budget = row.own.config.budget
         if not found or budget.name != "fixed" or not budget.choice_sizes:
             yield row
             continue
-        other, rule = max(found, key=lambda each: len(each[0].network.parts))
-        yield replace(row, certification=other.own, rule=rule)
+        other, aggregation = max(found, key=lambda each: len(each[0].network.parts))
+        yield replace(row, certification=other.own, aggregation=aggregation)
 
 
-def _rule_in(row: Row, other: Row) -> str | None:
-    """The rule under which the ledger of `other` holds `row`, if it does."""
-    rule = row.own.config.rule
-    if replace(row.own.config, rule=ENSEMBLE) != other.own.config or row.own.images != other.own.images:
+def _aggregation_in(row: Row, other: Row) -> str | None:
+    """The aggregation under which the ledger of `other` holds `row`, if it does."""
+    aggregation = row.own.config.aggregation
+    if (
+        replace(row.own.config, aggregation=ENSEMBLE) != other.own.config
+        or row.own.images != other.own.images
+    ):
         return None
     if row.network.key == other.network.key:
-        return rule if rule != ENSEMBLE else None
+        return aggregation if aggregation != ENSEMBLE else None
     parts, longer = row.network.parts, other.network.parts
-    one_head = row.network.model.heads == len(parts)  # rules count heads, not networks
+    one_head = row.network.model.heads == len(parts)  # aggregations count heads, not networks
     begins = len(parts) < len(longer) and longer[: len(parts)] == parts
-    if rule != ENSEMBLE or not one_head or not begins:
+    if aggregation != ENSEMBLE or not one_head or not begins:
         return None
     return "head-1" if len(parts) == 1 else f"prefix-{len(parts)}"
 

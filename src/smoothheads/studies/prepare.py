@@ -76,7 +76,7 @@ def estimate(plan: StudyPlan, store: StudyStore, images: int) -> dict[str, float
             seconds[item.key] = START_SECONDS
         else:
             model, data = item.network.model, item.network.data
-            kind = digest([*map(to_dict, (model, data, item.config.engine)), item.config.rule])
+            kind = digest([*map(to_dict, (model, data, item.config.engine)), item.config.aggregation])
             if kind not in samples:
                 samples[kind] = seconds_per_sample(model, data, item.config)
             count = images * item.config.budget.typical_samples

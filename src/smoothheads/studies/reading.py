@@ -61,10 +61,10 @@ class Measured:
         return found
 
 
-def read(ledger: Path, rule: str = ENSEMBLE) -> Measured:
-    """A ledger, or a log of others; by another rule from the same votes."""
+def read(ledger: Path, aggregation: str = ENSEMBLE) -> Measured:
+    """A ledger, or a log of others; by another aggregation from the same votes."""
     log = read_log(ledger)
-    log = log if rule == log.rule else recertified(log, rule=rule)
+    log = log if aggregation == log.aggregation else recertified(log, aggregation=aggregation)
     noisy, samples = log.label_probability(), log.samples
     unknown = np.full(len(log), np.nan)
     return Measured(

@@ -30,7 +30,7 @@ class Arm:
     """May hold `{sigma}`, which becomes 0.25, 0.50, ..."""
     members: Count = 1
     """Trainings with as many seeds whose networks are joined into one ensemble."""
-    rule: str = "ensemble"
+    aggregation: str = "ensemble"
     """Which base classifier is certified, e.g. head-1 or prefix-3."""
     start: str | None = None
     """The arm whose networks this one's training begins with."""
@@ -97,7 +97,7 @@ class Study:
                 raise ConfigError(f"different {what} in {self.name}", "one of them twice", "drop it")
         for arm in self.arms:
             _check_arm(arm, self)
-        _refuse_fixed(self.certify, ("sigma", "rule"), "certify")
+        _refuse_fixed(self.certify, ("sigma", "aggregation"), "certify")
         names = [arm.name for arm in self.arms]
         wanted = [name for pair in self.show.differences for name in pair]
         wanted += [arm.start for arm in self.arms if arm.start is not None]
@@ -126,9 +126,9 @@ class Study:
             told["train"]["precision"] = "float32"
         return from_dict(RunConfig, told)
 
-    def certify_config(self, sigma: float, rule: str = "ensemble") -> CertifyConfig:
+    def certify_config(self, sigma: float, aggregation: str = "ensemble") -> CertifyConfig:
         """Raises ConfigError where a trial would choose the engine anew for every row: all are alike."""
-        config = certify_config(self.certify, sigma, rule)
+        config = certify_config(self.certify, sigma, aggregation)
         if config.engine.undecided:
             got = "a setting 'auto', which a trial decides anew for each"
             raise ConfigError("one engine for all rows of a study", got, "name it: openvino or torch")
@@ -165,10 +165,10 @@ def _refuse_fixed(changes: Any, names: Sequence[str], where: str) -> None:
     """What a study sets itself; said again, it would be ignored."""
     for name in names:
         if isinstance(changes, Mapping) and name in changes:
-            remedy = "sigmas and seeds are the study's, rules the arms', and every job has one thread"
+            remedy = "sigmas and seeds are the study's, aggregations the arms', and every job has one thread"
             raise ConfigError(f"no {name} of its own at {where}.{name}", str(changes[name]), remedy)
 
 
-def certify_config(told: Changes, sigma: float, rule: str = "ensemble") -> CertifyConfig:
+def certify_config(told: Changes, sigma: float, aggregation: str = "ensemble") -> CertifyConfig:
     """What a study tells a certification, with the noise of seed 0 unless it says another."""
-    return from_dict(CertifyConfig, {"seed": 0, **told, "sigma": sigma, "rule": rule})
+    return from_dict(CertifyConfig, {"seed": 0, **told, "sigma": sigma, "aggregation": aggregation})

@@ -17,19 +17,19 @@ from smoothheads.types import Grid
 
 
 def network_of(
-    model: MultiHead, noise: Noise, *, shape: tuple[int, int, int] = (1, 8, 8), rule: str = "ensemble"
+    model: MultiHead, noise: Noise, *, shape: tuple[int, int, int] = (1, 8, 8), aggregation: str = "ensemble"
 ) -> Network:
     """With images of ten classes."""
     names = tuple(map(str, range(10)))
     info = DataInfo("any", Grid(16), shape, names, (0.0,) * shape[0], (1.0,) * shape[0])
-    return Network(model, info, noise, rule, Store())
+    return Network(model, info, noise, aggregation, Store())
 
 
 def torch_engine(
     model: MultiHead,
     noise: Noise,
     *,
-    rule: str = "ensemble",
+    aggregation: str = "ensemble",
     recorder: Any = None,
     **settings: Any,
 ) -> TorchEngine:
@@ -37,7 +37,7 @@ def torch_engine(
     config = Torch(**settings)
     object.__setattr__(config, "precision", precision)  # float16 too, which is refused on a processor
     kind = LazyTorchEngine if config.lazy_consensus else TorchEngine
-    network = network_of(model, noise, rule=rule)
+    network = network_of(model, noise, aggregation=aggregation)
     return kind(config, network, recorder=recorder)
 
 
@@ -53,7 +53,7 @@ def network_for(
 ) -> Network:
     given = artefacts if isinstance(artefacts, tuple) else ()
     folder = artefacts if isinstance(artefacts, Path) else None
-    return Network(model, info, noise, config.rule, Store(folder, training, given, on_progress))
+    return Network(model, info, noise, config.aggregation, Store(folder, training, given, on_progress))
 
 
 def make_engine(config: CertifyConfig, *arguments: Any, **options: Any) -> Engine:

@@ -99,8 +99,8 @@ def test_lazy_consensus_records_its_parts_and_votes_the_same(
     trained_like: Networks, image: Pixels, noise: Noise, recorder: Any
 ) -> None:
     model = trained_like(heads=3)
-    plain = torch_engine(model, noise, rule="consensus-2", lazy_consensus=True)
-    lazy = torch_engine(model, noise, rule="consensus-2", lazy_consensus=True, recorder=recorder)
+    plain = torch_engine(model, noise, aggregation="consensus-2", lazy_consensus=True)
+    lazy = torch_engine(model, noise, aggregation="consensus-2", lazy_consensus=True, recorder=recorder)
     assert recorder.recordings == 2  # the first heads, the others
     key = image, 3, Phase.ESTIMATION, 0, 200
     np.testing.assert_array_equal(lazy.votes(*key).counts, plain.votes(*key).counts)

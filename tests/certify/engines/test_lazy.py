@@ -29,28 +29,34 @@ Network = Callable[..., MultiHead]
 
 
 @pytest.mark.parametrize("count", [20, 33, 200])
-@pytest.mark.parametrize("rule", ["consensus-2", "consensus-3"])
+@pytest.mark.parametrize("aggregation", ["consensus-2", "consensus-3"])
 def test_the_votes_are_those_of_the_whole_consensus(
-    *, agreeing: MultiHead, small_digits: Splits, config: CertifyConfig, noise: Noise, rule: str, count: int
+    *,
+    agreeing: MultiHead,
+    small_digits: Splits,
+    config: CertifyConfig,
+    noise: Noise,
+    aggregation: str,
+    count: int,
 ) -> None:
     info, image = small_digits.train.info, small_digits.test.image(0)
     whole = make_engine(config, agreeing, info, noise)
-    lazy = make_engine(config.changed(rule=rule, lazy_consensus=True), agreeing, info, noise)
+    lazy = make_engine(config.changed(aggregation=aggregation, lazy_consensus=True), agreeing, info, noise)
     assert isinstance(lazy, Lazy)
     expected = whole.votes(image, 0, Phase.ESTIMATION, 0, count)
     got = lazy.votes(image, 0, Phase.ESTIMATION, 0, count)
-    np.testing.assert_array_equal(got.for_rule(rule), expected.for_rule(rule))
-    assert got.rules == (rule,)
+    np.testing.assert_array_equal(got.for_aggregation(aggregation), expected.for_aggregation(aggregation))
+    assert got.aggregations == (aggregation,)
     assert got.n == count
     assert lazy.describe()["lazy_consensus"] is True
-    assert rule == f"consensus-{lazy.describe()['first_heads']}"
+    assert aggregation == f"consensus-{lazy.describe()['first_heads']}"
 
 
 def test_the_work_that_was_saved_is_told(
     agreeing: MultiHead, small_digits: Splits, config: CertifyConfig, noise: Noise
 ) -> None:
     info = small_digits.train.info
-    settings = config.changed(rule="consensus-2", lazy_consensus=True)
+    settings = config.changed(aggregation="consensus-2", lazy_consensus=True)
     engine = make_engine(settings, agreeing, info, noise)
     assert isinstance(engine, Lazy)
     image = small_digits.test.image(0)
@@ -81,14 +87,14 @@ class Constant(nn.Module):
 def test_where_all_agree_the_other_heads_are_never_asked(small_digits: Splits, noise: Noise) -> None:
     asked: list[int] = []
     model = MultiHead(nn.Identity(), [Constant(3), Constant(3), Constant(5, asked)])
-    settings = CertifyConfig.of(0.5, seed=0, block=20, rule="consensus-2", lazy_consensus=True)
+    settings = CertifyConfig.of(0.5, seed=0, block=20, aggregation="consensus-2", lazy_consensus=True)
     engine = make_engine(settings, model, small_digits.train.info, noise)
     image = small_digits.test.image(0)
     engine.votes(image, 0, Phase.ESTIMATION, 0, 20)  # probes every head once
     asked.clear()
     votes = engine.votes(image, 0, Phase.ESTIMATION, 0, 100)
     assert not asked
-    assert votes.for_rule("consensus-2").tolist() == [0, 0, 0, 100, 0, 0, 0, 0, 0, 0]
+    assert votes.for_aggregation("consensus-2").tolist() == [0, 0, 0, 100, 0, 0, 0, 0, 0, 0]
 
 
 class ByPlace(Constant):
@@ -102,7 +108,7 @@ def test_other_heads_to_which_the_place_matters_in_the_last_bit_are_refused(
     small_digits: Splits, noise: Noise
 ) -> None:
     model = MultiHead(nn.Identity(), [Constant(3), Constant(4), ByPlace(5)])
-    settings = CertifyConfig.of(0.5, seed=0, block=20, rule="consensus-2", lazy_consensus=True)
+    settings = CertifyConfig.of(0.5, seed=0, block=20, aggregation="consensus-2", lazy_consensus=True)
     with pytest.raises(SoundnessError, match="with its place in the batch; use another engine"):
         make_engine(settings, model, small_digits.train.info, noise)
 
@@ -110,12 +116,12 @@ def test_other_heads_to_which_the_place_matters_in_the_last_bit_are_refused(
 def test_features_need_not_be_images(small_digits: Splits, noise: Noise) -> None:
     torch.manual_seed(0)
     model = MultiHead(nn.Flatten(), [nn.Linear(64, 10) for _ in range(4)])
-    settings = CertifyConfig.of(0.5, seed=0, block=20, rule="consensus-2")
+    settings = CertifyConfig.of(0.5, seed=0, block=20, aggregation="consensus-2")
     info, image = small_digits.train.info, small_digits.test.image(0)
     whole = make_engine(settings, model, info, noise).votes(image, 0, Phase.ESTIMATION, 0, 100)
     lazy = make_engine(settings.changed(lazy_consensus=True), model, info, noise)
     got = lazy.votes(image, 0, Phase.ESTIMATION, 0, 100)
-    np.testing.assert_array_equal(got.for_rule("consensus-2"), whole.for_rule("consensus-2"))
+    np.testing.assert_array_equal(got.for_aggregation("consensus-2"), whole.for_aggregation("consensus-2"))
 
 
 def test_it_is_another_ledger_that_can_be_read(
@@ -124,7 +130,7 @@ def test_it_is_another_ledger_that_can_be_read(
     run = RunConfig(model=ModelConfig(arch="resnet8", heads=3))
     checkpoint.save(tmp_path / "network", tiny_network(heads=3), run, small_digits.train.info)
     ready, data = checkpoint.load(tmp_path / "network"), select(small_digits.test, SubsetConfig(first=3))
-    full = CertifyConfig.of(0.5, seed=0, n0=20, n=100, block=20, rule="consensus-2")
+    full = CertifyConfig.of(0.5, seed=0, n0=20, n=100, block=20, aggregation="consensus-2")
     a = read_log(certify_run(ready, data, full, tmp_path / "full"))
     said: list[str] = []
     lazy = full.changed(lazy_consensus=True)
@@ -141,8 +147,11 @@ def test_it_is_another_ledger_that_can_be_read(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rule": "ensemble"}, "a rule consensus-K with lazy_consensus, got 'ensemble'"),
-        ({"rule": "consensus-2", "blocks_per_pass": 2}, "one block per pass for lazy_consensus, got 2"),
+        ({"aggregation": "ensemble"}, "an aggregation consensus-K with lazy_consensus, got 'ensemble'"),
+        (
+            {"aggregation": "consensus-2", "blocks_per_pass": 2},
+            "one block per pass for lazy_consensus, got 2",
+        ),
     ],
 )
 def test_what_it_is_not_for_is_refused(settings: dict[str, Any], message: str) -> None:

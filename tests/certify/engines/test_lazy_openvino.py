@@ -21,7 +21,7 @@ from smoothheads.certify.engines.lazy import Lazy
 from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.errors import CheckpointError, ConfigError, SoundnessError
 from smoothheads.models import ModelConfig, MultiHead
-from smoothheads.models.aggregate import decide, rules
+from smoothheads.models.aggregate import aggregate_votes, aggregations
 from smoothheads.noise import Noise
 from smoothheads.runs.certify import certify_run
 from smoothheads.training import RunConfig
@@ -29,7 +29,7 @@ from smoothheads.types import Phase
 
 from .builders import choose, make_engine
 
-RULE = "consensus-2"
+AGGREGATION = "consensus-2"
 PRECISIONS = pytest.mark.parametrize("precision", ["float32", "int8"])
 Make = Callable[..., Lazy]
 
@@ -43,7 +43,7 @@ def _few_images(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lazy(config: CertifyConfig) -> CertifyConfig:
-    return config.changed(engine="openvino", rule=RULE, lazy_consensus=True)
+    return config.changed(engine="openvino", aggregation=AGGREGATION, lazy_consensus=True)
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +95,8 @@ def test_the_votes_are_those_of_its_two_files_in_full(
     engine, image = make(precision), small_digits.test.image(3)
     got = engine.votes(image, 3, Phase.ESTIMATION, 0, 190)
     blocks = [noise.noisy(image, 3, Phase.ESTIMATION, block) for block in range(10)]
-    classes_N = decide(in_full(made, precision, blocks)[:, :190])[rules(4).index(RULE)]
-    np.testing.assert_array_equal(got.for_rule(RULE), np.bincount(classes_N, minlength=10))
+    classes_N = aggregate_votes(in_full(made, precision, blocks)[:, :190])[aggregations(4).index(AGGREGATION)]
+    np.testing.assert_array_equal(got.for_aggregation(AGGREGATION), np.bincount(classes_N, minlength=10))
     assert 0 < engine.work.agreement < 1
     assert 0 < engine.work.late_passes < engine.work.passes == 10
 
@@ -107,7 +107,7 @@ def test_in_float32_they_are_those_of_the_whole_network(
     whole = make_engine(lazy.changed(lazy_consensus=False), agreeing, small_digits.train.info, noise)
     engine, image = make("float32"), small_digits.test.image(3)
     expected, got = (each.votes(image, 3, Phase.ESTIMATION, 0, 190) for each in (whole, engine))
-    np.testing.assert_array_equal(got.for_rule(RULE), expected.for_rule(RULE))
+    np.testing.assert_array_equal(got.for_aggregation(AGGREGATION), expected.for_aggregation(AGGREGATION))
 
 
 @PRECISIONS
@@ -218,7 +218,9 @@ def test_a_trunk_that_does_nothing(
     model = MultiHead(nn.Identity(), [nn.Sequential(nn.Flatten(), nn.Linear(64, 10)) for _ in range(4)])
     info, image = small_digits.train.info, small_digits.test.image(0)
     engines = [make_engine(lazy.changed(engine=name), model, info, noise) for name in ("openvino", "torch")]
-    one, other = (engine.votes(image, 0, Phase.ESTIMATION, 0, 200).for_rule(RULE) for engine in engines)
+    one, other = (
+        engine.votes(image, 0, Phase.ESTIMATION, 0, 200).for_aggregation(AGGREGATION) for engine in engines
+    )
     assert np.abs(one - other).sum() <= 4  # a copy or two so near to a boundary that rounding decides
 
 
@@ -227,7 +229,11 @@ def test_a_rule_without_other_heads_is_refused_before_anything_is_made(
 ) -> None:
     with pytest.raises(ConfigError, match="Unknown consensus of this network 'consensus-4'"):
         make_engine(
-            lazy.changed(rule="consensus-4"), agreeing, small_digits.train.info, noise, artefacts=tmp_path
+            lazy.changed(aggregation="consensus-4"),
+            agreeing,
+            small_digits.train.info,
+            noise,
+            artefacts=tmp_path,
         )
     assert not files(tmp_path)
 

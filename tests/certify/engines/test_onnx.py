@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from smoothheads.certify.engines.artefact import ONNX, Artefact
-from smoothheads.certify.engines.onnx import OnnxEngine, convert, decide
+from smoothheads.certify.engines.onnx import OnnxEngine, convert
 from smoothheads.errors import CheckpointError, ConfigError, SoundnessError
 from smoothheads.models import MultiHead, aggregate
 from smoothheads.noise import make_noise
@@ -42,9 +42,9 @@ def test_it_votes_as_pytorch_does(made: tuple[MultiHead, Path]) -> None:
     noise = make_noise("grid", 0.5, Grid(16), 3, 20)
     samples = np.concatenate([noise.noisy(IMAGE, 5, Phase.ESTIMATION, block) for block in (2, 3, 4)])[:50]
     with torch.no_grad():
-        classes_RN = aggregate.decide(model.eval()(torch.from_numpy(samples)))
-    expected = np.stack([np.bincount(row, minlength=10) for row in classes_RN.numpy()])
-    assert found.rules == aggregate.rules(3)
+        classes_RN = aggregate.aggregate_votes(model.eval()(torch.from_numpy(samples)))
+    expected = np.stack([np.bincount(row, minlength=10) for row in classes_RN])
+    assert found.aggregations == aggregate.aggregations(3)
     assert np.abs(found.counts - expected).sum() <= 2  # a logit on the border may round otherwise
     assert found.n == 50
 
@@ -58,18 +58,6 @@ def test_votes_depend_on_the_key_alone(made: tuple[MultiHead, Path]) -> None:
     p_NC = engine(path).scores(IMAGE, 5, Phase.SCORES, 0, 30)
     assert p_NC.shape == (30, 10)
     assert np.allclose(p_NC.sum(-1), 1)
-
-
-@pytest.mark.parametrize("heads", [1, 2, 3, 5])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_rules_are_those_of_pytorch(heads: int, weighted: bool) -> None:
-    generator = np.random.default_rng(heads)
-    logits = generator.normal(size=(heads, 400, 4)).astype(np.float32)
-    logits[:, :100] = np.round(logits[:, :100])  # with ties
-    weights = tuple(generator.normal(size=heads).tolist()) if weighted and heads > 1 else None
-    tensor = None if weights is None else torch.tensor(weights, dtype=torch.float64)
-    expected = aggregate.decide(torch.from_numpy(logits), tensor).numpy()
-    assert np.array_equal(np.stack(decide(logits, weights)), expected)
 
 
 def test_what_is_no_network_is_refused(made: tuple[MultiHead, Path], tmp_path: Path) -> None:

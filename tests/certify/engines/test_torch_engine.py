@@ -10,7 +10,7 @@ import torch
 from smoothheads.data import Splits, SubsetConfig, select
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.models import MultiHead
-from smoothheads.models.aggregate import decide, rules
+from smoothheads.models.aggregate import aggregate_votes, aggregations
 from smoothheads.noise import make_noise
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Grid, Phase
@@ -28,7 +28,7 @@ def model(tiny_network: Network) -> MultiHead:
     return network.eval()
 
 
-def test_the_votes_are_those_of_every_rule(model: MultiHead, small_digits: Splits) -> None:
+def test_the_votes_are_those_of_every_aggregation(model: MultiHead, small_digits: Splits) -> None:
     noise = make_noise("grid", 0.5, Grid(16), 0, 50)
     engine = torch_engine(model, noise)
     image = small_digits.test.image(3)
@@ -36,29 +36,34 @@ def test_the_votes_are_those_of_every_rule(model: MultiHead, small_digits: Split
     copies = torch.from_numpy(noise.noisy(image, 3, Phase.ESTIMATION, 0))
     with torch.no_grad():
         logits_LNC = model(copies.contiguous(memory_format=torch.channels_last))
-    assert votes.rules == rules(3, weighted=True)
-    for rule, classes_N in zip(votes.rules, decide(logits_LNC, model.ensemble_weights), strict=True):
-        np.testing.assert_array_equal(votes.for_rule(rule), np.bincount(classes_N.numpy(), minlength=10))
-
-
-@pytest.mark.parametrize("rule", ["softmax", "vote", "margin", "weighted"])
-def test_every_aggregation_can_be_certified(model: MultiHead, small_digits: Splits, rule: str) -> None:
-    data = select(small_digits.test, SubsetConfig(first=2))
-    for found in Smoothed(model, data.info, seed=0, sigma=0.5, n0=50, n=200, block=50, rule=rule).certify(
-        data
+    assert votes.aggregations == aggregations(3, weighted=True)
+    for aggregation, classes_N in zip(
+        votes.aggregations, aggregate_votes(logits_LNC, model.ensemble_weights), strict=True
     ):
-        chosen = int(found.selection.for_rule(rule).argmax())
-        assert found.certificate.k == found.votes.for_rule(rule)[chosen]
+        np.testing.assert_array_equal(
+            votes.for_aggregation(aggregation), np.bincount(classes_N, minlength=10)
+        )
 
 
-def test_a_rule_that_the_network_does_not_have_names_those_it_has(
+@pytest.mark.parametrize("aggregation", ["softmax", "vote", "margin", "weighted"])
+def test_every_aggregation_can_be_certified(model: MultiHead, small_digits: Splits, aggregation: str) -> None:
+    data = select(small_digits.test, SubsetConfig(first=2))
+    for found in Smoothed(
+        model, data.info, seed=0, sigma=0.5, n0=50, n=200, block=50, aggregation=aggregation
+    ).certify(data):
+        chosen = int(found.selection.for_aggregation(aggregation).argmax())
+        assert found.certificate.k == found.votes.for_aggregation(aggregation)[chosen]
+
+
+def test_an_aggregation_that_the_network_does_not_have_names_those_it_has(
     tiny_network: Network, small_digits: Splits
 ) -> None:
-    for heads, rule in ((3, "weighted"), (3, "consensus-7"), (3, "consensus-3"), (1, "vote")):
+    for heads, aggregation in ((3, "weighted"), (3, "consensus-7"), (3, "consensus-3"), (1, "vote")):
         with pytest.raises(ConfigError) as caught:
-            Smoothed(tiny_network(heads=heads), small_digits.test.info, seed=0, sigma=0.5, rule=rule)
-        expected = f"Unknown rule of this network {rule!r}: choose from: {', '.join(rules(heads))}"
-        assert str(caught.value) == f"expected {expected}"
+            Smoothed(
+                tiny_network(heads=heads), small_digits.test.info, seed=0, sigma=0.5, aggregation=aggregation
+            )
+        assert f"{aggregation!r}; choose from" in str(caught.value)
 
 
 def test_the_network_that_is_sampled_is_named_as_folded(model: MultiHead, small_digits: Splits) -> None:

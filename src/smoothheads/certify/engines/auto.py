@@ -39,7 +39,7 @@ class Auto(EngineConfig):
     compile: Literal["auto", "on", "off"] = "auto"
     """torch.compile: takes up to a minute; auto: where the run is long enough to pay for it."""
     lazy_consensus: bool = False
-    """With the rule consensus-K: heads beyond the K-th only see samples on which the K disagree."""
+    """With the aggregation consensus-K: heads beyond the K-th only see samples on which the K disagree."""
     graphs: bool = True
     """On cuda: passes are recorded once and replayed."""
     device: str = "cpu"

@@ -1,4 +1,4 @@
-"""An engine samples one function: the votes of every rule on noisy samples of an image, block by block.
+"""An engine samples one function: the votes of every aggregation on noisy samples of an image, block by block.
 
 `EngineConfig` is what an engine is told; it builds the engine. A new one, ours or of another package, is one
 file: its config, registered under its name, and its class, usually a `BlockEngine` that says what computes
@@ -36,19 +36,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TOGETHER: Final = 2**16  # logits that are decided at once; the rules take as long for a block as for ten
+TOGETHER: Final = (
+    2**16
+)  # logits that are decided at once; the aggregations take as long for a block as for ten
 
 ENGINES: Final[Registry[type[EngineConfig]]] = Registry("engine", "smoothheads.engines")
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What an engine is built for: a network, its images, the noise, and the rule that is certified."""
+    """What an engine is built for: a network, its images, the noise, and the aggregation that is certified."""
 
     model: MultiHead
     info: DataInfo
     noise: Noise
-    rule: str
+    aggregation: str
     store: Store
     """Where converted networks are kept."""
 
@@ -116,7 +118,7 @@ class Request:
 class Engine(Protocol):
     """The certificate belongs to exactly the function that the engine computes, so it describes itself."""
 
-    rules: tuple[str, ...]
+    aggregations: tuple[str, ...]
     classes: int
     noise: Noise
     blocks_per_pass: int
@@ -164,7 +166,7 @@ class Block(NamedTuple):
 
 class BlockEngine(Engine):
     """What all our engines share: noise ahead of the network, passes of one size, checks, and votes of every
-    rule. Subclasses say what computes the logits of a pass, always of as many whole blocks."""
+    aggregation. Subclasses say what computes the logits of a pass, always of as many whole blocks."""
 
     tolerance: float = 1e-3
     """How much the place in a block may move a logit (`soundness.moved`): rounding, nothing else."""
@@ -178,10 +180,10 @@ class BlockEngine(Engine):
         self.threads, self.blocks_per_pass = config.threads, config.blocks_per_pass
         self.samples_per_pass = self.blocks_per_pass * self.noise.block_size
         self.weights_L, self.heads = model.ensemble_weights, len(model.heads)
-        self._other = aggregate.other_rule(network.rule)
-        self.rules = aggregate.rules(self.heads, weighted=self.weights_L is not None)
+        self._other = aggregate.plugin_aggregation(network.aggregation)
+        self.aggregations = aggregate.aggregations(self.heads, weighted=self.weights_L is not None)
         if self._other is not None:
-            self.rules += (self._other.name,)
+            self.aggregations += (self._other.name,)
         self._probed = False
 
     @abstractmethod
@@ -193,13 +195,16 @@ class BlockEngine(Engine):
         """Float32 logits [L, N, C] in memory of their own."""
 
     def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
-        votes = [Votes.zeros(self.rules, self.classes) for _ in requests]
+        votes = [Votes.zeros(self.aggregations, self.classes) for _ in requests]
         with self.computing():
             for logits_LNC, samples in self.logits(requests):
-                classes_RN = aggregate.decide(logits_LNC, self.weights_L, self._other)
+                weights = None if self.weights_L is None else self.weights_L.tolist()
+                classes_RN = torch.from_numpy(
+                    aggregate.aggregate_votes(logits_LNC.cpu().numpy(), weights, self._other)
+                )
                 parts = classes_RN.split_with_sizes(list(samples.values()), 1)
                 for request, part_RN in zip(samples, parts, strict=True):
-                    votes[request] += Votes(self.rules, self._counted(part_RN))
+                    votes[request] += Votes(self.aggregations, self._counted(part_RN))
         return votes
 
     def scores(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> NDArray[np.float64]:
@@ -280,7 +285,7 @@ class BlockEngine(Engine):
         soundness.require_finite(logits_LNC, index)
 
     def _counted(self, classes_RN: Tensor) -> NDArray[np.int64]:
-        """Votes [R, C]; a class outside the range would spill into the next rule's row, so it is refused."""
+        """Votes [R, C]; a class outside the range would spill into the next aggregation's row, so it is refused."""
         soundness.require_range(classes_RN, self.classes)
         rows = torch.arange(len(classes_RN), device=classes_RN.device)[:, None] * self.classes
         counts = torch.bincount((classes_RN + rows).flatten(), minlength=len(classes_RN) * self.classes)

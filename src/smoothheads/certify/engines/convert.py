@@ -59,19 +59,19 @@ def converted(network: Network, root: Path, *, int8: bool, lazy: bool) -> Artefa
 def _parts(network: Network, root: Path, *, int8: bool) -> Artefacts:
     """Each is quantised by itself, the second one for the features that the quantised first one gives, and is
     refused beside any other first one."""
-    info, rule = network.info, network.rule
-    early, late = split(network.model, rule)
+    info, aggregation = network.info, network.aggregation
+    early, late = split(network.model, aggregation)
     name, wanted = _identified(network, int8=int8)
     first = obtain(
         root,
-        f"{name}-{rule}-early",
-        wanted | {"rule": rule, "part": "early"},
+        f"{name}-{aggregation}-early",
+        wanted | {"aggregation": aggregation, "part": "early"},
         lambda folder: _made(folder, _Source(early, _example(info)), network, int8=int8),
     )
     second = obtain(
         root,
-        f"{name}-{rule}-late",
-        wanted | {"rule": rule, "part": "late", "early": first.sha256},
+        f"{name}-{aggregation}-late",
+        wanted | {"aggregation": aggregation, "part": "late", "early": first.sha256},
         lambda folder: _made(folder, _Source(late, _features(early, info), first), network, int8=int8),
     )
     return first, second

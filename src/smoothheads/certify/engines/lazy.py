@@ -1,7 +1,7 @@
-"""The rule consensus-K with less work: heads beyond the K-th only see samples on which the K disagree.
+"""The aggregation consensus-K with less work: heads beyond the K-th only see samples on which the K disagree.
 
 These samples are collected, across blocks, into batches of the usual size, so that a pass is always of one
-size. The votes are those of consensus-K computed in full by the same two parts; those of other rules are not
+size. The votes are those of consensus-K computed in full by the same two parts; those of other aggregations are not
 to be had.
 """
 
@@ -79,7 +79,7 @@ class Lazy(BlockEngine):
     def _start(self, network: Network) -> None:
         """Where a sample stands in the second batch depends on other samples, so it must not change a bit: an
         engine whose other heads are not like that is refused here."""
-        self.rules, self._late_probed = (network.rule,), False
+        self.aggregations, self._late_probed = (network.aggregation,), False
         with self.computing():
             self._probe_late(self._first(self._blank(network.info.shape))[1])
 
@@ -93,7 +93,7 @@ class Lazy(BlockEngine):
         return self._prepared(self.noise.noisy(np.zeros(shape, dtype=np.uint8), 0, Phase.PILOT, 0))
 
     def _described(self) -> dict[str, Any]:
-        return {"lazy_consensus": True, "first_heads": int(self.rules[0].removeprefix("consensus-"))}
+        return {"lazy_consensus": True, "first_heads": int(self.aggregations[0].removeprefix("consensus-"))}
 
     def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
         with self.computing():
@@ -110,7 +110,7 @@ class Lazy(BlockEngine):
                 classes.append(self._other_heads(left, request.index))
         while any(map(len, left)):
             classes.append(self._other_heads(left, request.index))
-        return Votes(self.rules, self._counted(torch.cat(classes)[None]))
+        return Votes(self.aggregations, self._counted(torch.cat(classes)[None]))
 
     def scores(self, *_: object) -> NDArray[np.float64]:
         raise ConfigError("all heads of every sample for scores", "lazy_consensus", "switch it off")

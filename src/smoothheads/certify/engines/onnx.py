@@ -21,7 +21,7 @@ from smoothheads.certify.engines.artefact import FILES, ONNX, Artefact, identity
 from smoothheads.certify.engines.base import ENGINES, Engine, EngineConfig, Network, Request
 from smoothheads.errors import CheckpointError, ConfigError, MissingExtraError, SoundnessError, reason
 from smoothheads.lazy import special
-from smoothheads.models.aggregate import rules
+from smoothheads.models.aggregate import aggregate_votes, aggregations
 from smoothheads.types import Phase, Pixels, Votes
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _made(network: Network, root: Path) -> Artefact:
 
 
 class OnnxEngine(Engine):
-    """An engine in NumPy: noise, passes of one size, checks, and votes of every rule.
+    """An engine in NumPy: noise, passes of one size, checks, and votes of every aggregation.
 
     The certificate is for exactly the bytes of the file, under this version of ONNX Runtime.
     """
@@ -86,7 +86,7 @@ class OnnxEngine(Engine):
         self.threads, self.blocks_per_pass = threads, blocks_per_pass
         self.heads, self.classes = artefact.facts["heads"], artefact.facts["classes"]
         self.weights: Sequence[float] | None = artefact.facts["head_weights"]
-        self.rules = rules(self.heads, weighted=self.weights is not None)
+        self.aggregations = aggregations(self.heads, weighted=self.weights is not None)
         self._session = _session(artefact.model, threads)
         self._probed = False
 
@@ -104,10 +104,10 @@ class OnnxEngine(Engine):
         return self.artefacts[0].sha256
 
     def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
-        votes = [Votes.zeros(self.rules, self.classes) for _ in requests]
+        votes = [Votes.zeros(self.aggregations, self.classes) for _ in requests]
         for request, counted in zip(requests, votes, strict=True):
             for logits_LNC in self._logits_of(request):
-                for row, classes_N in enumerate(decide(logits_LNC, self.weights)):
+                for row, classes_N in enumerate(aggregate_votes(logits_LNC, self.weights)):
                     counted.counts[row] += np.bincount(classes_N, minlength=self.classes)
         return votes
 
@@ -154,26 +154,6 @@ class OnnxEngine(Engine):
                 "use no layer that mixes samples",
             )
         self._probed = True
-
-
-def decide(logits_LNC: Logits, weights: Sequence[float] | None = None) -> list[Classes]:
-    """Classes [N] of every rule, as `models.aggregate.decide` has them; of equals the smallest class wins."""
-    heads_LN = logits_LNC.argmax(-1)
-    count = len(logits_LNC)
-    if count == 1:
-        return [heads_LN[0]]
-    prefixes_LN = _means(logits_LNC).argmax(-1)
-    agree_LN = np.logical_and.accumulate(heads_LN == heads_LN[0], 0)
-    consensus_LN = np.where(agree_LN, heads_LN[0], prefixes_LN[-1])
-    p_LNC: NDArray[np.float64] = special.softmax(logits_LNC.astype(np.float64), -1)
-    votes_NC = (heads_LN[..., None] == np.arange(logits_LNC.shape[-1])).sum(0)
-    top_LN2 = np.sort(p_LNC, -1)[..., -2:]
-    surest_N = (top_LN2[..., 1] - top_LN2[..., 0]).argmax(0)
-    margin_N = np.take_along_axis(heads_LN, surest_N[None], 0)[0]
-    others = [_means(p_LNC)[-1].argmax(-1), votes_NC.argmax(-1), margin_N]
-    if weights is not None:
-        others.append(np.einsum("l,lnc->nc", np.asarray(weights), logits_LNC.astype(np.float64)).argmax(-1))
-    return [prefixes_LN[-1], *heads_LN, *prefixes_LN[1:-1], *consensus_LN[1:-1], *others]
 
 
 def convert(model: MultiHead, shape: tuple[int, int, int], path: Path) -> None:

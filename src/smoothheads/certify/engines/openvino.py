@@ -42,7 +42,7 @@ class OpenVino(EngineConfig):
     """Another precision is another base classifier. int8: quantised, with ranges from noisy training images
     at sigma."""
     lazy_consensus: bool = False
-    """With the rule consensus-K: heads beyond the K-th only see samples on which the K disagree. In int8 the
+    """With the aggregation consensus-K: heads beyond the K-th only see samples on which the K disagree. In int8 the
     two parts are quantised one by one, which is another base classifier than consensus-K in int8."""
 
     def __post_init__(self) -> None:

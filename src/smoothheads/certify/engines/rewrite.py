@@ -2,7 +2,7 @@
 
 `folded`: BatchNorm goes into the convolution before it, the same function up to rounding, with fewer ways
 through memory. Only modules are exchanged; the network's own code still runs, whatever it does. `split`: what
-every sample goes through and what few do, for the rule consensus-K.
+every sample goes through and what few do, for the aggregation consensus-K.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.nn.utils.parametrize import is_parametrized
 
 from smoothheads.errors import ConfigError, one_of
-from smoothheads.models.aggregate import rules
+from smoothheads.models.aggregate import aggregations
 from smoothheads.models.cost import BATCH_NORMS, CONVOLUTIONS
 from smoothheads.models.multihead import MultiHead
 
@@ -129,12 +129,12 @@ class Late(nn.Module):
         return torch.stack([head(features) for head in self.heads])
 
 
-def split(model: MultiHead, rule: str) -> tuple[Early, Late]:
+def split(model: MultiHead, aggregation: str) -> tuple[Early, Late]:
     """Both parts share the network's modules."""
-    known = [name for name in rules(len(model.heads)) if name.startswith("consensus-")]
+    known = [name for name in aggregations(len(model.heads)) if name.startswith("consensus-")]
     if not known:
         raise ConfigError("three heads or more for lazy_consensus", f"{len(model.heads)}", "switch it off")
-    if rule not in known:
-        raise one_of("consensus of this network", rule, known)
-    first = int(rule.removeprefix("consensus-"))
+    if aggregation not in known:
+        raise one_of("consensus of this network", aggregation, known)
+    first = int(aggregation.removeprefix("consensus-"))
     return Early(model, first), Late(model, first)

@@ -49,7 +49,7 @@ class Torch(EngineConfig):
     compile: Literal["auto", "on", "off"] = "off"
     """torch.compile: takes up to a minute; auto: where the run is long enough to pay for it."""
     lazy_consensus: bool = False
-    """With the rule consensus-K: heads beyond the K-th only see samples on which the K disagree."""
+    """With the aggregation consensus-K: heads beyond the K-th only see samples on which the K disagree."""
     graphs: bool = True
     """On cuda: passes that are not compiled are recorded once and replayed, which launches faster. Switch it
     off for a network that cannot be recorded."""
@@ -192,7 +192,7 @@ class LazyTorchEngine(Lazy, TorchEngine):
         from smoothheads.certify.engines.rewrite import split
 
         TorchEngine.__init__(self, config, network, **options)
-        early, late = split(self.model, network.rule)
+        early, late = split(self.model, network.aggregation)
         with torch.inference_mode():
             blank = self._blank(network.info.shape)
             features = self._run(early, blank)[1]

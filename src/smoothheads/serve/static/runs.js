@@ -124,13 +124,13 @@ export async function image(main, parameters, signal) {
 
 function ledger(id, facts) {
   const votes = facts.votes ?? facts.selection;
-  const rules = (votes ?? []).filter(({ rule }) => rule === "ensemble" || rule.startsWith("head-"));
+  const aggregations = (votes ?? []).filter(({ aggregation }) => aggregation === "ensemble" || aggregation.startsWith("head-"));
   return h("section", { class: "panel" }, h("h2", {}, id), h("div", { class: "answer" },
     h("div", {}, h("span", {}, "answer"), h("strong", { class: facts.correct ? "good" : "bad" }, facts.prediction)), h("div", {}, h("span", {}, `certified radius (${facts.norm})`), h("strong", {}, down(facts.radius))),
     facts.k === undefined ? null : h("div", {}, h("span", {}, "votes for it"), h("strong", {}, `${whole(facts.k)} of ${whole(facts.n)}`))),
   facts.p_lower === undefined ? null : h("p", { class: "soft" }, `Its probability under noise is at least ${down(facts.p_lower, 4)}; sigma ${facts.sigma}, alpha ${facts.alpha}, ${facts.n0} samples chose the class.`),
-  rules.length ? h("h3", {}, facts.votes ? "Votes per head" : "Votes of the selection per head") : null,
-  h("div", { class: "views" }, rules.map(({ rule, counts }) => { const drawn = bars(6); drawn.update(facts.classes, counts); return h("figure", {}, h("figcaption", {}, rule), drawn.element); })));
+  aggregations.length ? h("h3", {}, facts.votes ? "Votes per head" : "Votes of the selection per head") : null,
+  h("div", { class: "views" }, aggregations.map(({ aggregation, counts }) => { const drawn = bars(6); drawn.update(facts.classes, counts); return h("figure", {}, h("figcaption", {}, aggregation), drawn.element); })));
 }
 
 function downloads(what, search) {

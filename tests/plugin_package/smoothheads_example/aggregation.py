@@ -1,4 +1,4 @@
-"""A rule: the class with the largest median logit over the heads."""
+"""An aggregation: the class with the largest median logit over the heads."""
 
 from __future__ import annotations
 
