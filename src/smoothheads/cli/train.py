@@ -207,4 +207,8 @@ class _Show:
         if isinstance(event, StepDone):
             self.progress.update(event.step, f"epoch {event.epoch}, loss {event.loss:.3f}{self.accuracy}")
         elif "validation" in event.metrics:
-            self.accuracy = f", accuracy {event.metrics['validation']['accuracy']:.1%}"
+            held_out = event.metrics["validation"]
+            if "accuracy" in held_out:
+                self.accuracy = f", accuracy {held_out['accuracy']:.1%}"
+            else:
+                self.accuracy = f", PSNR {held_out['psnr']['0.25']:.1f} dB at sigma 0.25"

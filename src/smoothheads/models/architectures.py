@@ -63,6 +63,13 @@ def _lenet(shape: Shape, classes: int) -> nn.Module:
     return lenet(shape, classes)
 
 
+def _denoiser(shape: Shape, classes: int) -> nn.Module:
+    from smoothheads.models.denoiser import Denoiser
+
+    del classes
+    return Denoiser(shape[0])
+
+
 for depth in (8, 14, 20, 32, 44, 56, 110):
     network = partial(_resnet_cifar, depth)
     ARCHITECTURES.register(Architecture(name=f"resnet{depth}", network=network, cut="stage2"))
@@ -71,6 +78,7 @@ for depth in (18, 34, 50):
     ARCHITECTURES.register(
         Architecture(name=f"resnet{depth}", network=network, cut="layer3", image=image, classes=1000)
     )
+ARCHITECTURES.register(Architecture(name="denoiser", network=_denoiser, cut="input"))
 ARCHITECTURES.register(Architecture(name="lenet", network=_lenet, cut="convs", image=(1, 28, 28)))
 
 

@@ -7,6 +7,7 @@ from smoothheads.objectives.acr_targeted import AcrTargeted
 from smoothheads.objectives.catrs import CatRs
 from smoothheads.objectives.config import DiversityConfig, ObjectiveConfig, TeachingConfig
 from smoothheads.objectives.consistency import Consistency
+from smoothheads.objectives.denoise import Denoise
 from smoothheads.objectives.drt import Drt
 from smoothheads.objectives.gaussian import Gaussian
 from smoothheads.objectives.macer import Macer
@@ -21,6 +22,7 @@ __all__ = [
     "CatRs",
     "Consistency",
     "Curriculum",
+    "Denoise",
     "DiversityConfig",
     "Drt",
     "Gaussian",

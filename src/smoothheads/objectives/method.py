@@ -93,6 +93,8 @@ class Method(ABC):
     least_draws: ClassVar[int] = 1
     least_heads: ClassVar[int] = 1
     least_classes: ClassVar[int] = 1
+    trains_classifier: ClassVar[bool] = True
+    """Whether the network gives logits; a denoiser gives images."""
     heads_apart: ClassVar[bool] = False
     """Whether a head's loss does not depend on the other heads, as it does where an attack is shared."""
 

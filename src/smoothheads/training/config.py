@@ -28,6 +28,8 @@ class TrainConfig:
     shards: Count = field(default=1, metadata={"unless_default": True})
     """Compute a step as this many micro-batches, each with BatchNorm of its own, added up in a fixed order:
     under torchrun any number of ranks that divides it gives the same weights, bit for bit."""
+    optimizer: Literal["sgd", "adam"] = field(default="sgd", metadata={"unless_default": True})
+    """sgd uses momentum and nesterov; adam has its usual moments (0.9 and 0.999)."""
     lr: Positive = 0.1
     momentum: NotNegative = 0.9
     weight_decay: NotNegative = 1e-4

@@ -25,7 +25,7 @@ from smoothheads.objectives.soft_labels import class_frequencies, right_shares
 from smoothheads.training.config import TrainConfig
 from smoothheads.training.meter import Meter
 from smoothheads.training.shards import StepRows, own_shards, require_images
-from smoothheads.training.validate import head_cosines, noisy_accuracy
+from smoothheads.training.validate import denoising_psnr, head_cosines, noisy_accuracy
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +107,18 @@ class Trainer:
         heads = list(model.heads.parameters())
         known = {id(p) for p in heads}
         trunk = [p for p in model.parameters() if id(p) not in known]
-        self.optimizer = torch.optim.SGD(
-            [{"params": trunk, "scale": 1.0}, {"params": heads, "scale": config.head_lr_scale}],
-            lr=config.lr,
-            momentum=config.momentum,
-            weight_decay=config.weight_decay,
-            nesterov=config.nesterov,
-        )
+        groups = [{"params": trunk, "scale": 1.0}, {"params": heads, "scale": config.head_lr_scale}]
+        self.optimizer: torch.optim.Optimizer
+        if config.optimizer == "adam":
+            self.optimizer = torch.optim.Adam(groups, lr=config.lr, weight_decay=config.weight_decay)
+        else:
+            self.optimizer = torch.optim.SGD(
+                groups,
+                lr=config.lr,
+                momentum=config.momentum,
+                weight_decay=config.weight_decay,
+                nesterov=config.nesterov,
+            )
         self.epoch, self.step_in_epoch = 1, 0
         self.meter = Meter()
         self.curriculum = method.curriculum(len(train))
@@ -273,7 +278,12 @@ class Trainer:
         lr = self.config.learning_rate(self.step - 1, self.loader.steps_per_epoch)
         metrics: dict[str, Any] = {"epoch": self.epoch, "lr": lr}
         metrics |= self.meter.means() | head_cosines(self.model)
-        if self.validation is not None and len(self.validation):
+        if self.validation is None or not len(self.validation):
+            return metrics
+        if not self.objective.method.trains_classifier:
+            psnr = denoising_psnr(self.model, self.validation, seed=self.config.seed, device=self.device)
+            metrics["validation"] = {"psnr": psnr}
+        else:
             metrics["validation"] = noisy_accuracy(
                 self.model,
                 self.validation,

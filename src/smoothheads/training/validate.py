@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -51,6 +51,28 @@ def noisy_accuracy(
         right += int((ensemble(logits_LNC).argmax(1) == labels_N).sum())
     right_L, right = ranks.total(right_L), int(ranks.total(torch.tensor(right)))
     return {"accuracy": right / len(dataset), "head_accuracy": (right_L / len(dataset)).tolist()}
+
+
+@torch.no_grad()
+def denoising_psnr(
+    model: MultiHead,
+    dataset: Dataset,
+    *,
+    seed: int,
+    device: torch.device,
+    sigmas: Sequence[float] = (0.1, 0.25, 0.5, 1.0),
+) -> dict[str, float]:
+    """Returns the mean peak signal-to-noise ratio in dB of the first head's denoised images, by noise level."""
+    totals = dict.fromkeys(sigmas, 0.0)
+    with borrowed_mode(model, training=False):
+        for sigma in sigmas:
+            generator = seeding.generator(seed, "validation", device=device)
+            for images, _, _ in plain_batches(dataset, 64):
+                clean = images.to(device)
+                noisy = clean + sigma * torch.randn(clean.shape, generator=generator, device=device)
+                error_N = (model.heads[0](noisy, sigma) - clean).square().mean((1, 2, 3))
+                totals[sigma] += float(-10 * error_N.log10().sum())
+    return {f"{sigma:g}": round(total / len(dataset), 2) for sigma, total in totals.items()}
 
 
 @torch.no_grad()

@@ -1,0 +1,95 @@
+"""The denoiser and its training."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from smoothheads.data import named
+from smoothheads.errors import ConfigError
+from smoothheads.models.config import ModelConfig
+from smoothheads.models.denoiser import Denoiser
+from smoothheads.models.multihead import MultiHead
+from smoothheads.objectives import Denoise, ObjectiveConfig, Step
+from smoothheads.runs.train import train_run
+from smoothheads.training.config import RunConfig, TrainConfig
+
+
+def small() -> Denoiser:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Denoiser(channels=8, blocks=1)
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 8), (3, 7, 10), (3, 9, 9)])
+def test_denoiser_keeps_shape_and_range(shape: tuple[int, int, int]) -> None:
+    noisy = 3 * torch.randn(2, *shape)
+    restored = small().eval()(noisy, 0.5)
+    assert restored.shape == noisy.shape
+    assert restored.min() >= 0
+    assert restored.max() <= 1
+
+
+def test_denoiser_depends_on_the_noise_level() -> None:
+    images = torch.rand(2, 3, 8, 8)
+    denoiser = small().eval()
+    assert not torch.equal(denoiser(images, 0.1), denoiser(images, 0.5))
+    both = denoiser(images, torch.tensor([0.1, 0.5]))
+    torch.testing.assert_close(both, torch.stack([denoiser(images, 0.1)[0], denoiser(images, 0.5)[1]]))
+
+
+def test_denoiser_has_no_inner_cut() -> None:
+    with pytest.raises(ConfigError, match="no cut 'stage2'"):
+        small().split("stage2")
+
+
+def test_denoise_loss_of_identity_is_the_noise_power() -> None:
+    """A denoiser that predicts no noise has a mean squared error of sigma^2."""
+    denoiser = small().train()
+    torch.nn.init.zeros_(denoiser.last.weight)
+    torch.nn.init.zeros_(denoiser.last.bias)  # type: ignore[arg-type]
+    generator = torch.Generator().manual_seed(1)
+    step = Step(
+        model=MultiHead(torch.nn.Identity(), [denoiser]),
+        images=torch.rand(400, 3, 8, 8),
+        labels=torch.zeros(400, dtype=torch.long),
+        sigma=0.25,
+        generator=generator,
+        epoch=1,
+    )
+    losses = Denoise()(step).per_sample_LN
+    sigma = torch.rand(400, generator=torch.Generator().manual_seed(1))
+    expected = sigma.square() / (sigma + 0.05)
+    assert losses.shape == (1, 400)
+    torch.testing.assert_close(losses[0].mean(), expected.mean(), rtol=0.02, atol=0)
+
+
+def test_denoiser_trains_from_a_run(tmp_path: Path) -> None:
+    """On flat patches, the network soon beats the noisy image by several dB."""
+    generator = np.random.default_rng(0)
+    flat = np.broadcast_to(generator.integers(0, 256, (200, 3, 1, 1), dtype=np.uint8), (200, 3, 16, 16))
+    arrays = {
+        f"{split}_{kind}": values
+        for split in ("train", "test")
+        for kind, values in (("images", flat), ("labels", np.arange(200) % 2))
+    }
+    np.savez(tmp_path / "patches.npz", **arrays)
+    config = RunConfig(
+        data=named("npz", root=str(tmp_path / "patches.npz"), validation=0.1),
+        model=ModelConfig(arch="denoiser", cut="input", normalize=False),
+        objective=ObjectiveConfig(method=Denoise()),
+        train=TrainConfig(
+            optimizer="adam", lr=1e-3, epochs=3, batch=10, precision="float32", schedule="cosine"
+        ),
+    )
+    train_run(config, tmp_path / "run")
+    *_, last = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    psnr = json.loads(last)["validation"]["psnr"]
+    noisy = -20 * math.log10(0.5)
+    assert psnr["0.5"] > noisy + 6
+    assert psnr["0.1"] > psnr["1"]
