@@ -3,8 +3,8 @@
 python benchmarks/make_patches.py --cifar10 FOLDER --photos FOLDER --out patches.npz
 
 Half of the 64x64 patches are random crops of photographs, the other half are mosaics of four CIFAR-10 images,
-so that the denoiser sees the statistics of small images and of the inside of large ones. Test patches come from
-the CIFAR-10 test images and from the last photographs, of which no training patch is cut.
+so that the denoiser sees the statistics of small images and of the inside of large ones. Test patches come
+from the CIFAR-10 test images and from the last photographs, of which no training patch is cut.
 """
 
 from __future__ import annotations

@@ -73,18 +73,20 @@ def test_denoiser_trains_from_a_run(tmp_path: Path) -> None:
     """On flat patches, the network soon beats the noisy image by several dB."""
     generator = np.random.default_rng(0)
     flat = np.broadcast_to(generator.integers(0, 256, (200, 3, 1, 1), dtype=np.uint8), (200, 3, 16, 16))
-    arrays = {
-        f"{split}_{kind}": values
-        for split in ("train", "test")
-        for kind, values in (("images", flat), ("labels", np.arange(200) % 2))
-    }
-    np.savez(tmp_path / "patches.npz", **arrays)
+    labels = np.arange(200) % 2
+    np.savez(
+        tmp_path / "patches.npz",
+        train_images=flat,
+        train_labels=labels,
+        test_images=flat,
+        test_labels=labels,
+    )
     config = RunConfig(
         data=named("npz", root=str(tmp_path / "patches.npz"), validation=0.1),
         model=ModelConfig(arch="denoiser", cut="input", normalize=False),
         objective=ObjectiveConfig(method=Denoise()),
         train=TrainConfig(
-            optimizer="adam", lr=1e-3, epochs=3, batch=10, precision="float32", schedule="cosine"
+            optimizer="adam", lr=1e-3, epochs=6, batch=10, precision="float32", schedule="cosine"
         ),
     )
     train_run(config, tmp_path / "run")

@@ -12,7 +12,7 @@ from smoothheads.objectives.method import METHODS, Losses, Method, Step
 @METHODS.register
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Denoise(Method):
-    """Mean squared error of a denoiser; every image has a noise level of its own, so train.sigma is not used."""
+    """Mean squared error at random noise levels, one for every image; train.sigma is not used."""
 
     name: ClassVar[str] = "denoise"
     trains_classifier: ClassVar[bool] = False

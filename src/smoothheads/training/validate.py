@@ -62,7 +62,7 @@ def denoising_psnr(
     device: torch.device,
     sigmas: Sequence[float] = (0.1, 0.25, 0.5, 1.0),
 ) -> dict[str, float]:
-    """Returns the mean peak signal-to-noise ratio in dB of the first head's denoised images, by noise level."""
+    """Returns the mean peak signal-to-noise ratio in dB of the first head, by noise level."""
     totals = dict.fromkeys(sigmas, 0.0)
     with borrowed_mode(model, training=False):
         for sigma in sigmas:
