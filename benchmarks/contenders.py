@@ -18,7 +18,8 @@ from smoothheads.certify.engines import Engine, Store
 from smoothheads.certify.engines.artefact import Training
 from smoothheads.data import DataInfo, Dataset, SubsetConfig, load, load_test
 from smoothheads.errors import ConfigError, one_of
-from smoothheads.models import ARCHITECTURES, ModelConfig, MultiHead
+from smoothheads.models import ARCHITECTURES, ModelConfig
+from smoothheads.models.multihead import MultiHead
 from smoothheads.runs.certify import certification_images
 from smoothheads.runs.layout import engines_folder, open_checkpoint
 from smoothheads.smoothed import Smoothed

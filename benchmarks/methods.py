@@ -29,8 +29,9 @@ from torch import Tensor
 from smoothheads.cli.progress import Progress
 from smoothheads.data import DataInfo, Dataset, SubsetConfig, load, named, select
 from smoothheads.device import threads
-from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.models import ModelConfig, build
 from smoothheads.models.cost import cost
+from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives import (
     AcrTargeted,
     CatRs,

@@ -11,7 +11,8 @@ import torch
 from smoothheads import checkpoint
 from smoothheads.certify.engines.openvino import installed
 from smoothheads.data import Splits, SubsetConfig, load, named
-from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.models import ModelConfig, build
+from smoothheads.models.multihead import MultiHead
 from smoothheads.training import RunConfig
 
 

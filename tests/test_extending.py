@@ -19,8 +19,9 @@ from smoothheads.certify.engines.base import ENGINES, Network
 from smoothheads.cli import main
 from smoothheads.data import DATASETS, Splits
 from smoothheads.errors import SoundnessError
-from smoothheads.models import ARCHITECTURES, MultiHead
+from smoothheads.models import ARCHITECTURES
 from smoothheads.models.aggregate import AGGREGATIONS
+from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import NOISES
 from smoothheads.objectives import METHODS
 from smoothheads.registry import Registry

@@ -12,7 +12,8 @@ import pytest
 from smoothheads import checkpoint
 from smoothheads.cli import main
 from smoothheads.data import Splits
-from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.models import ModelConfig
+from smoothheads.models.multihead import MultiHead
 from smoothheads.training import RunConfig
 
 DOCUMENT = (Path(__file__).parents[1] / "docs" / "threats.md").read_text()

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from smoothheads.data import DataConfig as DataConfig
     from smoothheads.data import from_arrays as from_arrays
     from smoothheads.errors import SmoothheadsError as SmoothheadsError
-    from smoothheads.models import MultiHead as MultiHead
     from smoothheads.models import build as build
     from smoothheads.models import list_architectures as list_architectures
-    from smoothheads.models.cut import augment as augment
     from smoothheads.models.cut import multihead as multihead
+    from smoothheads.models.multihead import MultiHead as MultiHead
     from smoothheads.objectives import ObjectiveConfig as ObjectiveConfig
     from smoothheads.report.make import report as report
     from smoothheads.results.audit import audit as audit
@@ -48,8 +47,9 @@ _HOMES = {
     "cookbook": "recipe recipes=names",
     "data": "DataConfig dataset=as_dataset from_arrays load_data=load",
     "errors": "SmoothheadsError",
-    "models": "MultiHead build list_architectures",
-    "models.cut": "augment multihead",
+    "models": "build list_architectures",
+    "models.cut": "multihead",
+    "models.multihead": "MultiHead",
     "objectives": "ObjectiveConfig",
     "report.make": "report",
     "results.audit": "audit",

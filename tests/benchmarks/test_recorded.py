@@ -10,7 +10,7 @@ from benchmarks.recorded import Record, Recorded, Replay, record, start
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.data import Dataset, Splits, SubsetConfig, select
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Phase
 

@@ -13,7 +13,8 @@ from benchmarks.frame import BenchResults
 from benchmarks import train_step, votes, whole_table
 from smoothheads import checkpoint
 from smoothheads.data import Splits, SubsetConfig, named
-from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.models import ModelConfig
+from smoothheads.models.multihead import MultiHead
 from smoothheads.training import RunConfig
 
 

@@ -17,7 +17,8 @@ from smoothheads.certify.drive import AT_ONCE, WINDOW, Flight, drive
 from smoothheads.certify.engines import Engine, Request
 from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.errors import LedgerError, SoundnessError
-from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.models import ModelConfig
+from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise, make_noise
 from smoothheads.runs.certify import certify_run
 from smoothheads.smoothed import Smoothed

@@ -17,7 +17,7 @@ from smoothheads.certify.drive import Drive, Flight
 from smoothheads.certify.engines import Engine, Request
 from smoothheads.certify.sharing import Sharing, Task
 from smoothheads.data import Splits, SubsetConfig, select
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.results.row import to_line
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Phase, Pixels

@@ -14,7 +14,7 @@ from smoothheads.certify.algorithm import Run, Samples, Terms
 from smoothheads.certify.budgets import FixedBudget
 from smoothheads.data import Splits, SubsetConfig, from_arrays, select
 from smoothheads.errors import ConfigError, DataError, SoundnessError
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certificate, Certified, Phase
 

@@ -14,7 +14,7 @@ from smoothheads.certify.engines.base import BlockEngine
 from smoothheads.certify.soundness import fingerprint
 from smoothheads.data import from_arrays
 from smoothheads.errors import SoundnessError
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.smoothed import Smoothed
 
 CHANGED = "weights, buffers or attributes that changed"

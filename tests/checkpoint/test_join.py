@@ -11,7 +11,8 @@ from smoothheads.checkpoint import Checkpoint
 from smoothheads.checkpoint.join import join
 from smoothheads.data import DataInfo
 from smoothheads.errors import CheckpointError
-from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.models import ModelConfig, build
+from smoothheads.models.multihead import MultiHead
 from smoothheads.training import RunConfig, TrainConfig
 from smoothheads.types import Grid
 

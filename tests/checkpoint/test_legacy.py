@@ -13,11 +13,8 @@ from torch.nn import functional as F
 from smoothheads.checkpoint.legacy import convert, load_legacy, read_legacy
 from smoothheads.errors import CheckpointError
 from smoothheads.models import ModelConfig, build
-from smoothheads.models.layers import BasicBlock, Conv, stage
-from smoothheads.models.lenet import lenet
 from smoothheads.models.multihead import MultiHead
-from smoothheads.models.resnet_cifar import resnet_cifar
-from smoothheads.models.resnet_imagenet import resnet_imagenet
+from smoothheads.models.networks import BasicBlock, Conv, lenet, resnet_cifar, resnet_imagenet, stage
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 CLASSES = 4

@@ -12,7 +12,8 @@ import smoothheads as sh
 from smoothheads import checkpoint
 from smoothheads.data import Splits, load_test
 from smoothheads.errors import CheckpointError, DataError
-from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.models import ModelConfig
+from smoothheads.models.multihead import MultiHead
 from smoothheads.training import RunConfig
 
 Network = Callable[..., MultiHead]

@@ -17,7 +17,8 @@ from smoothheads.certify.engines import Store, convert
 from smoothheads.certify.engines import openvino as extra
 from smoothheads.cli import main
 from smoothheads.data import Splits, SubsetConfig, named
-from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.models import ModelConfig
+from smoothheads.models.multihead import MultiHead
 from smoothheads.training import RunConfig
 
 

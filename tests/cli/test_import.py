@@ -9,7 +9,7 @@ import torch
 
 from smoothheads.checkpoint import load
 from smoothheads.cli import main
-from smoothheads.models.resnet_cifar import resnet_cifar
+from smoothheads.models.networks import resnet_cifar
 
 
 class Evil:

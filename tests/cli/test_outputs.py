@@ -12,7 +12,7 @@ import torch
 from tests.studies.small import TEXT
 
 from smoothheads.cli import COMMANDS, main
-from smoothheads.models.resnet_cifar import resnet_cifar
+from smoothheads.models.networks import resnet_cifar
 from smoothheads.studies import reading
 from smoothheads.studies.outcome import Outcome, Result, save
 

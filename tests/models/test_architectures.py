@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from smoothheads import cli
 from smoothheads.errors import ConfigError
 from smoothheads.models import ARCHITECTURES, Architecture, ModelConfig, build, list_architectures
-from smoothheads.models.chain import Chain
 from smoothheads.models.cut import split
-from smoothheads.models.layers import Conv
 from smoothheads.models.multihead import MultiHead
+from smoothheads.models.networks import Chain, Conv
 
 CLASSES = 4
 Make = Callable[..., MultiHead]
@@ -144,7 +143,7 @@ def test_unknown_names_get_the_nearest_one(make: Make) -> None:
 
 
 def test_one_mean_per_channel_is_needed() -> None:
-    with pytest.raises(ConfigError, match="3 channel means"):
+    with pytest.raises(ConfigError, match="as many means as channels"):
         build(ModelConfig(), shape=(3, 8, 8), classes=2, mean=[0.5], std=[0.5], seed=0)
 
 
@@ -161,7 +160,7 @@ def test_heads_that_normalise_for_themselves(make: Make) -> None:
 
 @pytest.mark.parametrize(("cut", "normalize"), [("stage2", True), ("input", False)])
 def test_only_separate_networks_normalise_for_themselves(cut: str, normalize: bool) -> None:
-    with pytest.raises(ConfigError, match="normalize and cut 'input' with normalize_heads"):
+    with pytest.raises(ConfigError, match="Only separate networks can normalise"):
         ModelConfig(heads=2, cut=cut, normalize=normalize, normalize_heads=True)
 
 

@@ -6,13 +6,13 @@ import warnings
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from smoothheads.errors import ConfigError
 from smoothheads.models.aggregate import ensemble
-from smoothheads.models.cut import augment, example_for, multihead, reset
-from smoothheads.models.multihead import MultiHead
-from smoothheads.models.normalize import Normalize
-from smoothheads.models.resnet_cifar import resnet_cifar
+from smoothheads.models.cut import example_for, fx_split, multihead, reset
+from smoothheads.models.multihead import MultiHead, Normalize
+from smoothheads.models.networks import resnet_cifar
 
 CLASSES = 3
 
@@ -174,9 +174,9 @@ def test_weights_on_both_sides_of_the_cut_are_refused() -> None:
 
 
 def test_a_cut_behind_everything_is_refused() -> None:
-    with pytest.raises(ConfigError, match="none behind the cut"):
+    with pytest.raises(ConfigError, match="no parameter behind the cut"):
         multihead(sequential(), "4", 2)
-    with pytest.raises(ConfigError, match="none behind the cut"):
+    with pytest.raises(ConfigError, match="no parameter behind the cut"):
         multihead(Dense(), "fc", 2)
 
 
@@ -219,9 +219,9 @@ def test_a_network_that_does_not_return_logits_is_refused() -> None:
             y = self.conv1(x)
             return y, y
 
-    with pytest.raises(ConfigError, match=r"logits \[N, C\], got tuple"):
+    with pytest.raises(ConfigError, match=r"logits \[N, C\], not tuple"):
         multihead(Pair(), "input", 1, example=images())
-    with pytest.raises(ConfigError, match=r"got a tensor \[4, 2, 4, 4\]"):
+    with pytest.raises(ConfigError, match=r"not a tensor \[4, 2, 4, 4\]"):
         multihead(nn.Sequential(nn.Conv2d(2, 2, 1), nn.Conv2d(2, 2, 1)), 0, 1, example=images())
 
 
@@ -244,7 +244,7 @@ def test_batch_norm_without_running_statistics_is_refused() -> None:
     model = nn.Sequential(
         nn.Conv2d(2, 2, 3), nn.BatchNorm2d(2, track_running_stats=False), nn.Flatten(), nn.Linear(8, 3)
     )
-    with pytest.raises(ConfigError, match=r"'1' without.*rest of the batch"):
+    with pytest.raises(ConfigError, match=r"'1' has no running statistics.*rest of the batch"):
         multihead(model, 0, 2)
 
 
@@ -323,7 +323,147 @@ def test_a_flat_network_is_guessed(shape: tuple[int, int, int]) -> None:
     assert multihead(model, 1, 2)(torch.rand(4, *shape)).shape == (2, 4, 3)
 
 
-def test_the_old_name_warns() -> None:
-    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.Linear(6, 3))
-    with pytest.warns(DeprecationWarning, match="smoothheads.multihead"):
-        assert len(augment(model, 1, 2).heads) == 2
+class Skips(nn.Module):
+    """Values from before the cut are used behind it: the input, a feature, a size and a buffer."""
+
+    scale: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+        self.fc = nn.Linear(4, 3)
+        self.shift = nn.Parameter(torch.randn(4))
+        self.register_buffer("scale", torch.tensor(2.0))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, *, flat: bool = True) -> Tensor:
+        scale, shift, n = self.scale, self.shift, x.shape[0]
+        x = torch.flatten(x, 1) * scale
+        y = F.relu(self.first(x))
+        z = self.second(y).tanh()
+        if mask is not None:
+            z = z * mask
+        z = self.third(z + y) + x * scale + shift
+        out: Tensor = self.fc(z.reshape(n, -1)) if flat else z
+        return out
+
+
+class Branches(nn.Module):
+    """Its control flow depends on the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layer(x) if x.sum() > 0 else x
+        return out
+
+
+def parameters(module: nn.Module) -> list[str]:
+    return [name for name, _ in module.named_parameters()]
+
+
+def small_images() -> Tensor:
+    return torch.rand(5, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("cut", ["first", "second", "third"])
+def test_every_value_that_is_still_needed_crosses_the_cut(cut: str) -> None:
+    model = Skips()
+    trunk, head = fx_split(model, cut)
+    assert torch.equal(head(trunk(small_images())), model(small_images()))
+    assert torch.equal(head(trunk(small_images()[:2])), model(small_images()[:2]))
+    assert sorted(parameters(trunk) + parameters(head)) == sorted(parameters(model))
+
+
+def test_a_parameter_lives_where_it_is_used() -> None:
+    trunk, head = fx_split(Skips(), "second")
+    assert parameters(trunk) == ["first.weight", "first.bias", "second.weight", "second.bias"]
+    assert "shift" in parameters(head)
+
+
+def test_both_sides_follow_the_mode() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c = nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.c(self.b(self.a(x)))
+            return out
+
+    model = Net().eval()
+    trunk, head = fx_split(model, "a")
+    head.train()
+    assert head.get_submodule("b").training
+    head.eval()
+    assert not head.get_submodule("b").training
+    assert not trunk.training, "the model's mode is kept"
+
+
+def test_modules_beside_the_cut_may_do_what_they_like() -> None:
+    model = nn.ModuleDict({"a": Branches(), "b": Branches()})
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = model
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.parts["b"](self.parts["a"](x))
+            return out
+
+    net = Net()
+    trunk, head = fx_split(net, "parts.a")
+    for x in (torch.ones(2, 4), -torch.ones(2, 4)):
+        assert torch.equal(head(trunk(x)), net(x))
+
+
+def test_a_submodule_that_is_called_twice_belongs_to_the_trunk() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.b(self.a(self.a(x)) + x)
+            return out
+
+    model = Net()
+    trunk, head = fx_split(model, "a")
+    assert parameters(head) == ["b.weight", "b.bias"]
+    x = torch.randn(2, 4)
+    assert torch.equal(head(trunk(x)), model(x))
+
+
+def test_control_flow_on_data_is_refused_with_a_way_out() -> None:
+    with pytest.raises(ConfigError, match=r"TraceError.*head_factory"):
+        fx_split(Branches(), "layer")
+
+
+def test_a_forward_that_trains_differently_is_refused() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.b(F.dropout(self.a(x), 0.5, self.training))
+            return out
+
+    with pytest.raises(ConfigError, match=r"self\.training.*nn\.Dropout"):
+        fx_split(Net(), "a")
+
+
+def test_a_submodule_that_is_never_called_is_refused() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.unused = nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.a(x)
+            return out
+
+    with pytest.raises(ConfigError, match="never calls 'unused'"):
+        fx_split(Net(), "unused")

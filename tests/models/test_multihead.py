@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from smoothheads.errors import ConfigError
-from smoothheads.models.multihead import MultiHead
-from smoothheads.models.normalize import Normalize
+from smoothheads.models.multihead import MultiHead, Normalize, temporary_mode
 
 
 def linear(weight: float) -> nn.Linear:
@@ -41,7 +40,7 @@ def test_parameters_and_weights_per_head() -> None:
 
 def test_heads_that_share_a_parameter_are_refused() -> None:
     head = nn.Linear(1, 2)
-    with pytest.raises(ConfigError, match="shared parameter 'weight'"):
+    with pytest.raises(ConfigError, match="'weight' is a shared parameter"):
         MultiHead(nn.Identity(), [head, head])
     with pytest.raises(ConfigError, match="shared parameter"):
         MultiHead(head, [nn.Linear(2, 2), nn.Sequential(head)])
@@ -66,10 +65,50 @@ def test_learned_weights_travel_with_the_network() -> None:
 
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 2.0, 3.0], [0.0, 0.0], [1.0, float("nan")]])
 def test_unusable_weights_are_refused(weights: list[float]) -> None:
-    with pytest.raises(ConfigError, match="a finite weight for each of 2 heads, not all 0"):
+    with pytest.raises(ConfigError, match="do not fit 2 heads"):
         MultiHead(nn.Flatten(), [linear(1.0), linear(3.0)]).weigh(torch.tensor(weights))
 
 
 def test_one_head_takes_no_weights() -> None:
-    with pytest.raises(ConfigError, match="one head needs none"):
+    with pytest.raises(ConfigError, match="two or more heads"):
         MultiHead(nn.Flatten(), [linear(1.0)]).weigh(torch.ones(1))
+
+
+def test_each_channel_has_its_own_mean_and_std() -> None:
+    x = torch.tensor([1.0, 1.0]).reshape(1, 2, 1, 1)
+    out = Normalize([0.5, 0.25], [0.25, 0.5])(x)
+    assert out.flatten().tolist() == [2.0, 1.5]
+
+
+def test_pixels_beyond_the_range_are_not_clipped() -> None:
+    out = Normalize([0.0], [0.5])(torch.tensor([-1.0, 3.0]).reshape(1, 1, 1, 2))
+    assert out.flatten().tolist() == [-2.0, 6.0]
+
+
+def test_it_travels_with_the_weights() -> None:
+    other = Normalize([0.0], [1.0])
+    other.load_state_dict(Normalize([0.5], [0.25]).state_dict())
+    assert other(torch.ones(1, 1, 1, 1)).item() == 2.0
+    assert not list(other.parameters())
+
+
+@pytest.mark.parametrize(("mean", "std"), [([0.5], [0.0]), ([0.5], [-1.0]), ([0.5, 0.5], [1.0])])
+def test_impossible_statistics_are_refused(mean: list[float], std: list[float]) -> None:
+    with pytest.raises(ConfigError):
+        Normalize(mean, std)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_every_module_gets_its_own_mode_back(training: bool) -> None:
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.Dropout()).train()
+    model[0].eval()  # a frozen layer
+    with temporary_mode(model, training=training):
+        assert [module.training for module in model.modules()] == [training] * 3
+    assert [module.training for module in model.modules()] == [True, False, True]
+
+
+def test_also_after_an_error() -> None:
+    model = nn.Linear(1, 1)
+    with pytest.raises(TypeError), temporary_mode(model, training=False):
+        model()
+    assert model.training

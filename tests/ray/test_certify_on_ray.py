@@ -21,7 +21,8 @@ from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.data.subset import take
 from smoothheads.errors import SmoothheadsError, SoundnessError, WorkerError
-from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.models import ModelConfig
+from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import versions
 from smoothheads.runs import on_ray, voter
 from smoothheads.runs.certify import certify_run

@@ -10,7 +10,8 @@ import pytest
 from smoothheads import checkpoint
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.data import Splits, SubsetConfig, select
-from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.models import ModelConfig
+from smoothheads.models.multihead import MultiHead
 from smoothheads.runs.certify import certify_run
 from smoothheads.runs.layout import open_checkpoint
 from smoothheads.training import RunConfig

@@ -14,7 +14,8 @@ from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import Dataset, Splits, SubsetConfig, named, select
 from smoothheads.errors import DataError, LedgerError
-from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.models import ModelConfig
+from smoothheads.models.multihead import MultiHead
 from smoothheads.results.read import read_log
 from smoothheads.runs.certify import certification_images, certify_run
 from smoothheads.training import RunConfig

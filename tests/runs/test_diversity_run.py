@@ -12,7 +12,7 @@ from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import ArrayDataset, DataInfo, from_arrays
 from smoothheads.data.subset import hold_out
 from smoothheads.errors import ConfigError, DataError, SoundnessError
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.runs.diversity import gaps, measure
 from smoothheads.runs.sampling import Sampling
 from smoothheads.training import RunConfig

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from smoothheads import checkpoint, seeding
 from smoothheads.data import DataConfig, Dataset, Digits, Splits, SubsetConfig, load
 from smoothheads.errors import ConfigError, StorageError
-from smoothheads.models import ModelConfig, MultiHead, fit_weights
+from smoothheads.models import ModelConfig, fit_weights
+from smoothheads.models.multihead import MultiHead
 from smoothheads.runs import ensemble as subject
 from smoothheads.runs.ensemble import ensemble_run
 from smoothheads.training import RunConfig, TrainConfig

@@ -18,7 +18,8 @@ from smoothheads.certify.engines import Store, convert
 from smoothheads.config import load_json
 from smoothheads.data import Splits, SubsetConfig, select
 from smoothheads.errors import CheckpointError, ConfigError
-from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.models import ModelConfig
+from smoothheads.models.multihead import MultiHead
 from smoothheads.runs.certify import certify_run
 from smoothheads.runs.export import export_run
 from smoothheads.runs.exported import Exported, _function, is_export, open_export

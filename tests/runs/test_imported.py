@@ -13,8 +13,8 @@ from smoothheads import checkpoint
 from smoothheads.data import describe, named
 from smoothheads.errors import CheckpointError, ConfigError, StorageError
 from smoothheads.models import ModelConfig
-from smoothheads.models.normalize import Normalize
-from smoothheads.models.resnet_cifar import resnet_cifar
+from smoothheads.models.multihead import Normalize
+from smoothheads.models.networks import resnet_cifar
 from smoothheads.runs.imported import import_run
 from smoothheads.training import RunConfig, TrainConfig
 

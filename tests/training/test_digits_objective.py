@@ -12,7 +12,7 @@ from torch import nn
 import smoothheads as sh
 from smoothheads import seeding
 from smoothheads.data import Splits
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives import METHODS, CatRs, Method, ObjectiveConfig, SmoothAdv, Step, TeachingConfig
 from smoothheads.training import TrainConfig, Trainer
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from smoothheads import seeding
 from smoothheads.data import Loader, Splits
 from smoothheads.errors import ConfigError, TrainingError
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives import DiversityConfig, Gaussian, ObjectiveConfig, TeachingConfig
 from smoothheads.objectives.diversity import cosine_penalty
 from smoothheads.training import EpochDone, StepDone, TrainConfig, Trainer, train

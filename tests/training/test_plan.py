@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from smoothheads.data import Splits
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives import Gaussian, ObjectiveConfig
 from smoothheads.training import TrainConfig, Trainer, make_plan
 

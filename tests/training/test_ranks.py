@@ -17,7 +17,7 @@ from torch import nn
 from smoothheads import checkpoint
 from smoothheads.data import Loader, Splits
 from smoothheads.errors import ConfigError, TrainingError
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives import Gaussian, ObjectiveConfig, TeachingConfig
 from smoothheads.runs.train import train_run
 from smoothheads.training import EpochDone, RunConfig, StepDone, TrainConfig, Trainer

@@ -11,7 +11,8 @@ from torch import Tensor
 from smoothheads.checkpoint.weights import Checkpoint
 from smoothheads.data import DataInfo
 from smoothheads.errors import CheckpointError
-from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.models import ModelConfig, build
+from smoothheads.models.multihead import MultiHead
 from smoothheads.training import RunConfig
 
 State = dict[str, Tensor]

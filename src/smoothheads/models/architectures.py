@@ -1,4 +1,4 @@
-"""The architectures by name, and the one way to build them."""
+"""The architectures by name, and the one way to build them. Torch is imported when a network is built."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from smoothheads.errors import ConfigError
+from smoothheads.models.config import ModelConfig
 from smoothheads.registry import Registry
 from smoothheads.seeding import drawing
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from smoothheads.models.config import ModelConfig
     from smoothheads.models.multihead import MultiHead
-    from smoothheads.models.normalize import Normalize
 
 Shape = tuple[int, int, int]
 
@@ -34,56 +33,52 @@ class Architecture:
 
     name: str
     network: Callable[[Shape, int], nn.Module]
-    """From (channels, height, width) and classes to a module that gives logits [N, C]."""
+    """Makes a module that gives logits [N, C] from (channels, height, width) and the number of classes."""
     cut: str
-    """Where the trunk ends unless the user says: before the last stage, where the SOME authors cut."""
+    """Where the trunk ends by default: before the last stage, where the SOME authors cut."""
     image: Shape = (3, 32, 32)
-    """The images that it is made for; their cost is what `info` tells."""
+    """The images that it is made for; `info` shows its cost on them."""
     classes: int = 10
 
 
 ARCHITECTURES: Registry[Architecture] = Registry("architecture", "smoothheads.architectures")
 
 
-def _resnet_cifar(depth: int, shape: Shape, classes: int) -> nn.Module:
-    from smoothheads.models.resnet_cifar import resnet_cifar  # imports torch, so not before it is built
+def _network(function: str, *arguments: int) -> nn.Module:
+    from smoothheads.models import networks  # imports torch
 
-    return resnet_cifar(depth, shape, classes)
-
-
-def _resnet_imagenet(depth: int, shape: Shape, classes: int) -> nn.Module:
-    from smoothheads.models.resnet_imagenet import resnet_imagenet
-
-    return resnet_imagenet(depth, shape, classes)
+    network: nn.Module = getattr(networks, function)(*arguments)
+    return network
 
 
-def _lenet(shape: Shape, classes: int) -> nn.Module:
-    from smoothheads.models.lenet import lenet
-
-    return lenet(shape, classes)
-
-
-def _denoiser(shape: Shape, classes: int) -> nn.Module:
+def _denoiser(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
     from smoothheads.models.denoiser import Denoiser
 
-    del classes
     return Denoiser(shape[0])
 
 
 for depth in (8, 14, 20, 32, 44, 56, 110):
-    network = partial(_resnet_cifar, depth)
-    ARCHITECTURES.register(Architecture(name=f"resnet{depth}", network=network, cut="stage2"))
-for depth in (18, 34, 50):
-    network, image = partial(_resnet_imagenet, depth), (3, 224, 224)
     ARCHITECTURES.register(
-        Architecture(name=f"resnet{depth}", network=network, cut="layer3", image=image, classes=1000)
+        Architecture(name=f"resnet{depth}", network=partial(_network, "resnet_cifar", depth), cut="stage2")
     )
+for depth in (18, 34, 50):
+    ARCHITECTURES.register(
+        Architecture(
+            name=f"resnet{depth}",
+            network=partial(_network, "resnet_imagenet", depth),
+            cut="layer3",
+            image=(3, 224, 224),
+            classes=1000,
+        )
+    )
+ARCHITECTURES.register(
+    Architecture(name="lenet", network=partial(_network, "lenet"), cut="convs", image=(1, 28, 28))
+)
 ARCHITECTURES.register(Architecture(name="denoiser", network=_denoiser, cut="input"))
-ARCHITECTURES.register(Architecture(name="lenet", network=_lenet, cut="convs", image=(1, 28, 28)))
 
 
 def list_architectures(pattern: str = "*") -> list[str]:
-    """Names like `pattern`, in which * stands for anything."""
+    """Returns the names like `pattern`, in which * stands for anything."""
     return [name for name in ARCHITECTURES.names() if fnmatchcase(name, pattern)]
 
 
@@ -96,39 +91,43 @@ def build(
     std: Sequence[float],
     seed: int,
 ) -> MultiHead:
-    """A network with fresh weights, a pure function of the arguments; no other random number is disturbed.
+    """Returns a network with fresh weights, a pure function of the arguments.
 
-    Head k is that of a network drawn from the seed's k-th stream, and the trunk is the first network's: the
-    same seed gives the same head whatever the number of heads and the cut.
+    Args:
+        config: architecture, number of heads L and cut.
+        shape: (channels, height, width) of the images.
+        classes: number of classes C.
+        mean: mean of each channel, for the normalisation inside the network.
+        std: standard deviation of each channel.
+        seed: head k is that of a network drawn from the seed's k-th stream, and the trunk is the first
+            network's, so the same seed gives the same head whatever the number of heads and the cut.
     """
+    from torch import nn
+
     from smoothheads.models.cut import split
-    from smoothheads.models.multihead import MultiHead
-    from smoothheads.models.normalize import Normalize
+    from smoothheads.models.multihead import MultiHead, Normalize
 
     network = ARCHITECTURES.get(config.arch).network
     if len(mean) != shape[0]:
-        raise ConfigError(f"{shape[0]} channel means", str(len(mean)), "give one mean and std per channel")
-    parts = []
+        raise ConfigError(f"Images of {shape[0]} channels need as many means as channels, not {len(mean)}.")
+    trunks, heads = [], []
     for k in range(config.heads):
         with drawing(seed, "init", k):
-            parts.append(split(network(shape, classes), config.cut))
-    trunk, heads = parts[0][0], [head for _, head in parts]
+            trunk, head = split(network(shape, classes), config.cut)
+        trunks.append(trunk)
+        heads.append(head)
+    normalize: nn.Module | None = Normalize(mean, std) if config.normalize else None
     if config.normalize_heads:
-        built = MultiHead(trunk, [_behind(Normalize(mean, std), head) for head in heads])
-    else:
-        built = MultiHead(trunk, heads, Normalize(mean, std) if config.normalize else None)
+        # Networks that were trained apart keep their own normalisation, in front of each head's layers.
+        for k, head in enumerate(heads):
+            if type(head).forward is not nn.Sequential.forward:
+                raise ConfigError(
+                    f"A {type(head).__name__} is no chain of layers that a normalisation of its own could be "
+                    "put in front of: join networks that normalise alike."
+                )
+            layers = [("normalize", Normalize(mean, std)), *head.named_children()]
+            heads[k] = nn.Sequential(OrderedDict(layers))
+        normalize = None
+    built = MultiHead(trunks[0], heads, normalize)
     built.config = config
     return built
-
-
-def _behind(normalize: Normalize, head: nn.Module) -> nn.Module:
-    """The head's layers keep their names."""
-    from torch import nn
-
-    if type(head).forward is not nn.Sequential.forward:
-        raise ConfigError(
-            "a chain of layers behind each head's own normalisation",
-            type(head).__name__,
-            "join networks that normalise alike",
-        )
-    return nn.Sequential(OrderedDict([("normalize", normalize), *head.named_children()]))

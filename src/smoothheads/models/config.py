@@ -1,4 +1,4 @@
-"""What a network is told to be."""
+"""The settings of a network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ModelConfig:
     cut: str = "stage2"
     """Where the shared trunk ends; `input` makes the heads separate networks."""
     normalize: bool = True
-    """Subtract the data's mean and divide by its deviation, inside the network, after the noise."""
+    """Subtract the data's mean and divide by its standard deviation, inside the network, after the noise."""
     normalize_heads: bool = False
     """Each head normalises for itself, as networks do that were trained apart; needs the cut `input`."""
 
@@ -26,7 +26,6 @@ class ModelConfig:
         check_fields(self)
         if self.normalize_heads and not (self.normalize and self.cut == "input"):
             raise ConfigError(
-                "normalize and cut 'input' with normalize_heads",
-                f"normalize {self.normalize} and cut {self.cut!r}",
-                "only separate networks can normalise for themselves",
+                "Only separate networks can normalise for themselves: with model.normalize_heads set "
+                f"model.normalize to True (now {self.normalize}) and model.cut to 'input' (now {self.cut!r})."
             )

@@ -1,4 +1,4 @@
-"""What a forward pass of one image costs, in both usual currencies, and what of a network is a head."""
+"""What a forward pass of one image costs, in both usual currencies, and which part of a network is a head."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from smoothheads.models.mode import borrowed_mode
-from smoothheads.models.multihead import MultiHead
+from smoothheads.models.multihead import MultiHead, temporary_mode
 
 CONVOLUTIONS: Final = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 BATCH_NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -34,8 +33,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class NetworkParts:
-    """What of a network is trunk and what is one head; a layer is a convolution or a linear layer, shortcuts
-    apart."""
+    """Sizes of the trunk and of one head; layers are convolutions and linear layers, except shortcuts."""
 
     trunk_params: int
     head_params: int
@@ -53,8 +51,12 @@ class NetworkParts:
 
 
 def parts(model: MultiHead) -> NetworkParts:
+    def layers(part: nn.Module) -> int:
+        counted = (*CONVOLUTIONS, nn.Linear)
+        return sum(isinstance(m, counted) and "downsample" not in name for name, m in part.named_modules())
+
     trunk, head = model.trunk, model.heads[0]
-    return NetworkParts(_params(trunk), _params(head), _layers(trunk), _layers(head))
+    return NetworkParts(_params(trunk), _params(head), layers(trunk), layers(head))
 
 
 def cost(model: nn.Module, shape: tuple[int, int, int]) -> Cost:
@@ -63,13 +65,21 @@ def cost(model: nn.Module, shape: tuple[int, int, int]) -> Cost:
 
     def count(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         nonlocal macs, extra
-        multiplied, rest = _arithmetic(module, inputs[0], output)
-        macs, extra = macs + multiplied, extra + rest
+        if isinstance(module, (*CONVOLUTIONS, nn.Linear)):
+            # Every output element is a product of one filter with its inputs; ptflops adds the bias.
+            macs += output.numel() * module.weight[0].numel()
+            extra += output.numel() if module.bias is not None else 0
+        elif isinstance(module, BATCH_NORMS):
+            extra += inputs[0].numel() * (2 if module.affine else 1)
+        else:  # ptflops counts what comes out of a ReLU, and what goes into a pooling layer
+            extra += (output if isinstance(module, nn.ReLU) else inputs[0]).numel()
 
     hooks = [module.register_forward_hook(count) for module in model.modules() if isinstance(module, COUNTED)]
+    state = itertools.chain(model.parameters(), (b for b in model.buffers() if b.is_floating_point()))
+    like = next(state, torch.empty(0))
     try:
-        with borrowed_mode(model, training=False), torch.no_grad():
-            model(_blank_image(model, shape))
+        with temporary_mode(model, training=False), torch.no_grad():
+            model(torch.zeros(1, *shape, device=like.device, dtype=like.dtype))
     finally:
         for hook in hooks:
             hook.remove()
@@ -78,24 +88,3 @@ def cost(model: nn.Module, shape: tuple[int, int, int]) -> Cost:
 
 def _params(part: nn.Module) -> int:
     return sum(p.numel() for p in part.parameters())
-
-
-def _layers(part: nn.Module) -> int:
-    counted = (*CONVOLUTIONS, nn.Linear)
-    return sum(isinstance(m, counted) and "downsample" not in name for name, m in part.named_modules())
-
-
-def _blank_image(model: nn.Module, shape: tuple[int, int, int]) -> Tensor:
-    state = itertools.chain(model.parameters(), (b for b in model.buffers() if b.is_floating_point()))
-    like = next(state, torch.empty(0))
-    return torch.zeros(1, *shape, device=like.device, dtype=like.dtype)
-
-
-def _arithmetic(module: nn.Module, x: Tensor, output: Tensor) -> tuple[int, int]:
-    """Multiply-accumulates, and what ptflops counts beside them."""
-    if isinstance(module, (*CONVOLUTIONS, nn.Linear)):
-        biases = output.numel() if module.bias is not None else 0
-        return output.numel() * module.weight[0].numel(), biases
-    if isinstance(module, BATCH_NORMS):
-        return 0, x.numel() * (2 if module.affine else 1)
-    return 0, (output if isinstance(module, nn.ReLU) else x).numel()

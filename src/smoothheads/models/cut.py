@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from smoothheads.config.check import at_least
-from smoothheads.errors import ConfigError, one_of
-from smoothheads.models.fx_split import ADVICE, fx_split
-from smoothheads.models.mode import borrowed_mode
-from smoothheads.models.multihead import MultiHead
+from smoothheads.errors import ConfigError, one_of, reason
+from smoothheads.models.multihead import MultiHead, temporary_mode
 from smoothheads.seeding import drawing
 
 Parts = tuple[nn.Module, nn.Module]
 SIDES: Final = (32, 28, 224, 64, 96, 16, 8, 4, 128, 256, 299)  # of images, the usual ones first
+ADVICE: Final = "pass the trunk itself as the model, with cut=None and a head_factory"
 
 
 @runtime_checkable
@@ -41,26 +41,40 @@ def multihead(
     head_factory: Callable[[], nn.Module] | None = None,
     seed: int = 0,
 ) -> MultiHead:
-    """A multi-head network made of a copy of `model`, which itself stays as it is.
+    """Returns a multi-head network made of a copy of `model`, which itself stays as it is.
 
-    The trunk ends after the submodule `cut` (or where the model's own `split` says); `input` shares nothing.
-    With a `head_factory` the model is the trunk, the cut is None and the heads are what the factory returns.
-    On the `example` (a batch of images; by default one that fits the first layer) every head is checked to
-    give the model's own logits, bit for bit, before the heads are drawn anew, head k from the k-th stream of
-    `seed`; `reinit=False` keeps them as exact copies, and a function initialises a head in place of
-    `reset_parameters`.
+    Args:
+        model: a network that gives logits [N, C].
+        cut: the trunk ends after this submodule or where the model's own `split` says; `input` shares
+            nothing.
+        heads: number of heads L.
+        example: a batch of images, by default one that fits the first layer. On it every head is checked to
+            give the model's own logits, bit for bit, before the heads are drawn anew.
+        normalize: first layer of the network.
+        reinit: True draws head k anew from the k-th stream of `seed`, False keeps exact copies, a function
+            initialises a head in place of `reset_parameters`.
+        head_factory: makes a head; then the model is the trunk and the cut is None.
+        seed: seed of the new heads.
     """
     at_least("heads", heads, 1)
     _refuse_batch_statistics(model)
     if head_factory is not None:
+        if cut is not None:
+            raise ConfigError(f"With a head_factory pass cut=None, not {cut!r}: the model is the trunk.")
         made = []
         for k in range(heads):
             with drawing(seed, "init", k):
                 made.append(head_factory())
-        return _from_factory(model, cut, made, example, normalize)
+            _refuse_batch_statistics(made[-1])
+        network = _assemble(copy.deepcopy(model), made, normalize)
+        separate = [nn.Sequential(network.normalize, network.trunk, head) for head in made]
+        example = example_for(separate[0]) if example is None else example
+        _check(network, [_logits(one, example) for one in separate], example)
+        return network
     trunk, head = split(copy.deepcopy(model), cut)
     _refuse_ties(trunk, head)
     network = _assemble(trunk, [copy.deepcopy(head) for _ in range(heads)], None)
+    # Before anything is drawn anew, each head must compute what the model computes.
     example = example_for(model) if example is None else example
     _check(network, [_logits(model, example)] * heads, example)
     if reinit:
@@ -81,60 +95,115 @@ def reset(module: nn.Module) -> None:
         return
     for name, _ in module.named_parameters(recurse=False):
         raise ConfigError(
-            "layers with a reset_parameters method",
-            f"a parameter {name!r} of {type(module).__name__} without one",
-            "pass reinit=False, or a function that initialises a head",
+            f"The parameter {name!r} of {type(module).__name__} cannot be drawn anew without a "
+            "reset_parameters method: pass reinit=False, or a function that initialises a head."
         )
 
 
-def augment(*args: Any, **settings: Any) -> MultiHead:
-    """The old name of `multihead`."""
-    warnings.warn("smoothheads.augment is now smoothheads.multihead", DeprecationWarning, stacklevel=2)
-    return multihead(*args, **settings)
-
-
 def split(model: nn.Module, cut: str | int | None) -> Parts:
-    """Trunk and head, which use the model's own layers: head(trunk(x)) is what the model computes."""
+    """Returns trunk and head, which use the model's own layers: head(trunk(x)) is what the model computes."""
     if cut is None:
-        raise ConfigError("the name of a cut", "None", "name a submodule, or pass a head_factory")
+        raise ConfigError("Name the submodule after which to cut, or pass a head_factory.")
     if isinstance(model, Splittable) and isinstance(cut, str):
         return model.split(cut)
     if cut == "input":
         return nn.Identity(), model
     sequential = type(model).forward is nn.Sequential.forward
     if sequential and (cut in model._modules or isinstance(cut, int)):
-        return _slice([(name, child) for name, child in model._modules.items() if child is not None], cut)
+        children = [(name, child) for name, child in model._modules.items() if child is not None]
+        names = [name for name, _ in children]
+        end = (names.index(cut) if isinstance(cut, str) else cut) + 1
+        if not 0 < end <= len(names):
+            raise ConfigError(f"A cut of this Sequential is an index from 0 to {len(names) - 1}, not {cut}.")
+        return nn.Sequential(OrderedDict(children[:end])), nn.Sequential(OrderedDict(children[end:]))
     if isinstance(cut, int) or cut not in dict(model.named_modules()):
         raise one_of("submodule to cut after", str(cut), model._modules)
     return fx_split(model, cut)
 
 
-def _slice(children: list[tuple[str, nn.Module]], cut: str | int) -> Parts:
-    names = [name for name, _ in children]
-    end = (names.index(cut) if isinstance(cut, str) else cut) + 1
-    if not 0 < end <= len(names):
+def fx_split(model: nn.Module, cut: str) -> Parts:
+    """Returns trunk (up to the last call of the submodule `cut`) and head, which use the model's submodules.
+
+    Only the forward methods of modules that contain the cut are traced; all others are called as they are,
+    whatever their code does. torch.fx.passes.split_module is no substitute: it renames submodules (`layer1.0`
+    to `layer1_0`), under which no weights would load, and gives a head one argument per value.
+    """
+    nodes = list(_trace(model, cut).nodes)
+    calls = [i for i, node in enumerate(nodes) if node.op == "call_module" and node.target == cut]
+    if not calls:
+        raise ConfigError(f"The model's forward never calls {cut!r}: choose another cut.")
+    before, after = nodes[: calls[-1] + 1], nodes[calls[-1] + 1 :]
+    # Every value from before the cut that is still needed crosses it, as one tensor or as a tuple.
+    live = [node for node in before if node.op != "get_attr" and _used_by(node, after)]
+
+    trunk = fx.Graph()
+    new: dict[fx.Node, fx.Node] = {}
+    for node in before:
+        if node.op != "get_attr" or _used_by(node, before):
+            new[node] = trunk.node_copy(node, new.__getitem__)
+    trunk.output(new[live[0]] if len(live) == 1 else tuple(new[node] for node in live))
+
+    head = fx.Graph()
+    features = head.placeholder("features")
+    if len(live) == 1:
+        new = {live[0]: features}
+    else:
+        new = {n: head.call_function(operator.getitem, (features, k)) for k, n in enumerate(live)}
+    # Parameters that the head uses are read there, not passed through the trunk.
+    attributes = [node for node in before if node.op == "get_attr" and _used_by(node, after)]
+    for node in [*attributes, *after]:
+        new[node] = head.node_copy(node, new.__getitem__)
+    return fx.GraphModule(model, trunk, "Trunk"), fx.GraphModule(model, head, "Head")
+
+
+def _used_by(node: fx.Node, others: Sequence[fx.Node]) -> bool:
+    return not node.users.keys().isdisjoint(others)
+
+
+class _OneInput(nn.Module):
+    """Calls the model as users do, so that its optional arguments are their defaults and not inputs."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> object:
+        return self.model(x)
+
+
+class _PathTracer(fx.Tracer):
+    """Traces into the modules on the path to the cut and takes all others as they are."""
+
+    def __init__(self, cut: str) -> None:
+        super().__init__()
+        self.cut = cut
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002
+        return not f"model.{self.cut}".startswith(f"{module_qualified_name}.")
+
+
+def _trace(model: nn.Module, cut: str) -> fx.Graph:
+    """Returns the graph, with names relative to the model; raises ConfigError if training and evaluation
+    differ in more than what modules do themselves."""
+    graphs = {}
+    for training in (True, False):
+        with temporary_mode(model, training=training):
+            try:
+                graphs[training] = _PathTracer(cut).trace(_OneInput(model))
+            except Exception as error:  # the model's code may raise anything when it meets a symbolic value
+                raise ConfigError(
+                    f"torch.fx cannot trace the forward down to {cut!r} ({reason(error)}): code that looks "
+                    f"at the data cannot be cut, so {ADVICE}."
+                ) from error
+    if str(graphs[True]) != str(graphs[False]):
         raise ConfigError(
-            f"an index from 0 to {len(names) - 1}", str(cut), "choose a child of the Sequential"
+            "The forward reads self.training itself, so training and evaluation would need two cuts: use "
+            f"modules such as nn.Dropout for that, or {ADVICE}."
         )
-    return nn.Sequential(OrderedDict(children[:end])), nn.Sequential(OrderedDict(children[end:]))
-
-
-def _from_factory(
-    trunk: nn.Module,
-    cut: str | int | None,
-    heads: list[nn.Module],
-    example: Tensor | None,
-    normalize: nn.Module | None,
-) -> MultiHead:
-    if cut is not None:
-        raise ConfigError("cut=None with a head_factory", repr(cut), "the model that you pass is the trunk")
-    for head in heads:
-        _refuse_batch_statistics(head)
-    network = _assemble(copy.deepcopy(trunk), heads, normalize)
-    alone = [nn.Sequential(network.normalize, network.trunk, head) for head in heads]
-    example = example_for(alone[0]) if example is None else example
-    _check(network, [_logits(model, example) for model in alone], example)
-    return network
+    for node in graphs[False].nodes:
+        if node.op in ("call_module", "get_attr"):
+            node.target = str(node.target).removeprefix("model.")
+    return graphs[False]
 
 
 def _assemble(trunk: nn.Module, heads: list[nn.Module], normalize: nn.Module | None) -> MultiHead:
@@ -150,52 +219,58 @@ def _refuse_batch_statistics(model: nn.Module) -> None:
         batch_norm = isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm))
         if batch_norm and module.running_mean is None:
             raise ConfigError(
-                "BatchNorm with running statistics",
-                f"{name!r} without, whose answer for an image depends on the rest of the batch",
-                "set track_running_stats=True, or use another normalisation",
+                f"The BatchNorm {name!r} has no running statistics, so the prediction for an image depends "
+                "on the rest of the batch: set track_running_stats=True, or use another normalisation."
             )
 
 
 def _refuse_ties(trunk: nn.Module, head: nn.Module) -> None:
     if not list(head.parameters()):
-        raise ConfigError("a head with parameters", "none behind the cut", "cut earlier in the network")
+        raise ConfigError("There is no parameter behind the cut, so heads would be equal: cut earlier.")
     in_trunk = {id(p) for p in trunk.parameters()} | {
         id(m) for m in trunk.modules() if list(m.buffers(recurse=False))
     }
     tied = [name for name, p in head.named_parameters() if id(p) in in_trunk]
     tied += [name for name, m in head.named_modules() if id(m) in in_trunk]
     if tied:
-        raise ConfigError(
-            "no weights that both sides of the cut use", f"the tied {tied[0]!r}", "choose another cut"
-        )
+        raise ConfigError(f"Both sides of the cut use the tied {tied[0]!r}: choose another cut.")
 
 
 def _check(network: MultiHead, expected: list[Tensor], example: Tensor) -> None:
-    """Each head gives the expected logits, bit for bit; those of an image do not depend on its batch."""
+    """Checks that each head gives the expected logits bit for bit, whatever else is in the batch."""
     logits_LNC = _run(network, example)
     for k, (got, want) in enumerate(zip(logits_LNC, expected, strict=True)):
         if not torch.equal(got, want):
             raise ConfigError(
-                "the model's own logits behind the cut",
-                f"a difference of {(got - want).abs().max():.3g} in head {k + 1}",
-                f"its forward changes values in place or at random; {ADVICE}",
+                f"Behind the cut the logits differ from the model's own by {(got - want).abs().max():.3g} in "
+                f"head {k + 1}: its forward changes values in place or at random, so {ADVICE}."
             )
-    _warn_if_batch_matters(network, logits_LNC, example)
+    others = torch.rand(example.shape, generator=torch.Generator().manual_seed(0)).to(example)
+    together_LNC = _run(network, torch.cat([example, others]))[:, : len(example)]
+    # Only up to rounding: kernels may differ with the batch size.
+    if not torch.allclose(logits_LNC, together_LNC, rtol=1e-2, atol=1e-3 * float(logits_LNC.abs().max())):
+        warnings.warn(
+            "The network's prediction for an image depends on the rest of the batch, so its votes are not "
+            "independent and a certificate would be wrong: look for layers that mix samples.",
+            stacklevel=3,
+        )
 
 
 def _logits(model: nn.Module, example: Tensor) -> Tensor:
-    out = _run(model, example)
+    out: Any = _run(model, example)
     if not (isinstance(out, Tensor) and out.ndim == 2 and len(out) == len(example)):
         got = f"a tensor {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        raise ConfigError("logits [N, C]", got, "wrap the model in a module that returns only the logits")
+        raise ConfigError(
+            f"A network must return logits [N, C], not {got}: wrap it in a module that returns only these."
+        )
     return out
 
 
 def example_for(model: nn.Module) -> Tensor:
-    """A batch of three random images that the model takes, by its first layer and the usual sizes."""
+    """Returns three random images that the model takes, by its first layer and the usual sizes."""
     like = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
     generator = torch.Generator().manual_seed(0)
-    for shape in _shapes(model):
+    for shape in _likely_shapes(model):
         batch = torch.rand(3, *shape, generator=generator).to(device=like.device, dtype=like.dtype)
         try:
             _run(model, batch)
@@ -203,13 +278,13 @@ def example_for(model: nn.Module) -> Tensor:
             continue
         return batch
     raise ConfigError(
-        "a network whose images can be guessed from its first layer",
-        type(model).__name__,
-        "pass a batch of its images as `example`",
+        f"The size of the images cannot be seen from the first layer of {type(model).__name__}: pass a batch "
+        "of its images as `example`."
     )
 
 
-def _shapes(model: nn.Module) -> Iterator[tuple[int, int, int]]:
+def _likely_shapes(model: nn.Module) -> Iterator[tuple[int, int, int]]:
+    """Yields shapes of images that the first layer fits, likely ones first."""
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             yield from ((layer.in_channels, side, side) for side in SIDES)
@@ -223,18 +298,6 @@ def _shapes(model: nn.Module) -> Iterator[tuple[int, int, int]]:
 
 
 def _run(model: nn.Module, x: Tensor) -> Tensor:
-    with borrowed_mode(model, training=False), torch.no_grad():
+    with temporary_mode(model, training=False), torch.no_grad():
         out: Tensor = model(x)
     return out
-
-
-def _warn_if_batch_matters(network: MultiHead, alone_LNC: Tensor, example: Tensor) -> None:
-    strangers = torch.rand(example.shape, generator=torch.Generator().manual_seed(0)).to(example)
-    together_LNC = _run(network, torch.cat([example, strangers]))[:, : len(example)]
-    # up to rounding, since kernels may differ with the batch size
-    if not torch.allclose(alone_LNC, together_LNC, rtol=1e-2, atol=1e-3 * float(alone_LNC.abs().max())):
-        warnings.warn(
-            "the network's answer for an image depends on the rest of the batch, so its votes are not "
-            "independent and a certificate would be wrong; look for layers that mix samples",
-            stacklevel=4,
-        )

@@ -1,12 +1,14 @@
-"""The one model class: a shared trunk and L independent heads."""
+"""The one model class: a shared trunk and L independent heads, with normalisation as the first layer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
+from smoothheads.config.check import positive
 from smoothheads.errors import ConfigError
 from smoothheads.models.config import ModelConfig
 
@@ -19,66 +21,91 @@ class MultiHead(nn.Module):
     """
 
     ensemble_weights: Tensor | None
-    """Float64 [L] of the aggregation `weighted`, saved with the network; none unless `weigh` was called."""
+    """Float64 [L] of the aggregation `weighted`, saved with the network; None unless `weigh` was called."""
     config: ModelConfig | None = None
-    """How to build it by name; none for somebody's own module."""
+    """How to build it by name; None for somebody's own module."""
 
     def __init__(
         self, trunk: nn.Module, heads: Sequence[nn.Module], normalize: nn.Module | None = None
     ) -> None:
         super().__init__()
         if not heads:
-            raise ConfigError("at least one head", "none", "give one module per head")
-        _refuse_shared_parameters([trunk, *heads])
+            raise ConfigError("A network needs at least one head: give one module per head.")
+        owner: dict[int, int] = {}
+        for index, part in enumerate([trunk, *heads]):
+            for name, parameter in part.named_parameters():
+                if owner.setdefault(id(parameter), index) != index:
+                    raise ConfigError(
+                        f"Trunk and heads need parameters of their own, but {name!r} is a shared parameter: "
+                        "build every head anew or copy it."
+                    )
         self.normalize = nn.Identity() if normalize is None else normalize
         self.trunk = trunk
         self.heads = nn.ModuleList(heads)
         self.register_buffer("ensemble_weights", None)
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
-        """Logits [L, N, C] for pixels in [0, 1] plus noise."""
+        """Returns logits [L, N, C] for pixels in [0, 1] plus noise (h^k(g(x)) of the SOME paper)."""
         features = self.trunk(self.normalize(x_NCHW))
         return torch.stack([head(features) for head in self.heads])
 
     def weigh(self, weights_L: Tensor | None) -> None:
-        """Sets the learned weights, which may be negative, or takes them away; `forward` is as before."""
+        """Sets the learned weights, which may be negative, or removes them; `forward` stays the same."""
         if weights_L is not None:
-            _check_weights(weights_L, len(self.heads))
+            heads = len(self.heads)
+            usable = weights_L.shape == (heads,) and bool(weights_L.isfinite().all() and weights_L.any())
+            if heads < 2 or not usable:
+                raise ConfigError(
+                    f"Weights {weights_L.tolist()} do not fit {heads} heads: give each of two or more heads "
+                    "a finite weight, not all 0."
+                )
             device = next(self.parameters(), weights_L).device
             weights_L = weights_L.detach().to(device=device, dtype=torch.float64, copy=True)
         self.ensemble_weights = weights_L
 
     def head_parameters(self) -> list[list[nn.Parameter]]:
-        """Every parameter of each head, in the same order for all heads."""
+        """Returns every parameter of each head, in the same order for all heads."""
         return [list(head.parameters()) for head in self.heads]
 
     def head_weights(self) -> list[list[nn.Parameter]]:
-        """The weights of convolutions and linear layers of each head: no biases, no BatchNorm."""
+        """Returns the weights of each head's convolutions and linear layers: no biases, no BatchNorm."""
         return [[p for p in parameters if p.ndim >= 2] for parameters in self.head_parameters()]
 
 
 def as_multihead(model: nn.Module) -> MultiHead:
-    """Any network that gives logits [N, C] is one head."""
+    """Returns any network that gives logits [N, C] as one head."""
     return model if isinstance(model, MultiHead) else MultiHead(nn.Identity(), [model])
 
 
-def _refuse_shared_parameters(parts: Sequence[nn.Module]) -> None:
-    owner: dict[int, int] = {}
-    for index, part in enumerate(parts):
-        for name, parameter in part.named_parameters():
-            if owner.setdefault(id(parameter), index) != index:
-                raise ConfigError(
-                    "a trunk and heads with parameters of their own",
-                    f"a shared parameter {name!r}",
-                    "build every head anew or copy it",
-                )
+class Normalize(nn.Module):
+    """`(x - mean) / std` per channel, for pixels in [0, 1] plus unclipped noise; saved with the weights.
+
+    It is part of the network, behind the noise, so that radii are in pixel units.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        if len(mean) != len(std):
+            raise ConfigError(f"Give one mean and one std per channel, not {len(mean)} and {len(std)}.")
+        for value in std:
+            positive("std", value)
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).reshape(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).reshape(-1, 1, 1))
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        return (x_NCHW - self.mean) / self.std
 
 
-def _check_weights(weights_L: Tensor, heads: int) -> None:
-    usable = weights_L.shape == (heads,) and bool(weights_L.isfinite().all() and weights_L.any())
-    if heads < 2 or not usable:
-        raise ConfigError(
-            f"a finite weight for each of {heads} heads, not all 0",
-            f"{weights_L.tolist()}",
-            "fit them on this network's logits; one head needs none",
-        )
+@contextmanager
+def temporary_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
+    """Puts the whole model into that mode; afterwards, also after an error, each module is as it was."""
+    before = [(module, module.training) for module in model.modules()]
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, was_training in before:
+            module.training = was_training

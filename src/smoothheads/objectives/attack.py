@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from smoothheads.lazy import torch
-from smoothheads.models.mode import borrowed_mode
+from smoothheads.models.multihead import temporary_mode
 from smoothheads.objectives.losses import forward_heads, nll_of_mean, repeat_draws
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def frozen(model: nn.Module) -> Iterator[None]:
     Afterwards, also after an error, every module and parameter is as it was.
     """
     before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    with borrowed_mode(model, training=False):
+    with temporary_mode(model, training=False):
         try:
             model.requires_grad_(False)
             yield

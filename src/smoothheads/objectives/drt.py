@@ -15,7 +15,7 @@ from smoothheads.objectives.smoothadv import SmoothAdv, SmoothAttack
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from smoothheads.models import MultiHead
+    from smoothheads.models.multihead import MultiHead
 
 
 @METHODS.register

@@ -30,7 +30,8 @@ from smoothheads.data.splits import Read, read_split
 from smoothheads.device import parse, threads
 from smoothheads.errors import CheckpointError, DataError, StorageError, WorkerError
 from smoothheads.files import append, exclusive, holder, reserve, storage, write_atomic, write_json
-from smoothheads.models import MultiHead, build
+from smoothheads.models import build
+from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.method import Preparation
 from smoothheads.provenance import versions
 from smoothheads.runs.interrupt import Interrupt

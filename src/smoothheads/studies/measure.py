@@ -20,8 +20,9 @@ import torch
 
 from smoothheads import device as devices
 from smoothheads.data import ArrayDataset, from_arrays
-from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.models import ModelConfig, build
 from smoothheads.models.cost import cost
+from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import processor, versions
 from smoothheads.results.intervals import Floats, MedianInterval, interval_of_median
 from smoothheads.studies import experiments

@@ -15,8 +15,9 @@ from smoothheads.data.base import Split
 from smoothheads.data.splits import read_split
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.files import write_json
-from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.models import ModelConfig, build
 from smoothheads.models.cost import cost, parts
+from smoothheads.models.multihead import MultiHead
 from smoothheads.runs.certify import certify_run
 from smoothheads.runs.layout import CONFIG, open_checkpoint
 from smoothheads.runs.train import train_run

@@ -10,8 +10,7 @@ from torch import Tensor
 from smoothheads import ranks, seeding
 from smoothheads.data import Dataset, plain_batches
 from smoothheads.models.aggregate import ensemble
-from smoothheads.models.mode import borrowed_mode
-from smoothheads.models.multihead import MultiHead
+from smoothheads.models.multihead import MultiHead, temporary_mode
 from smoothheads.objectives.diversity import cosines
 from smoothheads.objectives.losses import add_noise
 
@@ -30,7 +29,7 @@ def noisy_logits(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Logits [L, M * N, C] of `draws` M noise draws of N images, and their labels, on the generator's device:
     of every batch, or of each `every`-th from the `first` on, whose noise is the same."""
-    with borrowed_mode(model, training=False):
+    with temporary_mode(model, training=False):
         for number, (images, labels, _) in enumerate(plain_batches(dataset, batch)):
             noisy = add_noise(images.to(generator.device), sigma, draws, generator)
             if number % every == first:
@@ -64,7 +63,7 @@ def denoising_psnr(
 ) -> dict[str, float]:
     """Returns the mean peak signal-to-noise ratio in dB of the first head, by noise level."""
     totals = dict.fromkeys(sigmas, 0.0)
-    with borrowed_mode(model, training=False):
+    with temporary_mode(model, training=False):
         for sigma in sigmas:
             generator = seeding.generator(seed, "validation", device=device)
             for images, _, _ in plain_batches(dataset, 64):

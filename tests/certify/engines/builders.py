@@ -11,7 +11,7 @@ from smoothheads.certify.engines import Engine, Network, Store, Torch, auto
 from smoothheads.certify.engines.artefact import Artefacts, OnProgress, Training
 from smoothheads.certify.engines.torch import LazyTorchEngine, TorchEngine
 from smoothheads.data import DataInfo
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
 from smoothheads.types import Grid
 

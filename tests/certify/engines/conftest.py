@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.data import Splits
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise, make_noise
 from smoothheads.types import Grid
 

@@ -17,7 +17,7 @@ from smoothheads.certify.engines import base as module
 from smoothheads.certify.engines.torch import TorchEngine
 from smoothheads.data import Splits
 from smoothheads.errors import SoundnessError
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
 from smoothheads.types import Phase, Pixels, Votes
 

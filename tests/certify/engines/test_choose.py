@@ -11,7 +11,7 @@ from smoothheads.certify.engines import Network as EngineNetwork
 from smoothheads.certify.engines import openvino as extra
 from smoothheads.data import Splits
 from smoothheads.errors import ConfigError, SoundnessError, duration
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Votes

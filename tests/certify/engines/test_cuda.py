@@ -17,7 +17,7 @@ from smoothheads.certify.engines.cuda import WARM_UPS, CudaRecorder, Recorded, R
 from smoothheads.certify.engines.torch import TorchEngine
 from smoothheads.data import Splits
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise, make_noise
 from smoothheads.types import Grid, Phase, Pixels
 

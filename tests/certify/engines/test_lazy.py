@@ -16,7 +16,8 @@ from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines.lazy import Lazy
 from smoothheads.data import Splits, SubsetConfig, select
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.models import ModelConfig
+from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
 from smoothheads.results.read import read_log
 from smoothheads.runs.certify import certify_run

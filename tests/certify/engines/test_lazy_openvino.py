@@ -20,8 +20,9 @@ from smoothheads.certify.engines import openvino as extra
 from smoothheads.certify.engines.lazy import Lazy
 from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.errors import CheckpointError, ConfigError, SoundnessError
-from smoothheads.models import ModelConfig, MultiHead
+from smoothheads.models import ModelConfig
 from smoothheads.models.aggregate import aggregate_votes, aggregations
+from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
 from smoothheads.runs.certify import certify_run
 from smoothheads.training import RunConfig

@@ -14,7 +14,8 @@ import torch
 from smoothheads.certify.engines.artefact import ONNX, Artefact
 from smoothheads.certify.engines.onnx import OnnxEngine, convert
 from smoothheads.errors import CheckpointError, ConfigError, SoundnessError
-from smoothheads.models import MultiHead, aggregate
+from smoothheads.models import aggregate
+from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import make_noise
 from smoothheads.types import Grid, Phase
 

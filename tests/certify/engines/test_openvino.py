@@ -17,7 +17,7 @@ from smoothheads.certify.engines import openvino as extra
 from smoothheads.certify.engines.openvino import _require_bfloat16
 from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.errors import CheckpointError, ConfigError, DataError, MissingExtraError, SoundnessError
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Phase

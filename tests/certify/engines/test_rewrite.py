@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from smoothheads.certify.engines.rewrite import folded
-from smoothheads.models import ModelConfig, MultiHead, build
+from smoothheads.models import ModelConfig, build
 from smoothheads.models.cut import multihead
+from smoothheads.models.multihead import MultiHead
 
 SHAPE = (1, 8, 8)
 X = torch.linspace(-1, 2, 3 * 64).reshape(3, *SHAPE)

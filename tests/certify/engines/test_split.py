@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from smoothheads.certify.engines.rewrite import split
 from smoothheads.errors import ConfigError
-from smoothheads.models import MultiHead
+from smoothheads.models.multihead import MultiHead
 
 Network = Callable[..., MultiHead]
 

@@ -9,8 +9,8 @@ import torch
 
 from smoothheads.data import Splits, SubsetConfig, select
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.models import MultiHead
 from smoothheads.models.aggregate import aggregate_votes, aggregations
+from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import make_noise
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Grid, Phase

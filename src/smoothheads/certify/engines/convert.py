@@ -33,7 +33,7 @@ from smoothheads.certify.engines.rewrite import Early, split
 from smoothheads.data import DataInfo, Dataset
 from smoothheads.data.subset import fixed_permutation
 from smoothheads.errors import ConfigError, DataError, reason
-from smoothheads.models.mode import borrowed_mode
+from smoothheads.models.multihead import temporary_mode
 from smoothheads.noise import Noise
 from smoothheads.seeding import derive
 from smoothheads.types import Phase
@@ -48,7 +48,7 @@ def converted(network: Network, root: Path, *, int8: bool, lazy: bool) -> Artefa
 
     The quantised one depends on the network, the noise's law and sigma, and the training images.
     """
-    with borrowed_mode(network.model, training=False):
+    with temporary_mode(network.model, training=False):
         if lazy:
             return _parts(network, root, int8=int8)
         name, wanted = _identified(network, int8=int8)

@@ -163,11 +163,11 @@ def convert(model: MultiHead, shape: tuple[int, int, int], path: Path) -> None:
     """
     import torch
 
-    from smoothheads.models.mode import borrowed_mode
+    from smoothheads.models.multihead import temporary_mode
 
     runtime()
     example = torch.linspace(0, 1, 2 * math.prod(shape)).reshape(2, *shape)
-    with borrowed_mode(model, training=False), warnings.catch_warnings(), torch.no_grad():
+    with temporary_mode(model, training=False), warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         expected = model(example).numpy()
         try:
