@@ -130,4 +130,10 @@ def build(
         normalize = None
     built = MultiHead(trunks[0], heads, normalize)
     built.config = config
+    if config.denoiser_sigma is not None:
+        from smoothheads.models.denoiser import Denoiser, denoised
+
+        with drawing(seed, "denoiser"):
+            front = Denoiser(shape[0])
+        return denoised(built, front, config.denoiser_sigma)
     return built

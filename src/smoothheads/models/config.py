@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from smoothheads.config.check import Count, check_fields
+from smoothheads.config.check import Count, Positive, check_fields
 from smoothheads.errors import ConfigError
 
 OWN = "own"  # arch and cut of a network that has no name
@@ -21,6 +21,9 @@ class ModelConfig:
     """Subtract the data's mean and divide by its standard deviation, inside the network, after the noise."""
     normalize_heads: bool = False
     """Each head normalises for itself, as networks do that were trained apart; needs the cut `input`."""
+
+    denoiser_sigma: Positive | None = field(default=None, metadata={"unless_default": True})
+    """Noise level for which a `Denoiser` of ours stands in front of the network; None means no denoiser."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -1,15 +1,33 @@
-"""A denoiser for images in [0, 1] at any noise level, to be put in front of a classifier.
+"""Denoised smoothing: a denoiser in front of a classifier that was trained without noise.
 
-The network follows FFDNet (Zhang, Zuo and Zhang 2018): it works on images folded to half their side, and a
-map of the noise level is one more input channel. Residual blocks take the place of batch normalisation.
+`denoised` puts any denoiser in front of any classifier. `Denoiser` is one of our own and follows FFDNet
+(Zhang, Zuo and Zhang 2018): it works on images folded to half their side, and a map of the noise level is one
+more input channel. Residual blocks take the place of batch normalisation.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from smoothheads.errors import ConfigError
+from smoothheads.models.multihead import MultiHead, as_multihead
+
+DenoiserFunction: TypeAlias = Callable[[Tensor, float], Tensor]
+
+
+@runtime_checkable
+class HasUnet(Protocol):
+    """A diffusion pipeline of diffusers."""
+
+    unet: nn.Module
+    scheduler: Any
+
 
 CHANNELS = 64
 BLOCKS = 5  # of two convolutions each: twelve convolutions in all
@@ -70,3 +88,140 @@ class Denoiser(nn.Module):
         if cut != "input":
             raise ConfigError(f"A denoiser has no cut {cut!r}: set model.cut to 'input'.")
         return nn.Identity(), self
+
+
+class DenoisedInput(nn.Module):
+    """Denoises a batch of noisy images and, if asked, resizes them: the first layer of a denoised classifier.
+
+    Args:
+        denoiser: maps noisy images and their noise level to images in [0, 1]. If it is a module, its weights
+            are part of the classifier.
+        sigma: standard deviation of the noise that certification adds (the paper's sigma).
+        size: side in pixels that the classifier wants; None leaves the images as they are.
+    """
+
+    def __init__(self, denoiser: DenoiserFunction, sigma: float, size: int | None = None) -> None:
+        super().__init__()
+        self.denoiser, self.sigma, self.size = denoiser, sigma, size
+
+    def forward(self, images: Tensor) -> Tensor:
+        clean = self.denoiser(images, self.sigma)
+        if not torch._C._get_tracing_state():  # a conversion needs no checks
+            _check_denoised(clean, images)
+        if self.size is not None:
+            size = (self.size, self.size)
+            clean = nn.functional.interpolate(clean, size, mode="bicubic", antialias=True).clamp(0, 1)
+        return clean
+
+
+def denoised(
+    classifier: nn.Module, denoiser: DenoiserFunction | Any, sigma: float, *, size: int | None = None
+) -> MultiHead:
+    """Returns a classifier that denoises its input first (denoised smoothing, Salman et al. 2020).
+
+    Certify the result like any other network. The denoiser, resizing and normalisation are part of the base
+    classifier, so the certificate holds whatever they do.
+
+    Args:
+        classifier: any classifier of images in [0, 1] that was trained without noise.
+        denoiser: a function `denoiser(images, sigma)` that returns images in [0, 1], such as a `Denoiser` or
+            a deepinv network; or a diffusers pipeline with `unet` and `scheduler`, or the pair of both.
+        sigma: standard deviation of the noise that certification adds (the paper's sigma).
+        size: side in pixels that the classifier wants, if it differs from that of the images.
+    """
+    if not 0 < sigma < math.inf:
+        raise ConfigError(f"sigma is {sigma}, but a denoiser needs a positive noise level.")
+    pair: Any = (denoiser.unet, denoiser.scheduler) if isinstance(denoiser, HasUnet) else denoiser
+    if isinstance(pair, tuple):
+        denoiser = DiffusionDenoiser(*pair)
+        denoiser.time_step(sigma)  # refuses a noise level that the scheduler does not have
+    elif not callable(denoiser):
+        raise ConfigError(
+            f"A denoiser must be a function of images and sigma, not {type(denoiser).__name__}: for a "
+            "diffusers network pass the pair (unet, scheduler)."
+        )
+    elif isinstance(denoiser, Denoiser) and sigma > MAX_SIGMA:
+        raise ConfigError(f"This denoiser knows noise levels up to {MAX_SIGMA:g}, not {sigma:g}.")
+    network = as_multihead(classifier)
+    layers = nn.Sequential(DenoisedInput(denoiser, sigma, size), network.normalize)
+    composed = MultiHead(network.trunk, list(network.heads), layers)
+    if network.config is not None and isinstance(denoiser, Denoiser) and size is None:
+        composed.config = replace(network.config, denoiser_sigma=sigma)  # can be saved as a checkpoint
+    composed.weigh(network.ensemble_weights)
+    return composed.eval()
+
+
+class DiffusionDenoiser(nn.Module):
+    """Denoises in one step with a diffusion network (Carlini et al. 2023).
+
+    The noise is that of the images: none is added here, and the time step follows from sigma.
+
+    Args:
+        unet: network of diffusers, for example a UNet2DModel, called as `unet(images, time_step)`.
+        scheduler: its noise scheduler, of which `alphas_cumprod` and `config.prediction_type` are used.
+    """
+
+    def __init__(self, unet: nn.Module, scheduler: Any) -> None:
+        super().__init__()
+        alphas = getattr(scheduler, "alphas_cumprod", None)
+        if alphas is None:
+            raise ConfigError(
+                f"The scheduler {type(scheduler).__name__} has no alphas_cumprod: pass one with discrete "
+                "noise levels, such as diffusers' DDPMScheduler."
+            )
+        self.unet = unet
+        self.register_buffer("alphas_cumprod", torch.as_tensor(alphas, dtype=torch.float32))
+        self.prediction = getattr(getattr(scheduler, "config", None), "prediction_type", "epsilon")
+        if self.prediction not in ("epsilon", "v_prediction", "sample"):
+            raise ConfigError(
+                f"The scheduler predicts {self.prediction!r}: epsilon, v_prediction and sample are supported."
+            )
+
+    alphas_cumprod: Tensor
+
+    def time_step(self, sigma: float) -> int:
+        """Returns the time step of the noise level sigma, argmin |alphas_cumprod - 1 / (1 + 4 sigma^2)|.
+
+        Images in [0, 1] become 2 x - 1, so their noise doubles: it is sqrt((1 - a) / a) = 2 sigma.
+        """
+        t = int((self.alphas_cumprod - 1 / (1 + 4 * sigma**2)).abs().argmin())
+        levels = ((1 - self.alphas_cumprod) / self.alphas_cumprod).sqrt() / 2
+        if abs(float(levels[t]) - sigma) > 0.05 * sigma:
+            raise ConfigError(
+                f"This diffusion network knows noise levels from {float(levels.min()):.3g} to "
+                f"{float(levels.max()):.3g}, of which none is within 5 % of sigma = {sigma:g}."
+            )
+        return t
+
+    def forward(self, images: Tensor, sigma: float) -> Tensor:
+        """Returns the denoised images in [0, 1]."""
+        t = self.time_step(sigma)
+        a: Tensor = self.alphas_cumprod[t]
+        # Scale the noisy image to what the diffusion process looks like at time t.
+        x_t = a.sqrt() * (2 * images - 1)
+        output = self.unet(x_t, t)
+        predicted: Tensor = getattr(output, "sample", output)
+        predicted = predicted[0] if isinstance(predicted, tuple) else predicted
+        # Networks that predict the variance too return it in a second half of the channels.
+        predicted = predicted[:, : images.shape[1]]
+        if self.prediction == "epsilon":
+            x_0 = (x_t - (1 - a).sqrt() * predicted) / a.sqrt()
+        elif self.prediction == "v_prediction":
+            x_0 = a.sqrt() * x_t - (1 - a).sqrt() * predicted
+        else:
+            x_0 = predicted
+        clean: Tensor = (x_0 + 1) / 2
+        return clean.clamp(0, 1)
+
+
+def _check_denoised(clean: Any, images: Tensor) -> None:
+    """Raises ConfigError if a denoiser returned something else than images in [0, 1]."""
+    if not isinstance(clean, Tensor) or clean.shape != images.shape:
+        got = tuple(clean.shape) if isinstance(clean, Tensor) else type(clean).__name__
+        raise ConfigError(f"The denoiser returned {got} for images of shape {tuple(images.shape)}.")
+    low, high = (float(end) for end in clean.detach().aminmax())
+    if not (low >= -1e-3 and high <= 1 + 1e-3):  # also for nan
+        raise ConfigError(
+            f"The denoiser returned values from {low:.3g} to {high:.3g}, but images lie in [0, 1]: "
+            "clamp its output."
+        )
