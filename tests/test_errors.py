@@ -16,9 +16,9 @@ def test_errors_cross_process_borders_unchanged(error: SmoothheadsError) -> None
 
 def test_an_unknown_name_gets_the_nearest_or_all() -> None:
     assert "did you mean 'stage2'?" in str(one_of("cut", "stage-2", ["stage1", "stage2"]))
-    assert "choose from: a, b" in str(one_of("cut", "xyz", ["b", "a"]))
+    assert "choose from a, b." in str(one_of("cut", "xyz", ["b", "a"]))
     many = one_of("recipe", "xyz", [f"recipe-{i:03}" for i in range(300)])
-    assert str(many).endswith("choose one of 300, such as recipe-000, recipe-075, recipe-150, recipe-225")
+    assert str(many).endswith("choose one of 300, such as recipe-000, recipe-075, recipe-150, recipe-225.")
 
 
 def test_other_peoples_text_cannot_steer_the_terminal_or_fill_it() -> None:

@@ -41,11 +41,19 @@ class SmoothheadsError(Exception):
         self._arguments = (message, got, remedy)
 
     def __reduce__(self) -> tuple[object, ...]:  # so that worker processes can hand it on
-        return _rebuild, (type(self), *self._arguments)
+        return _rebuild, (type(self), *self._arguments), self.__dict__
 
 
 class ConfigError(SmoothheadsError):
     """A setting that is unknown, of the wrong type, out of range or contradictory."""
+
+
+class SettingError(ConfigError):
+    """A setting that is unknown or out of range; `key` is its dotted name, such as `train.epochs`."""
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class DataError(SmoothheadsError):
@@ -108,17 +116,16 @@ _MANY, _FEW = 40, 4  # names that fit a message, and how many stand for more tha
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The remedy for an unknown name: the nearest known one, else all of them, or a few if they are many."""
-    names = sorted(known)
+    """Returns the remedy for an unknown name: the nearest known one, else all of them, or some of many."""
+    names = sorted(map(str, known))
     if near := difflib.get_close_matches(name, names, n=1, cutoff=0.5):
         return f"did you mean {near[0]!r}?"
     if len(names) > _MANY:
         few = names[:: -(-len(names) // _FEW)]
-        return f"choose one of {len(names)}, such as {', '.join(few)}"
-    return f"choose from: {', '.join(names)}"
+        return f"choose one of {len(names)}, such as {', '.join(few)}."
+    return f"choose from {', '.join(names)}."
 
 
 def one_of(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     """Returns the error for a `name` that is no known `kind`; it suggests the nearest one."""
-    advice = suggest(name, known)
-    return ConfigError(f"Unknown {kind} {name!r}: {advice}{'' if advice.endswith('?') else '.'}")
+    return ConfigError(f"Unknown {kind} {name!r}: {suggest(name, known)}")

@@ -141,7 +141,7 @@ def test_info_shows_recipes_and_checkpoints(trained: Path, capsys: pytest.Captur
     ("arguments", "message"),
     [
         (["--n", "5"], "n >= 10 for alpha = 0.001, got 5"),
-        (["--alpha", "0.7"], "0 < alpha < 0.5, got 0.7"),
+        (["--alpha", "0.7"], "0 < alpha < 0.5, not 0.7"),
         (["--sigma", "0"], "sigma <= 1e+06, got 0"),
         (["--sigma", "-1"], "sigma <= 1e+06, got -1"),
         (["--indices", "5000"], "5000"),

@@ -42,7 +42,7 @@ def test_join_certify_and_fine_tune(
         )
     message = fails(capsys, "certify", out, *FEW, "--aggregation", "consensus-5")
     assert (
-        "got 'consensus-5'; choose from: ensemble, head-1, head-2, softmax, vote, margin, weighted" in message
+        "got 'consensus-5'; choose from ensemble, head-1, head-2, softmax, vote, margin, weighted" in message
     )
     run = str(tmp_path / "drt")
     options = [*SMALL[:-1], "2", "--model.cut", "input", "--method", "drt", "--init", out, "--out", run]
@@ -59,7 +59,7 @@ def test_mistakes_are_one_message(
     )
     assert "two or more checkpoints, got 1" in fails(capsys, "ensemble", members[0], *out)
     assert "a checkpoint folder at" in fails(capsys, "ensemble", members[0], str(tmp_path / "none"), *out)
-    assert "got heads = 5" in fails(
+    assert "heads = 5 instead of" in fails(
         capsys, "train", "digits-some", "--init", members[0], "--out", str(tmp_path / "run")
     )
     assert not (tmp_path / "run").exists()

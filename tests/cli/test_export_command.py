@@ -94,7 +94,7 @@ def test_what_would_be_another_function_is_refused(
     certify(run)
     out = str(export(run, tmp_path))
     message = refused(capsys, "predict", out, digit, "--sigma", "0.3", "--block", "10")
-    assert "that was certified (block = 20; sigma = 0.5), got block = 10; sigma = 0.3; the cert" in message
+    assert "that was certified: block = 10 instead of 20; sigma = 0.3 instead of 0.5. The cert" in message
     (tmp_path / "elsewhere" / "export.json").unlink()  # and what is left is not taken for a checkpoint
     assert "export.json with sha256 no file" in refused(capsys, "predict", out, digit)
 

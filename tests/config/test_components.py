@@ -56,8 +56,8 @@ def test_what_an_earlier_version_wrote_is_upgraded() -> None:
     ("shape", "message"),
     [
         ({"name": "circel"}, "Unknown shape 'circel': did you mean 'circle'"),
-        ({"radius": 1.0}, "an object with a `name` at config.shape"),
-        (3, "an object with a `name` at config.shape"),
+        ({"radius": 1.0}, "Write shape as a shape with its `name`"),
+        (3, "Write shape as a shape with its `name`"),
         ({"name": "circle", "radios": 1.0}, "did you mean 'radius'"),
     ],
 )

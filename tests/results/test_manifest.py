@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.config.flat import differences
+from smoothheads.config import differences
 from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.noise import Laplace
 from smoothheads.results.manifest import (
@@ -79,7 +79,7 @@ def test_runs_are_the_same_whatever_is_incidental() -> None:
     later = replace(BARE, created="later", format="x/1", network={"heads": 5})
     require_same(BARE, later, "this run", "use another folder")
     other = replace(BARE, certify=CertifyConfig(sigma=0.25, seed=0))
-    with pytest.raises(LedgerError, match=r"certify.sigma = 0.5.*got certify.sigma = 0.25.*another folder"):
+    with pytest.raises(LedgerError, match=r"certify.sigma = 0.25 instead of 0.5.*another folder"):
         require_same(BARE, other, "this run", "use another folder")
 
 

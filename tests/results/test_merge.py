@@ -85,5 +85,5 @@ def test_nothing_to_merge(tmp_path: Path, run: Callable[..., Path]) -> None:
 
 def test_shards_of_different_noise_are_refused(shards: Shards, tmp_path: Path) -> None:
     folders = shards(norm="l1")
-    with pytest.raises(LedgerError, match=r'of .*shard-0 \(norm = nothing\), got norm = "l1"; leave'):
+    with pytest.raises(LedgerError, match=r'of .*shard-0: norm = "l1" instead of nothing\. Leave'):
         merge(folders, tmp_path / "whole")

@@ -1,6 +1,31 @@
 """Configurations to and from JSON, and the checks that they share. Nothing heavy is imported here."""
 
-from smoothheads.config.codec import digest, from_dict, to_dict
-from smoothheads.config.reader import load_json, parse_json
+from smoothheads.config.codec import (
+    Json,
+    differences,
+    digest,
+    from_dict,
+    join,
+    leaves,
+    load_json,
+    merge,
+    parse_json,
+    require_equal,
+    to_dict,
+    with_overrides,
+)
 
-__all__ = ["digest", "from_dict", "load_json", "parse_json", "to_dict"]
+__all__ = [
+    "Json",
+    "differences",
+    "digest",
+    "from_dict",
+    "join",
+    "leaves",
+    "load_json",
+    "merge",
+    "parse_json",
+    "require_equal",
+    "to_dict",
+    "with_overrides",
+]

@@ -1,4 +1,4 @@
-"""Range checks that every configuration uses: expected, got, what to do."""
+"""Range checks that every configuration uses, and the types that carry them."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ import math
 from functools import cache, partial
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
-from smoothheads.errors import ConfigError, one_of
+from smoothheads.errors import SettingError, suggest
 
 LEAST_ALPHA = 1e-15  # the tests' arithmetic is good for less, nobody's trust in a generator is
 LEAST_SIGMA, MOST_SIGMA = 1e-6, 1e6  # far below a step of any grid, far above any image
 
 
 def at_least(name: str, value: float, least: float) -> None:
+    """Raises SettingError for a value below `least`, and for NaN and infinity."""
     if not (math.isfinite(value) and value >= least):
-        raise ConfigError(f"{name} >= {least:g}", f"{value:g}", f"set {name} to {least:g} or more")
+        raise SettingError(f"Choose {name} >= {least:g}, not {value:g}.", name)
 
 
 def positive(name: str, value: float) -> None:
+    """Raises SettingError for a value that is not a finite number above 0."""
     if not (math.isfinite(value) and value > 0):
-        raise ConfigError(f"{name} > 0", f"{value:g}", f"set {name} to a positive number")
+        raise SettingError(f"Choose {name} > 0, not {value:g}.", name)
 
 
 def between(name: str, value: float, low: float, high: float) -> None:
-    """Strictly between."""
+    """Raises SettingError for a value that is not strictly between `low` and `high`."""
     if not low < value < high:
-        raise ConfigError(f"{low:g} < {name} < {high:g}", f"{value:g}", f"choose {name} inside that range")
+        raise SettingError(f"Choose {low:g} < {name} < {high:g}, not {value:g}.", name)
 
 
 Count: TypeAlias = Annotated[int, partial(at_least, least=1)]
@@ -36,11 +38,13 @@ Share: TypeAlias = Annotated[float, partial(between, low=0, high=1)]
 
 
 def check_fields(config: Any) -> None:
-    """Every field is in the range, or one of the words, that its type says; Python itself does not look."""
+    """Checks every field against the range, or the words, of its type, at which Python does not look."""
     for name, hint in _hints(type(config)).items():  # type: ignore[arg-type]
         value = getattr(config, name)
         if get_origin(hint) is Literal and value not in get_args(hint):
-            raise one_of(f"{name} of {getattr(config, 'name', type(config).__name__)}", value, get_args(hint))
+            owner = getattr(config, "name", None)
+            what = f"{name} of {owner}" if isinstance(owner, str) else name
+            raise SettingError(f"Unknown {what} {value!r}: {suggest(str(value), get_args(hint))}", name)
         for part in (hint, *get_args(hint)):  # X itself, or X of X | None
             for check in getattr(part, "__metadata__", ()):
                 if isinstance(check, partial) and value is not None:
@@ -53,12 +57,13 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def check_sigma(sigma: float) -> None:
+    """Raises SettingError for a standard deviation of the noise that no image calls for."""
     if not LEAST_SIGMA <= sigma <= MOST_SIGMA:
-        raise ConfigError(
-            f"{LEAST_SIGMA:g} <= sigma <= {MOST_SIGMA:g}", f"{sigma:g}", "0.25, 0.5 and 1 are usual"
-        )
+        allowed = f"{LEAST_SIGMA:g} <= sigma <= {MOST_SIGMA:g}"
+        raise SettingError(f"Choose {allowed}, not {sigma:g}: 0.25, 0.5 and 1 are usual.", "sigma")
 
 
 def check_radius(radius: float) -> None:
+    """Raises SettingError for a radius that is negative or not finite."""
     if not (math.isfinite(radius) and radius >= 0):
-        raise ConfigError("radius >= 0", f"{radius:g}", "give a finite radius in pixel units")
+        raise SettingError(f"Choose a finite radius >= 0 in pixel units, not {radius:g}.", "radius")

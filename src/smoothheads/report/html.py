@@ -12,8 +12,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from smoothheads.config.flat import leaves
-from smoothheads.config.reader import Json
+from smoothheads.config import Json, leaves
 from smoothheads.errors import duration
 from smoothheads.files import STAMP, write_stamped
 from smoothheads.provenance import versions

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.config import from_dict, load_json, to_dict
-from smoothheads.config.flat import require_equal
-from smoothheads.config.reader import Json
+from smoothheads.config import Json, from_dict, load_json, require_equal, to_dict
 from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.noise import NoiseLaw
 

@@ -16,9 +16,8 @@ from smoothheads.attack.falsify import falsify, outcome
 from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.attack.settings import AttackSettings
 from smoothheads.checkpoint import Checkpoint
-from smoothheads.config import to_dict
+from smoothheads.config import require_equal, to_dict
 from smoothheads.config.check import at_least
-from smoothheads.config.flat import require_equal
 from smoothheads.data import Dataset, SubsetConfig
 from smoothheads.errors import LedgerError
 from smoothheads.files import sha256

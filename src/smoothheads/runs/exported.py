@@ -18,8 +18,7 @@ from smoothheads.certify.engines import Artefacts, Store, artefact
 from smoothheads.certify.engines.artefact import Artefact
 from smoothheads.certify.engines.onnx import OnnxRuntime
 from smoothheads.checkpoint import folder as checkpoint
-from smoothheads.config import load_json, to_dict
-from smoothheads.config.flat import differences, require_equal
+from smoothheads.config import differences, load_json, require_equal, to_dict
 from smoothheads.errors import CheckpointError, ConfigError, LedgerError
 from smoothheads.files import sha256
 from smoothheads.provenance import versions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from smoothheads.config.flat import leaves
+from smoothheads.config import leaves
 from smoothheads.errors import MissingExtraError
 from smoothheads.training import EpochDone
 

@@ -23,8 +23,7 @@ from smoothheads import checkpoint, ranks
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.checkpoint.folder import MANIFEST
 from smoothheads.checkpoint.join import differing
-from smoothheads.config import from_dict, load_json, to_dict
-from smoothheads.config.flat import require_equal
+from smoothheads.config import from_dict, load_json, require_equal, to_dict
 from smoothheads.data import DataInfo, Dataset, augments, load
 from smoothheads.data.splits import Read, read_split
 from smoothheads.device import parse, threads

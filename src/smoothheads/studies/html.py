@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from smoothheads.config.flat import leaves
+from smoothheads.config import leaves
 from smoothheads.files import write_stamped
 from smoothheads.report.html import document, header, list_html, plot_html, section, table_html
 from smoothheads.report.table import Cell, Table

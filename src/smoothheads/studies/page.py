@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from smoothheads.config.flat import leaves
+from smoothheads.config import leaves
 from smoothheads.files import reserve_file, write_stamped
 from smoothheads.report import plots
 from smoothheads.report.table import Table, to_markdown

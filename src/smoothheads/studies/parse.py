@@ -13,7 +13,7 @@ from typing import Any
 
 from smoothheads.config import from_dict
 from smoothheads.cookbook.changes import merge
-from smoothheads.errors import ConfigError, one_of, suggest
+from smoothheads.errors import ConfigError, SettingError, one_of, suggest
 from smoothheads.models.aggregate import aggregations, plugin_aggregation
 from smoothheads.studies.spec import Arm, Images, Show, Study
 from smoothheads.training import RunConfig
@@ -44,8 +44,9 @@ def parse_study(text: str, name: str, where: str) -> Study:
         remedy = f"{unknown.remedy} (a name that holds a dot needs quotes)" if named else unknown.remedy
         raise ConfigError(f"a known key in line {line} of {where}", got, remedy) from None
     except ConfigError as error:
-        key = re.search(r" (?:at|in) ([\w.]+)$", error.expected)
-        line = line_of(text, tuple(key[1].split("."))) if key else 0
+        place = re.search(r" (?:at|in) ([\w.]+)$", error.expected)
+        key = error.key if isinstance(error, SettingError) else place[1] if place else ""
+        line = line_of(text, tuple(key.split("."))) if key else 0
         raise _located(error, f" (line {line} of {where})" if line else f" ({where})") from None
     _check(study, text, where)
     return study
@@ -202,11 +203,10 @@ def _placed(text: str, where: str, places: Sequence[tuple[str, ...]]) -> Iterato
     try:
         yield
     except ConfigError as error:
-        inside = re.search(r"\bconfig((?:\.\w+)*)", error.expected)
-        fields = tuple(inside[1].split(".")[1:]) if inside else ()
-        key = re.fullmatch(r"'([\w.-]+)'", error.got)
-        tried = [(*place, *fields, *((key[1],) if key else ())) for place in places]
-        tried += [(*place, *fields) for place in places if fields] + [(*place, "recipe") for place in places]
+        key = error.key if isinstance(error, SettingError) else error.got.strip("'")
+        fields = tuple(key.split(".")) if key else ()
+        tried = [(*place, *fields[:count]) for count in range(len(fields), 0, -1) for place in places]
+        tried += [(*place, "recipe") for place in places]
         tried += places
         line = next((found for path in tried if (found := line_of(text, path))), 0)
         said = f" (line {line} of {where})" if line else f" ({where})"

@@ -187,7 +187,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"precision": "int8"}, "Unknown precision of torch 'int8': choose from: bfloat16, float"),
+        ({"precision": "int8"}, "Unknown precision of torch 'int8': choose from bfloat16, float"),
         ({"compile": "on", "engine": "openvino"}, "an engine that uses compile.* take engine auto or torch"),
         ({"device": "cuda", "engine": "openvino"}, "an engine that uses device"),
         ({"precision": "float16", "engine": "openvino"}, "Unknown precision of openvino 'float16'"),
