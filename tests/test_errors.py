@@ -4,14 +4,21 @@ import pickle
 
 import pytest
 
-from smoothheads.errors import ConfigError, DataError, MissingExtraError, SmoothheadsError, one_of
+from smoothheads.errors import (
+    ConfigError,
+    DataError,
+    MissingExtraError,
+    SettingError,
+    SmoothheadsError,
+    one_of,
+)
 
 
-@pytest.mark.parametrize("error", [ConfigError("a", "b", "c"), MissingExtraError("ray", "ray")])
+@pytest.mark.parametrize("error", [ConfigError("A sentence."), SettingError("Choose a >= 1, not 0.", "train.a"), MissingExtraError("ray", "ray")])
 def test_errors_cross_process_borders_unchanged(error: SmoothheadsError) -> None:
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is type(error)
-    assert (str(back), back.expected, back.remedy) == (str(error), error.expected, error.remedy)
+    assert (str(back), vars(back)) == (str(error), vars(error))
 
 
 def test_an_unknown_name_gets_the_nearest_or_all() -> None:

@@ -96,8 +96,7 @@ def joined(device: str) -> Iterator[None]:
             raise SystemExit(2) from None
         if this == 0:
             raise
-        where = f"{error.expected} (rank {this} on {socket.gethostname()})"
-        raise WorkerError(where, error.got, error.remedy) from error
+        raise WorkerError(f"{error} (rank {this} on {socket.gethostname()})") from error
     except BaseException:
         _speaks(store, this)
         raise

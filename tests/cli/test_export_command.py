@@ -83,7 +83,7 @@ def test_the_quantised_network_that_was_certified_answers(
     assert (out / "engine" / "model.bin").read_bytes() == certified
     assert predict(capsys, str(out), digit, "--radius") == before
     message = refused(capsys, "predict", str(out), digit, "--precision", "float32")
-    assert 'the function that was certified (precision = "int8")' in message
+    assert 'the function that was certified: precision = "float32" instead of "int8"' in message
     (out / "engine" / "model.bin").write_bytes(certified[:-1] + bytes([certified[-1] ^ 1]))
     assert "engine/model.bin with sha256" in refused(capsys, "predict", str(out), digit)
 
@@ -126,7 +126,7 @@ def test_a_mistaken_path_is_a_clear_error(tmp_path: Path, capsys: pytest.Capture
     assert "a ledger as the first argument" in refused(capsys, "export", "--out", str(tmp_path / "out"))
     assert "nowhere" in refused(capsys, "export", str(tmp_path / "nowhere"))
     (tmp_path / "empty").mkdir()
-    assert "manifest.json, got none" in refused(capsys, "export", str(tmp_path / "empty"))
+    assert "There is no file" in refused(capsys, "export", str(tmp_path / "empty"))
 
 
 def test_a_ledger_that_lies_alone_asks_for_its_checkpoint(

@@ -155,7 +155,7 @@ def read_manifest(folder: Path | str) -> Manifest:
     try:
         data = load_json(path)
     except ConfigError as error:
-        raise LedgerError(f"a manifest at {path}", error.got, "point at the folder of a run") from None
+        raise LedgerError(f"{folder} holds no ledger: {error}") from None
     return from_json(data, str(folder))
 
 

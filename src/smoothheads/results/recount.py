@@ -69,7 +69,7 @@ def recounted(row: Certified, manifest: Manifest) -> Certified | Damage:
     try:
         follows = recompute(manifest.certify, row, manifest.correction)
     except SmoothheadsError as error:
-        return Damage(row.index, "votes", f"expected {error.expected}, got {error.got}")
+        return Damage(row.index, "votes", str(error))
     wrong = contradiction(row.certificate, follows)
     if wrong is not None:
         return Damage(row.index, wrong.partition(" ")[0], wrong)

@@ -53,7 +53,7 @@ def from_line(
             int(get["idx"]), int(get["label"]), certificate, selection, votes, parse_time(get["time"])
         )
     except SoundnessError as error:
-        raise ValueError(error.got) from error
+        raise ValueError(str(error)) from error
     if not (0 <= row.label < classes and ABSTAIN <= row.prediction < classes and 0 <= row.index < 2**63):
         raise ValueError(f"index {row.index}, label {row.label}, predict {row.prediction}")
     if get["correct"] != str(int(row.correct)):

@@ -237,7 +237,7 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         return load_json(path)
     except ConfigError as error:
-        raise CheckpointError(error.expected, error.got, "export again") from None
+        raise CheckpointError(f"{error} Or export again.") from None
 
 
 def _incomplete(folder: Path, got: str) -> CheckpointError:

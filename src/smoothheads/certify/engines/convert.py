@@ -201,9 +201,7 @@ def _training_images(training: Training | None) -> Dataset:
     try:
         return training()
     except DataError as error:
-        raise DataError(
-            f"training images to calibrate int8 with: {error.expected}", error.got, error.remedy
-        ) from error
+        raise DataError(f"The training images, which int8 needs, cannot be read: {error}") from error
 
 
 def _calibration(like: Noise, dataset: Dataset) -> Iterator[NDArray[np.float32]]:
