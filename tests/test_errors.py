@@ -14,7 +14,14 @@ from smoothheads.errors import (
 )
 
 
-@pytest.mark.parametrize("error", [ConfigError("A sentence."), SettingError("Choose a >= 1, not 0.", "train.a"), MissingExtraError("ray", "ray")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigError("Choose another name."),
+        SettingError("Choose a >= 1, not 0.", "train.a"),
+        MissingExtraError("ray", "ray"),
+    ],
+)
 def test_errors_cross_process_borders_unchanged(error: SmoothheadsError) -> None:
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is type(error)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from smoothheads.lazy import torch
-from smoothheads.models.multihead import temporary_mode
 from smoothheads.objectives.losses import forward_heads, nll_of_mean, repeat_draws
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ def frozen(model: nn.Module) -> Iterator[None]:
     Afterwards, also after an error, every module and parameter is as it was.
     """
     before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    from smoothheads.models.multihead import temporary_mode  # imports torch
+
     with temporary_mode(model, training=False):
         try:
             model.requires_grad_(False)
