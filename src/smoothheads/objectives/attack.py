@@ -22,9 +22,9 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
     Afterwards, also after an error, every module and parameter is as it was.
     """
-    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     from smoothheads.models.multihead import temporary_mode  # imports torch
 
+    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     with temporary_mode(model, training=False):
         try:
             model.requires_grad_(False)
