@@ -30,7 +30,7 @@ from smoothheads.data import DataInfo
 from smoothheads.device import threads
 from smoothheads.models.multihead import MultiHead
 from smoothheads.report.table import Cell, Table, to_markdown
-from smoothheads.results.intervals import binomial_band
+from smoothheads.results.metrics import binomial_band
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certificate, Counts, Grid, Phase
 

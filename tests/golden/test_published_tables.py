@@ -11,7 +11,7 @@ import pytest
 from smoothheads.results import metrics
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
-from smoothheads.results.summary import summarize
+from smoothheads.results.compare import summarize
 
 pytestmark = pytest.mark.shared
 

@@ -4,8 +4,8 @@ import json
 
 from smoothheads.report.findings import to_json, to_text
 from smoothheads.results.audit import Audit
-from smoothheads.results.checks import Finding
-from smoothheads.results.ladder import Fit, Ladder, SampleSettings
+from smoothheads.results.audit import Finding
+from smoothheads.results.infer import Fit, Ladder, SampleSettings
 
 FITS = (Fit(SampleSettings(1000, 0.01), 9, (), 1e-6), Fit(SampleSettings(1000, 0.001), 0, (2.5,), 1.0))
 AUDIT = Audit(

@@ -27,7 +27,7 @@ def test_headline_shows_each_number_with_its_error(make_log: Make) -> None:
 
 
 def test_certainties_have_no_error_and_no_bold_zero(make_log: Make) -> None:
-    table = headline(compare([make_log("a"), make_log("b", 20)], [0, 9]))
+    table = headline(compare([make_log("a"), make_log("b", 20)], radii=[0, 9]))
     assert [(row[3].text, row[3].error) for row in table.rows] == [("0.0", "")] * 2
     assert [[cell.best for cell in row] for row in table.rows] == [
         [False, True, True, False],
@@ -41,7 +41,7 @@ def test_nothing_is_best_across_sigmas(make_log: Make) -> None:
 
 
 def test_differences_have_intervals_and_p(make_log: Make) -> None:
-    (table,) = differences(compare([make_log("a"), make_log("b", 20)], [0]))
+    (table,) = differences(compare([make_log("a"), make_log("b", 20)], radii=[0]))
     assert table.title == "b against a, paired over 40 images"
     acr, at_zero, noisy, hard = table.rows
     assert [noisy[0].text, hard[0].text] == ["noisy", "hard"]
@@ -87,13 +87,13 @@ def test_notes_of_the_comparison_are_shown(make_log: Make) -> None:
 @pytest.mark.parametrize("width", [80, 100])
 def test_everything_fits_a_terminal(make_log: Make, width: int) -> None:
     logs = [replace(make_log(f"{i}" * 70), sigma=1.0) for i in range(3)]
-    for table in all_tables(compare(logs, [0.25 * i for i in range(10)], resamples=10)):
+    for table in all_tables(compare(logs, radii=[0.25 * i for i in range(10)], resamples=10)):
         body = to_text(replace(table, title="", notes=()), width)
         assert max(map(len, body.splitlines())) <= width
 
 
 def test_bold_is_only_what_differs(make_log: Make) -> None:
-    table = headline(compare([make_log("a", 30), make_log("b", 29)], [0]))
+    table = headline(compare([make_log("a", 30), make_log("b", 29)], radii=[0]))
     assert not any(cell.best for row in table.rows for cell in row)
 
 

@@ -17,7 +17,7 @@ V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
 
 
 def test_the_verdict_is_made_from_the_numbers(make_log: Make) -> None:
-    one, other, against, scope = sentences(compare([make_log("a"), make_log("b", 20)], [0, 0.5]))
+    one, other, against, scope = sentences(compare([make_log("a"), make_log("b", 20)], radii=[0, 0.5]))
     assert one.startswith("a: 75.0 % of 40 images are answered right and certified")
     assert other.startswith("b: 50.0 %")
     assert "b against a: the average certified radius is smaller, -0." in against
@@ -27,22 +27,22 @@ def test_the_verdict_is_made_from_the_numbers(make_log: Make) -> None:
 
 def test_a_difference_under_noise_is_told_too(make_log: Make) -> None:
     better, worse = make_log("a"), make_log("b", 20)
-    found = compare([better, worse], [0]).differences[0]
+    found = compare([better, worse], radii=[0]).differences[0]
     assert found.noisy_accuracy is not None
     assert found.noisy_accuracy.differs
     points = f"{abs(100 * found.noisy_accuracy.difference):.1f} points"
-    assert f"{points} fewer of the noise samples" in " ".join(sentences(compare([better, worse], [0])))
-    assert f"{points} more of the noise samples" in " ".join(sentences(compare([worse, better], [0])))
+    assert f"{points} fewer of the noise samples" in " ".join(sentences(compare([better, worse], radii=[0])))
+    assert f"{points} more of the noise samples" in " ".join(sentences(compare([worse, better], radii=[0])))
 
 
 def test_no_difference_is_said_so(make_log: Make) -> None:
-    *_, against, _ = sentences(compare([make_log("a"), make_log("b")], [0]))
+    *_, against, _ = sentences(compare([make_log("a"), make_log("b")], radii=[0]))
     assert "these images show no difference" in against
     assert "certified accuracy differs at no radius" in against
 
 
 def test_logs_that_were_not_certified_alike_are_read_with_care(make_log: Make) -> None:
-    *_, against, _ = sentences(compare([make_log("a"), replace(make_log("b"), sigma=1.0)], [0]))
+    *_, against, _ = sentences(compare([make_log("a"), replace(make_log("b"), sigma=1.0)], radii=[0]))
     assert "not certified alike" in against
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from smoothheads.errors import LedgerError
 from smoothheads.results.compare import Paired, compare
-from smoothheads.results.intervals import Interval, paired_test
+from smoothheads.results.metrics import Interval, paired_test
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 
@@ -24,7 +24,7 @@ def logs(run: Run) -> tuple[Results, Results]:
 
 def test_differences_are_paired(logs: tuple[Results, Results]) -> None:
     first, second = logs
-    comparison = compare(logs, [0, 0.5], resamples=300)
+    comparison = compare(logs, radii=[0, 0.5], resamples=300)
     (difference,) = comparison.differences
     gain = second.radius * second.correct - first.radius * first.correct
     assert (difference.name, difference.baseline) == ("b", "a")

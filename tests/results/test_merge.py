@@ -10,7 +10,7 @@ import pytest
 from smoothheads.errors import LedgerError, StorageError
 from smoothheads.results.ledger import Ledger
 from smoothheads.results.manifest import Manifest, Shard
-from smoothheads.results.merge import merge
+from smoothheads.results.derive import merge
 from smoothheads.types import Certified
 
 Rows = Callable[..., Certified]

@@ -12,7 +12,7 @@ from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.results.audit import audit
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import read_log
-from smoothheads.results.recertify import obstacle, recertified, recertify
+from smoothheads.results.derive import obstacle, recertified, recertify
 from smoothheads.results.results import Results
 from smoothheads.types import Votes
 

@@ -12,7 +12,7 @@ from smoothheads.certify.algorithm import Terms
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.errors import SoundnessError
 from smoothheads.noise import keyed_uniform
-from smoothheads.results.recount import contradiction, recompute
+from smoothheads.results.row import contradiction, recompute
 from smoothheads.types import ABSTAIN, Certified, Counts, Phase, Votes
 
 AGGREGATIONS = ("ensemble",)

@@ -14,9 +14,9 @@ from smoothheads.errors import LedgerError
 from smoothheads.results.audit import audit
 from smoothheads.results.ledger import Ledger, load
 from smoothheads.results.manifest import Manifest, read_manifest
-from smoothheads.results.merge import merge
+from smoothheads.results.derive import merge
 from smoothheads.results.read import read_log
-from smoothheads.results.recount import Damage, recounted
+from smoothheads.results.row import Damage, verify_row
 from smoothheads.results.row import COLUMNS, Checksums
 from smoothheads.types import Certified, Votes
 
@@ -133,7 +133,7 @@ def test_negative_votes_and_votes_that_spill_are_refused(
     row = read_log(run()).rows[3]
 
     def voting(votes: Votes) -> Certified | Damage:
-        return recounted(replace(row, votes=votes), manifest)
+        return verify_row(replace(row, votes=votes), manifest)
 
     for change in ([[0, 0, 0, 0], [0, 0, 0, 0], [0, -1, 0, 0]], [[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]):
         assert isinstance(voting(Votes(row.votes.aggregations, row.votes.counts + np.array(change))), Damage)

@@ -10,7 +10,7 @@ import pytest
 from smoothheads.certify.radius import max_radius
 from smoothheads.noise import NOISES
 from smoothheads.results.read import read_log
-from smoothheads.results.summary import summarize
+from smoothheads.results.compare import summarize
 
 
 def test_a_ledger_tells_everything(run: Callable[..., Path]) -> None:

@@ -1,4 +1,4 @@
-"""Other threats from a ledger: recounted by hand, and refused where the votes do not allow them."""
+"""Other threats from a ledger: verify_row by hand, and refused where the votes do not allow them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
-from smoothheads.results.threats import linf, top_k
+from smoothheads.results.derive import linf, top_k
 from smoothheads.types import ABSTAIN, Certificate, Certified, Counts, Votes
 
 Run = Callable[..., Path]

@@ -15,7 +15,7 @@ from smoothheads.config import load_json
 from smoothheads.errors import CheckpointError, LedgerError, StorageError
 from smoothheads.files import write_json
 from smoothheads.results.read import read_log
-from smoothheads.results.recertify import recertify
+from smoothheads.results.derive import recertify
 from smoothheads.runs.export import export_run
 
 Make = Callable[..., Path]

@@ -17,7 +17,7 @@ from smoothheads.cli import main
 from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.report import plots
 from smoothheads.report.table import Table, to_csv, to_json, to_latex, to_text
-from smoothheads.results.intervals import MedianInterval
+from smoothheads.results.metrics import MedianInterval
 from smoothheads.studies import claims, costs, experiments, gaps, paper, stages, tables
 from smoothheads.studies.figures import acr, claims_figure
 from smoothheads.studies.outcome import Outcome, Result, collect, save

@@ -27,7 +27,7 @@ class MergeArguments:
 def main(arguments: list[str]) -> None:
     args = parse(MergeArguments(shards=()), arguments or ["--help"], prog="merge", description=DESCRIPTION)
 
-    from smoothheads.results.merge import merge
+    from smoothheads.results.derive import merge
 
     out = merge(args.shards, args.out)
     print_json({"ledger": str(out)}) if args.json else print(out)

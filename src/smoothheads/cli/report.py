@@ -87,7 +87,7 @@ def show(
     from smoothheads.results.compare import compare
     from smoothheads.results.read import read_logs
 
-    comparison = compare(read_logs(paths, names), radii, align=align)
+    comparison = compare(read_logs(paths, names), radii=radii, align=align)
     said = [textwrap.fill(printable(sentence), 100) for sentence in verdict.sentences(comparison)]
     words = ["\n".join(said)] if form == "text" else []
     print_tables(tables.all_tables(comparison), form, as_json=as_json, words=words)

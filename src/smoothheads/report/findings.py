@@ -6,9 +6,8 @@ import textwrap
 from typing import Any
 
 from smoothheads.errors import printable
-from smoothheads.results.audit import Audit
-from smoothheads.results.checks import Finding
-from smoothheads.results.ladder import Fit
+from smoothheads.results.audit import Audit, Finding
+from smoothheads.results.infer import Fit
 
 _SHOWN = 8
 
@@ -27,15 +26,15 @@ def to_text(audit: Audit, width: int = 100) -> str:
 
 
 def to_json(audit: Audit) -> dict[str, Any]:
-    ladder = audit.ladder
+    inferred = audit.inferred
     return {
         "name": audit.name,
         "sound": audit.sound,
         "images": audit.images,
         "sigma": audit.sigma,
         "stated": None if audit.stated is None else audit.stated._asdict(),
-        "revealed": None if ladder is None or ladder.revealed is None else _fit(ladder.revealed),
-        "excluded": [fit.settings._asdict() for fit in ladder.fits if not fit.possible] if ladder else [],
+        "best_fit": None if inferred is None or inferred.best_fit is None else _fit(inferred.best_fit),
+        "excluded": [fit.settings._asdict() for fit in inferred.fits if not fit.possible] if inferred else [],
         "findings": [
             {"severity": f.severity, "code": f.code, "message": f.message, "rows": list(f.rows)}
             for f in audit.findings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smoothheads.results.intervals import false_certificates
+from smoothheads.results.metrics import false_certificates
 from smoothheads.results.results import Results
 
 

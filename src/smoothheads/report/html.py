@@ -20,7 +20,7 @@ from smoothheads.report import guarantee, plots, tables, verdict
 from smoothheads.report.table import Cell, Table
 from smoothheads.results.compare import Comparison
 from smoothheads.results.results import Results
-from smoothheads.results.summary import Summary
+from smoothheads.results.compare import Summary
 
 Gallery = Sequence[tuple[bytes, str]]
 """PNG images and their captions."""

@@ -25,7 +25,7 @@ def report(
     """Writes the report of results, ledgers or anybody's logs, and gives back the page; the first is the
     baseline of the differences."""
     claim_folder(Path(out))
-    return write(compare(sources, radii, align=align), Path(out), title)[0]
+    return write(compare(*sources, radii=radii, align=align), Path(out), title)[0]
 
 
 def claim_folder(folder: Path) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.results import metrics
 from smoothheads.results.compare import Comparison, Difference, Paired
-from smoothheads.results.intervals import Estimate, Floats, mean
-from smoothheads.results.summary import Summary
+from smoothheads.results.metrics import Estimate, Floats, mean
+from smoothheads.results.compare import Summary
 
 CLASSES = "classes: of which any image is certified right, of those that the images have."
 _EXPLAINED = {

@@ -8,9 +8,9 @@ from typing import Any
 
 from smoothheads.report.table import Table
 from smoothheads.report.tables import certified
-from smoothheads.results import metrics, threats
+from smoothheads.results import derive, metrics
 from smoothheads.results.results import Results
-from smoothheads.results.summary import summarize
+from smoothheads.results.compare import summarize
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Threats:
 def linf(log: Results, levels: Sequence[float] | None = None, dimension: int | None = None) -> Threats:
     """In steps of the images' grid, as l-infinity threats are stated (8/255)."""
     q = (None if log.manifest is None else log.manifest.grid) or 255
-    converted = replace(threats.linf(log, dimension), name=threats.LINF)
+    converted = replace(derive.linf(log, dimension), name=derive.LINF)
     top = q * float(converted.radius.max())
     radii = (0.0, *(2.0**i for i in range(-3, 9) if 2.0**i <= top)) if levels is None else tuple(levels)
     title = f"{log.name}: certified accuracy (%) at l-infinity radius r, in steps of 1/{q}"
@@ -57,7 +57,7 @@ def linf(log: Results, levels: Sequence[float] | None = None, dimension: int | N
 
 def top_k(log: Results, ks: Sequence[int], radii: Sequence[float] | None = None) -> Threats:
     """Beside the first place that the log itself certifies."""
-    others = [replace(threats.top_k(log, k), name=f"top-{k}") for k in ks]
+    others = [replace(derive.top_k(log, k), name=f"top-{k}") for k in ks]
     logs = (replace(log, name="the log itself"), *others)
     top = max(float(each.radius.max()) for each in logs)
     chosen = metrics.default_radii(top) if radii is None else tuple(radii)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smoothheads.results.compare import Comparison, Difference, Paired
 from smoothheads.results.results import Results
-from smoothheads.results.summary import Summary
+from smoothheads.results.compare import Summary
 
 
 def sentences(comparison: Comparison) -> list[str]:

@@ -1,28 +1,61 @@
-"""Audits a certification log: complete, consistent, and made with the settings that are claimed for it?"""
+"""Audits a certification log: complete, consistent, and made with the settings that are claimed for it?
+
+Each check yields its findings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from smoothheads.results import checks
-from smoothheads.results.checks import Expected, Finding
-from smoothheads.results.ladder import Ladder, SampleSettings, infer_sigma, named_sigma, read_ladder
+import numpy as np
+
+from smoothheads.certify.radius import max_radius
+from smoothheads.results.infer import (
+    InferredSettings,
+    SampleSettings,
+    digits_of,
+    infer_settings,
+    infer_sigma,
+    named_sigma,
+)
+from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
+from smoothheads.results.row import RowError, row_errors
 
-_ORDER = ("error", "warning", "note")
+Severity = Literal["error", "warning", "note"]
+Expected = int | Sequence[int] | None
+_SEVERITIES = ("error", "warning", "note")
+_USUAL_STEPS = (20, 100)
+_TEST_SETS = (10_000, 50_000)  # CIFAR-10 and ImageNet, of which the field certifies every k-th image
+_NEEDED = ("engine", "weights", "data", "indices", "versions")
+_TRUTH = {True: ("1", "1.0", "True", "true"), False: ("0", "0.0", "False", "false")}
+_USUAL = (SampleSettings(10**5, 0.001), SampleSettings(10**5, 0.01))
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """error: a number of the log is wrong; warning: it may mislead; note: good to know."""
+
+    severity: Severity
+    code: str
+    message: str
+    rows: tuple[int, ...] = ()
+    """Indices of the images concerned, where there are some in particular."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Audit:
     name: str
     images: int
     sigma: float | None
     stated: SampleSettings | None
     """n and alpha that the caller or the manifest states."""
-    ladder: Ladder | None
+    inferred: InferredSettings | None
     """What the largest radii reveal; None without sigma or radii."""
     findings: tuple[Finding, ...]
     """Errors first."""
@@ -31,6 +64,10 @@ class Audit:
     def sound(self) -> bool:
         """No number was found to be wrong."""
         return all(finding.severity != "error" for finding in self.findings)
+
+    def __repr__(self) -> str:
+        head = f"Audit of {self.name}: {self.images:,} images, {'sound' if self.sound else 'NOT SOUND'}"
+        return "\n".join([head, *(f"  {f.severity}: {f.code}: {f.message}" for f in self.findings)])
 
 
 def audit(
@@ -41,50 +78,207 @@ def audit(
     alpha: float | None = None,
     expected: Expected = None,
 ) -> Audit:
-    """Checks a ledger, results in memory or a foreign log against what is stated, here or in its manifest.
+    """Checks a log against what is stated, here or in its manifest.
 
-    `expected` is the number of images or their indices; without it a foreign log is held against every k-th
-    image of the field's test sets. Raises LedgerError where the file cannot be read at all.
+    Raises LedgerError where the file cannot be read at all.
+
+    Args:
+        source: A ledger, results in memory or a foreign log.
+        sigma: The standard deviation of the noise, if the log does not say.
+        n: The number of estimation samples, if the log does not say.
+        alpha: The failure probability per image, if the log does not say.
+        expected: The number of images or their indices; without it a foreign log is held against every k-th
+            image of the field's test sets.
     """
-    read = source if isinstance(source, Results) else read_log(source, damaged=True)
-    log = _stated(read, sigma, n, alpha)
+    original = source if isinstance(source, Results) else read_log(source, damaged=True)
+    given = {"sigma": sigma, "n": n, "alpha": alpha}
+    log = replace(original, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    manifest = log.manifest
+    if expected is None and manifest is not None:
+        expected = manifest.expected
+    findings = [*check_images(log, expected), *check_columns(log), *check_rounding(log)]
+
+    # Radii against n, alpha and sigma.
     sigma = log.sigma if log.sigma is not None else infer_sigma(log)
     stated = None if log.n is None or log.alpha is None else SampleSettings(log.n, log.alpha)
-    ladder = _ladder(log, sigma, stated)
-    above = [] if sigma is None or stated is None else list(checks.cap(log, sigma, stated))
-    wanted = expected
-    if wanted is None and log.manifest is not None:
-        wanted = log.manifest.expected
-    findings = [*checks.completeness(log, wanted), *checks.columns(log), *checks.rounding(log), *above]
-    if ladder is not None:  # settings that the cap excludes need not be excluded twice
-        findings += checks.ladder(ladder, None if above else stated)
-    if log.manifest is not None:
-        findings += [*_contradicted(read, log), *checks.manifest_fields(log.manifest), *checks.votes(log)]
+    above = [] if sigma is None or stated is None else list(check_cap(log, sigma, stated))
+    findings += above
+    inferred = None
+    if sigma is not None and log.budget == "fixed":  # a sequential budget has another grid of radii
+        inferred = infer_settings(log, sigma, () if stated is None else (stated,))
+    if inferred is not None:  # settings that the cap excludes need not be excluded twice
+        findings += check_settings(inferred, None if above else stated)
     named = named_sigma(log.name)
     if log.sigma is None and None not in (named, sigma) and named != sigma:
         message = f"the name of the log says sigma {named:g}, but its radii fit sigma {sigma:g}"
         findings.append(Finding("warning", "sigma", message))
-    findings.sort(key=lambda finding: _ORDER.index(finding.severity))
-    return Audit(log.name, len(log), sigma, stated, ladder, tuple(findings))
+
+    # Rows against their votes, and the manifest against what the caller states.
+    if manifest is not None:
+        for name in given:
+            before, after = getattr(original, name), getattr(log, name)
+            if before != after:
+                message = f"the ledger was certified with {name} {before:g}, not {after:g}"
+                findings.append(Finding("error", "settings", message))
+        findings += [*check_manifest(manifest), *check_votes(log, manifest)]
+    findings.sort(key=lambda finding: _SEVERITIES.index(finding.severity))
+    return Audit(log.name, len(log), sigma, stated, inferred, tuple(findings))
 
 
-def _stated(log: Results, sigma: float | None, n: int | None, alpha: float | None) -> Results:
-    given = {"sigma": sigma, "n": n, "alpha": alpha}
-    return replace(log, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+def check_images(log: Results, expected: Expected) -> Iterator[Finding]:
+    """Finds images that are missing, doubled, foreign or in disorder."""
+    indices = log.index.tolist()
+    twice = sorted(index for index, count in Counter(indices).items() if count > 1)
+    if twice:
+        yield Finding("error", "duplicates", f"{len(twice)} images appear more than once", tuple(twice))
+    if np.any(np.diff(log.index) < 0):
+        yield Finding("warning", "unsorted", "images are not in rising order")
+    present = set(indices)
+    if expected is None:
+        yield from _check_progression(sorted(present))
+    elif isinstance(expected, int):
+        if len(present) != expected:
+            yield Finding("error", "incomplete", f"{len(present)} of {expected} images")
+    else:
+        missing, other = sorted(set(expected) - present), sorted(present - set(expected))
+        if missing:
+            message = f"{len(present) - len(other)} of {len(expected)} images; {len(missing)} are missing"
+            yield Finding("error", "incomplete", message, tuple(missing))
+        if other:
+            message = f"{len(other)} images do not belong to the run"
+            yield Finding("error", "unexpected", message, tuple(other))
 
 
-def _contradicted(read: Results, stated: Results) -> Iterator[Finding]:
-    """What the caller states and the ledger itself does not say."""
-    for name in ("sigma", "n", "alpha"):
-        ours, theirs = getattr(read, name), getattr(stated, name)
-        if ours != theirs:
-            yield Finding(
-                "error", "settings", f"the ledger was certified with {name} {ours:g}, not {theirs:g}"
-            )
+def _check_progression(indices: list[int]) -> Iterator[Finding]:
+    """Finds gaps and an early end where nobody states the images.
+
+    Most likely they are every k-th image of one of the field's test sets.
+    """
+    if len(indices) < 3:
+        return
+    step = Counter(np.diff(indices).tolist()).most_common(1)[0][0]
+    missing = sorted(set(range(indices[0], indices[-1] + 1, step)) - set(indices))
+    if any((index - indices[0]) % step for index in indices):
+        yield Finding("note", "uneven", f"images do not follow one step; most are {step} apart")
+        return
+    if missing:
+        message = f"{len(missing)} images are missing inside (every {step}th)"
+        yield Finding("error", "gaps", message, tuple(missing))
+
+    # Rows go on to the end of a test set. Fewer were chosen, or the log was cut: a choice is round, while a
+    # cut at random ends at a multiple of a hundred with a chance of 1 in 100.
+    size = next((size for size in _TEST_SETS if indices[-1] < size), None)
+    full = len(range(indices[0], size, step)) if size else 0
+    count = len(range(indices[0], indices[-1] + 1, step))
+    if size is None or count >= full or (step not in _USUAL_STEPS and 4 * count < full):
+        return  # complete, or more likely of another data set
+    message = (
+        f"{len(indices)} of {full} images, if the log is of every {step}th of {size:,}: it ends at index "
+        f"{indices[-1]}, which goes on to {indices[0] + step * (full - 1)}"
+    )
+    if count % 100 == 0 and 2 * count < full:
+        chance = "so round a number was chosen, or comes by a cut with a chance of 1 in 100"
+        yield Finding("note", "incomplete", f"{message}; {chance}")
+    else:
+        yield Finding("warning", "incomplete", message)
 
 
-def _ladder(log: Results, sigma: float | None, stated: SampleSettings | None) -> Ladder | None:
-    """Only where n was fixed: a sequential budget has other rungs."""
-    if sigma is None or log.budget != "fixed":
-        return None
-    return read_ladder(log, sigma, () if stated is None else (stated,))
+def check_columns(log: Results) -> Iterator[Finding]:
+    """Finds columns that contradict each other."""
+    written = log.columns.get("correct", ())
+    wrong = [i for i, text in enumerate(written) if text not in _TRUTH[bool(log.correct[i])]]
+    totals = [str(total) for total in np.cumsum(log.correct)]
+    if wrong and list(written) == totals:
+        yield Finding("error", "correct-column", "column `correct` is a running total, not 0 or 1 per image")
+    elif wrong:
+        message = f"column `correct` contradicts label and predict in {len(wrong)} rows"
+        yield Finding("error", "correct-column", message, _indices(log, wrong))
+    bad = np.flatnonzero(log.abstained & (log.radius != 0)).tolist()
+    if bad:
+        yield Finding("error", "abstention", f"{len(bad)} abstentions have a radius", _indices(log, bad))
+    negative = np.flatnonzero(log.radius < 0).tolist()
+    if negative:
+        yield Finding("error", "negative", f"{len(negative)} radii are below 0", _indices(log, negative))
+    clock = [":" in text for text in log.columns.get("time", ())]
+    if any(clock) and not all(clock):
+        yield Finding("warning", "time", "column `time` mixes seconds and H:MM:SS")
+    elif clock and not any(clock):
+        yield Finding("note", "time", "column `time` is in seconds, not H:MM:SS")
+
+
+def check_rounding(log: Results, step: float = 0.25) -> Iterator[Finding]:
+    """Finds radii of three digits: rounded to the nearest, about half of them claim too much."""
+    shown = log.radius[log.radius > 0]
+    if not len(shown) or digits_of(log).significant > 3:
+        return
+    ties = np.flatnonzero(log.correct & (log.radius > 0) & (np.abs(log.radius % step) < 1e-9)).tolist()
+    message = (
+        "radii have three digits, rounded to the nearest: about half of them claim more than was shown; "
+        f"correct images exactly on a multiple of {step:g}, where a table counts them: {len(ties)}"
+    )
+    yield Finding("warning", "rounding", message, _indices(log, ties))
+
+
+def check_cap(log: Results, sigma: float, stated: SampleSettings) -> Iterator[Finding]:
+    """Finds radii above the largest that n unanimous votes can show."""
+    top = max_radius(stated.n, stated.alpha, sigma, log.law.radius)
+    digits = digits_of(log)
+    above = [i for i, r in enumerate(log.radius.tolist()) if r > 0 and r > top + digits.room(r)]
+    if above:
+        most = float(log.radius.max())
+        message = (
+            f"{len(above)} radii, up to {most:g} ({most / sigma:.4g} sigma), are above {top:.4g} "
+            f"({top / sigma:.4g} sigma), the largest that {stated} can show"
+        )
+        yield Finding("error", "cap", message, _indices(log, above))
+
+
+def check_settings(inferred: InferredSettings, stated: SampleSettings | None) -> Iterator[Finding]:
+    """Says what the radii reveal, and contradicts stated settings that they exclude."""
+    if stated is not None and not (fit := inferred.fit(stated)).possible:
+        radii = ", ".join(f"{radius:g}" for radius in fit.missed[:3])
+        where = f"{len(fit.missed)} of the largest radii ({radii}{', ...' if len(fit.missed) > 3 else ''})"
+        yield Finding("error", "settings", f"{where} cannot come from the stated {stated}")
+    sigma, best = inferred.sigma, inferred.best_fit
+    if best is not None:
+        message = (
+            f"the {best.matched} largest radii fit {best.settings} "
+            f"(sigma {sigma:g}; by chance with probability {best.chance:.1g})"
+        )
+        yield Finding("note", "inferred", message)
+        return
+    excluded = [fit.settings for fit in inferred.fits if not fit.possible and fit.settings in _USUAL]
+    if not any(fit.possible for fit in inferred.fits):
+        message = f"the largest radii fit no usual n and alpha at sigma {sigma:g}"
+        yield Finding("warning", "inferred", message)
+    elif excluded:
+        listed = "; ".join(str(settings) for settings in sorted(excluded))
+        yield Finding("note", "inferred", f"the largest radii exclude {listed}, and tell no more")
+    else:
+        yield Finding("note", "inferred", "the largest radii do not tell n and alpha")
+
+
+def check_manifest(manifest: Manifest) -> Iterator[Finding]:
+    """Finds what a manifest leaves open or contradicts."""
+    missing = [name for name in _NEEDED if not getattr(manifest, name)]
+    if missing:
+        yield Finding("warning", "manifest", f"the manifest does not state {', '.join(missing)}")
+    if manifest.norm not in (None, manifest.law.norm):
+        noise, proved = manifest.noise, manifest.law.norm
+        message = f"the manifest says {manifest.norm} radii, but {noise} noise proves {proved}"
+        yield Finding("error", "norm", message)
+
+
+def check_votes(log: Results, manifest: Manifest) -> Iterator[Finding]:
+    """Finds rows that were changed after they were written, or do not follow from their own votes."""
+    wrong: dict[str, list[RowError]] = {}
+    for error in (*log.errors, *row_errors(log.rows, manifest)):
+        wrong.setdefault(error.code, []).append(error)
+    for code, errors in wrong.items():
+        first = errors[0]
+        message = f"{len(errors)} rows are not as they were certified; image {first.image}: {first.message}"
+        yield Finding("error", code, message, tuple(error.image for error in errors))
+
+
+def _indices(log: Results, positions: Sequence[int]) -> tuple[int, ...]:
+    return tuple(int(log.index[i]) for i in positions)

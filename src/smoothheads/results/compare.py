@@ -1,4 +1,5 @@
-"""Compares certification logs image by image: paired differences are sharper than two numbers."""
+"""Summaries of certification logs, and comparisons image by image: paired differences are sharper than two
+numbers."""
 
 from __future__ import annotations
 
@@ -10,16 +11,74 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothheads.certify.radius import max_radius
 from smoothheads.errors import LedgerError
 from smoothheads.results import metrics
-from smoothheads.results.intervals import Interval, bootstrap, mean, paired_test
-from smoothheads.results.read import as_results
-from smoothheads.results.recertify import obstacle, recertified
-from smoothheads.results.results import Floats, Ints, Results
-from smoothheads.results.summary import Summary, summarize
+from smoothheads.results.derive import is_recountable, recertified
+from smoothheads.results.metrics import Estimate, Floats, Interval, bootstrap, mean, paired_test, percentiles
+from smoothheads.results.read import read_logs
+from smoothheads.results.results import Results
 
-Positions = NDArray[np.intp] | None
-Draw = Callable[[Floats], list[Interval]]
+Source = Results | Path | str
+_WRITTEN = 2e-6  # what our six decimals and the correction of the noise take off a radius
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Every number of one log that a table prints; None where the log does not tell (sigma, n, votes)."""
+
+    name: str
+    images: int
+    sigma: float | None
+    alpha: float | None
+    n: int | None
+    budget: str
+    acr: Estimate
+    radii: tuple[float, ...]
+    certified: tuple[Estimate, ...]
+    """Certified accuracy at each of `radii`."""
+    accuracy: float
+    """Fraction of images that are correct and not abstained: certified accuracy at radius 0."""
+    classes: tuple[int, int]
+    """Classes with at least one correctly certified image, and classes that the images have."""
+    abstained: Estimate
+    noisy_accuracy: Estimate | None
+    """Fraction of noisy samples that the base classifier classifies correctly."""
+    hard_accuracy: Estimate | None
+    """The same on the hardest half of the images: of this log's, or of all that are compared."""
+    ceiling: float | None
+    """The largest radius that n, alpha and sigma allow."""
+    at_ceiling: float | None
+    """Fraction of images whose radius is bounded by the samples, not by the network."""
+    samples: Estimate | None
+    """Per image, those of the selection included."""
+    seconds: Estimate
+    """Per image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrapped:
+    """A number with its 95 % bootstrap interval over images."""
+
+    value: float
+    interval: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSummary:
+    """How evenly the classes of one log are served, which ACR does not show."""
+
+    present: int
+    worst: int
+    """The class with the smallest ACR."""
+    certified: Bootstrapped
+    """The number of classes with at least one correctly certified image."""
+    worst_acr: Bootstrapped
+    """The smallest class ACR."""
+    spread: Bootstrapped
+    """The largest class ACR minus the smallest."""
+    worst_accuracy: tuple[Bootstrapped, ...]
+    """The smallest certified accuracy of a class, at each radius of the comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +88,8 @@ class Paired:
     baseline: float
     this: float
     difference: float
-    standard_error: float
-    """Of the difference, image by image."""
+    standard_error: float | None
+    """Of the difference, image by image; None for a number that is no mean over images."""
     interval: Interval
     """Of the difference: bootstrap, 95 %."""
     p_value: float | None = None
@@ -45,176 +104,257 @@ class Paired:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`noisy_accuracy` and `hard_accuracy` need the votes of both logs."""
+    """What one log gains on the first; `noisy_accuracy` and `hard_accuracy` need the votes of both."""
 
     name: str
     baseline: str
     acr: Paired
     certified: tuple[Paired, ...]
     noisy_accuracy: Paired | None
-    """Share of samples classified right, which does not depend on n, alpha or easy images."""
+    """Fraction of samples classified correctly, which does not depend on n, alpha or easy images."""
     hard_accuracy: Paired | None
     """The same on the half of the images that all logs together find hardest."""
+    worst_acr: Paired
+    """The smallest class ACR; the class may be another one in each log."""
+    spread: Paired
+    """The largest class ACR minus the smallest."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """The first log is the baseline of every difference."""
 
     logs: tuple[Results, ...]
     radii: tuple[float, ...]
     summaries: tuple[Summary, ...]
+    classes: tuple[ClassSummary, ...]
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
     """What a reader must know: images left out, settings that differ or are unknown."""
 
+    def __repr__(self) -> str:
+        lines = [f"Comparison of {len(self.logs)} logs on {len(self.logs[0]):,} images"]
+        for log, summary in zip(self.logs, self.summaries, strict=True):
+            lines.append(f"  {log.name}: ACR {summary.acr.value:.4f}, {summary.accuracy:.1%} certified")
+        for each in self.differences:
+            low, high = each.acr.interval
+            gain = f"{each.acr.difference:+.4f} [{low:+.4f}, {high:+.4f}]"
+            lines.append(f"  {each.name} against {each.baseline}: ACR {gain}")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+def summarize(
+    log: Results, radii: Sequence[float] | None = None, hard: NDArray[np.intp] | None = None
+) -> Summary:
+    """Returns every number of one log, with its standard error over images.
+
+    Args:
+        log: The certified images.
+        radii: The radii r of certified accuracy; by default steps of a quarter.
+        hard: The positions of the hardest half, where logs are compared on the same one.
+    """
+    chosen = metrics.default_radii(float(log.radius.max())) if radii is None else tuple(radii)
+    hits = metrics.certified(log.correct, log.radius, chosen)
+    noisy = log.noisy
+    if noisy is not None and hard is None:
+        hard = metrics.hardest_half(noisy)
+    ceiling, at_ceiling = ceiling_of(log), None
+    if ceiling is not None:
+        room = _WRITTEN if log.rows else None
+        at_ceiling = float(metrics.at_ceiling(log.radius, ceiling, room).mean())
+    return Summary(
+        name=log.name,
+        images=len(log),
+        sigma=log.sigma,
+        alpha=log.alpha,
+        n=log.n,
+        budget=log.budget,
+        acr=mean(log.certified_radius),
+        radii=chosen,
+        certified=tuple(mean(column) for column in hits.T),
+        accuracy=float(log.correct.mean()),
+        classes=metrics.classes_certified(log.label, log.correct),
+        abstained=mean(log.abstained),
+        noisy_accuracy=None if noisy is None else mean(noisy),
+        hard_accuracy=None if noisy is None else mean(noisy[hard]),
+        ceiling=ceiling,
+        at_ceiling=at_ceiling,
+        samples=None if log.samples is None else mean(log.samples.astype(np.float64)),
+        seconds=mean(log.seconds),
+    )
+
+
+def ceiling_of(log: Results) -> float | None:
+    """Returns the largest radius that the log's n, alpha and sigma allow, None where they are unknown."""
+    if log.n is None or log.alpha is None or log.sigma is None or log.norm != log.law.norm:
+        return None
+    return max_radius(log.n, log.alpha, log.sigma, log.law.radius)
+
 
 def compare(
-    sources: Sequence[Results | Path | str],
+    *sources: Source | Sequence[Source],
     radii: Sequence[float] | None = None,
-    *,
     align: bool = False,
     seed: int = 0,
     resamples: int = 2000,
 ) -> Comparison:
-    """Of results in memory, ledgers or anybody's logs. Refuses (LedgerError) those that differ in norm; and
-    in images, alpha, n, budget or bound, unless `align`: then only the images that all of them hold are
-    compared, votes are certified again at the smallest alpha, and every remaining difference is named in the
-    notes."""
-    logs = as_results(sources)
-    if not logs:
-        raise LedgerError("at least one log", "none", "name the logs to compare")
-    _require_equal_norms(logs)
+    """Compares results in memory, ledgers or anybody's logs; the first is the baseline.
+
+    Raises LedgerError for logs that differ in norm or labels; and for those that differ in images, alpha, n
+    or budget, unless `align` is set: then only the images that all of them hold are compared, votes are
+    certified again at the smallest alpha, and every remaining difference is named in the notes.
+
+    Args:
+        sources: The logs, one by one or as a list.
+        radii: The radii r of certified accuracy; by default steps of a quarter.
+        align: Whether logs that differ are compared on what they share.
+        seed: The seed of the bootstrap.
+        resamples: The number of bootstrap samples.
+    """
+    flat = [each for s in sources for each in ([s] if isinstance(s, Results | Path | str) else s)]
+    if not flat:
+        raise LedgerError("There is nothing to compare; name at least one log.")
+    read = iter(read_logs([source for source in flat if not isinstance(source, Results)]))
+    logs = [source if isinstance(source, Results) else next(read) for source in flat]
+    _require_one_kind(logs)
     matched, notes = _align(logs) if align else (tuple(logs), ())
     if not align:
-        _require_complete(matched)
         _require_comparable(matched)
-    _require_equal_labels(matched)
+
     top = max(float(log.radius.max()) for log in matched)
     chosen = metrics.default_radii(top) if radii is None else tuple(radii)
-    hard = _hard_half(matched)
-    draw = partial(bootstrap, generator=np.random.default_rng(seed), resamples=resamples)
-    baseline, *others = matched
+    # The hardest half is that of all logs together, so that every table speaks of the same images.
+    noisy = [log.noisy for log in matched if log.noisy is not None]
+    hard = metrics.hardest_half(np.sum(noisy, axis=0)) if noisy else None
+    # One seed for every log, so that bootstrap samples of the classes are paired.
+    statistics = [
+        metrics.class_statistics(
+            log.label,
+            log.certified_radius,
+            metrics.certified(log.correct, log.radius, (0.0, *chosen)),
+            np.random.default_rng(seed),
+            resamples=resamples // 2,
+        )
+        for log in matched
+    ]
+    resample = partial(bootstrap, generator=np.random.default_rng(seed), resamples=resamples)
     return Comparison(
         logs=matched,
         radii=chosen,
         summaries=tuple(summarize(log, chosen, hard) for log in matched),
-        differences=tuple(_difference(baseline, log, chosen, hard, draw) for log in others),
+        classes=tuple(_class_summary(log, s) for log, s in zip(matched, statistics, strict=True)),
+        differences=tuple(
+            _difference((matched[0], log), chosen, hard, (statistics[0], s), resample)
+            for log, s in zip(matched[1:], statistics[1:], strict=True)
+        ),
         notes=(*notes, *_cautions(matched)),
     )
 
 
+def _class_summary(log: Results, statistics: Floats) -> ClassSummary:
+    intervals = percentiles(statistics[1:])
+    numbers = [Bootstrapped(float(v), i) for v, i in zip(statistics[0], intervals, strict=True)]
+    certified, worst_acr, spread, *accuracy = numbers
+    present = len(np.unique(log.label))
+    return ClassSummary(present, log.worst_class, certified, worst_acr, spread, tuple(accuracy))
+
+
 def _difference(
-    baseline: Results, log: Results, radii: tuple[float, ...], hard: Positions, draw: Draw
+    pair: tuple[Results, Results],
+    radii: tuple[float, ...],
+    hard: NDArray[np.intp] | None,
+    classes: tuple[Floats, Floats],
+    resample: Callable[[Floats], list[Interval]],
 ) -> Difference:
-    old, new = (metrics.certified(logs.correct, logs.radius, radii) for logs in (baseline, log))
-    before, after = (metrics.certified_radii(logs.correct, logs.radius) for logs in (baseline, log))
-    noisy, harder = _noisy(baseline, log, hard, draw)
+    """Pairs a log with the baseline, image by image: ACR, certified accuracy at each radius, then votes."""
+    hits = [metrics.certified(log.correct, log.radius, radii) for log in pair]
+    columns = [np.column_stack([log.certified_radius, hit]) for log, hit in zip(pair, hits, strict=True)]
+    p_values = [None, *(paired_test(b, a) for a, b in zip(hits[0].T, hits[1].T, strict=True))]
+    noisy = [log.noisy for log in pair if log.noisy is not None]
+    if voted := len(noisy) == 2:
+        columns = [np.column_stack(both) for both in zip(columns, noisy, strict=True)]
+        p_values.append(None)
+
+    def paired(before: Floats, after: Floats, p_values: Sequence[float | None]) -> list[Paired]:
+        gains = after - before
+        return [
+            Paired(float(before[:, i].mean()), float(after[:, i].mean()), *mean(gains[:, i]), interval, p)
+            for i, (interval, p) in enumerate(zip(resample(gains), p_values, strict=True))
+        ]
+
+    acr, *rest = paired(columns[0], columns[1], p_values)
+    harder = paired(noisy[0][hard, None], noisy[1][hard, None], [None]) if voted else []
+
+    # The smallest class ACR and the spread are no means over images: both logs share their bootstrap samples.
+    gains = classes[1] - classes[0]
+    intervals = percentiles(gains[1:])
+    worst_acr, spread = (
+        Paired(float(classes[0][0, i]), float(classes[1][0, i]), float(gains[0, i]), None, intervals[i])
+        for i in (1, 2)
+    )
     return Difference(
-        log.name,
-        baseline.name,
-        _paired(before, after, draw),
-        tuple(
-            _paired(a.astype(np.float64), b.astype(np.float64), draw, paired_test(b, a))
-            for a, b in zip(old.T, new.T, strict=True)
-        ),
-        noisy,
-        harder,
+        name=pair[1].name,
+        baseline=pair[0].name,
+        acr=acr,
+        certified=tuple(rest[: len(radii)]),
+        noisy_accuracy=rest[-1] if voted else None,
+        hard_accuracy=harder[0] if harder else None,
+        worst_acr=worst_acr,
+        spread=spread,
     )
 
 
-def _noisy(
-    baseline: Results, log: Results, hard: Positions, draw: Draw
-) -> tuple[Paired | None, Paired | None]:
-    """On all images and on the hardest half."""
-    before, after = (logs.label_probability() if logs.has_votes else None for logs in (baseline, log))
-    if before is None or after is None or hard is None:
-        return None, None
-    return _paired(before, after, draw), _paired(before[hard], after[hard], draw)
-
-
-def _paired(before: Floats, after: Floats, draw: Draw, p_value: float | None = None) -> Paired:
-    gains = after - before
-    (interval,) = draw(gains[:, None])
-    return Paired(float(before.mean()), float(after.mean()), *mean(gains), interval, p_value)
-
-
-def _hard_half(logs: Sequence[Results]) -> Positions:
-    """Of all logs that have votes together, so that every table speaks of the same images."""
-    known = [p for log in logs if log.has_votes and (p := log.label_probability()) is not None]
-    return metrics.hardest_half(np.sum(known, axis=0)) if known else None
-
-
-def _require_complete(logs: Sequence[Results]) -> None:
-    for log in logs:
-        if log.missing:
-            raise LedgerError(
-                f"all {len(log) + log.missing} images of {log.name}",
-                f"{len(log)}",
-                "run the certification to its end, or align to report what is there",
-            )
-
-
-def _require_comparable(logs: Sequence[Results]) -> None:
-    baseline = logs[0]
+def _require_one_kind(logs: Sequence[Results]) -> None:
+    """Raises LedgerError for radii in different norms, and for an image that has two labels."""
+    first = logs[0]
+    labels = dict(zip(first.index.tolist(), first.label.tolist(), strict=True))
     for log in logs[1:]:
-        if not np.array_equal(log.index, baseline.index):
+        if log.norm != first.norm:
             raise LedgerError(
-                f"the {len(baseline)} images of {baseline.name}",
-                f"{_apart(log.index, baseline.index)} in {log.name}",
-                "align them to the images that both hold",
+                f"{first.name} has {first.norm} radii and {log.name} {log.norm} radii; different norms "
+                "measure different threats, so report them apart."
             )
-        for name in ("alpha", "n", "budget"):
-            ours, theirs = getattr(baseline, name), getattr(log, name)
-            if None not in (ours, theirs) and ours != theirs:
+        for index, label in zip(log.index.tolist(), log.label.tolist(), strict=True):
+            if labels.get(index, label) != label:
                 raise LedgerError(
-                    f"{name} {_said(ours)} as in {baseline.name}",
-                    f"{_said(theirs)} in {log.name}",
-                    "certify with equal settings, or align and mind the notes",
+                    f"Image {index} has label {labels[index]} in {first.name} and {label} in {log.name}; "
+                    "compare logs of the same data."
                 )
 
 
-def _apart(index: Ints, baseline: Ints) -> str:
-    """How the images differ from those of the baseline, in words."""
-    more, fewer = np.setdiff1d(index, baseline), np.setdiff1d(baseline, index)
-    parts = [f"{len(more)} others (as {more[0]})"] if len(more) else []
-    parts += [f"{len(fewer)} missing (as {fewer[0]})"] if len(fewer) else []
-    if len(index) != len(set(index.tolist())):
-        parts.append("some of them twice")
-    return ", ".join(parts) or "the same ones in another order"
-
-
-def _said(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
-
-
-def _require_equal_norms(logs: Sequence[Results]) -> None:
-    for log in logs[1:]:
-        if log.norm != logs[0].norm:
+def _require_comparable(logs: Sequence[Results]) -> None:
+    """Raises LedgerError for unfinished logs, and for other images or settings than the baseline's."""
+    remedy = "to compare the images that all logs share, add --align (in Python align=True)"
+    baseline = logs[0]
+    for log in logs:
+        if log.missing:
             raise LedgerError(
-                f"{logs[0].norm} radii as in {logs[0].name}",
-                f"{log.norm} radii in {log.name}",
-                "radii in different norms measure different threats; report them apart",
+                f"{log.name} has {len(log)} of {len(log) + log.missing} images; let the certification end, "
+                "or add --align (in Python align=True) to report what is there."
             )
-
-
-def _require_equal_labels(logs: Sequence[Results]) -> None:
-    for log in logs[1:]:
-        differ = np.flatnonzero(log.label != logs[0].label)
-        if len(differ):
-            i = int(differ[0])
-            raise LedgerError(
-                f"label {logs[0].label[i]} of image {logs[0].index[i]} as in {logs[0].name}",
-                f"{log.label[i]} in {log.name}",
-                "compare logs of the same data",
-            )
+        if not np.array_equal(log.index, baseline.index):
+            more, fewer = np.setdiff1d(log.index, baseline.index), np.setdiff1d(baseline.index, log.index)
+            parts = [f"{len(more)} others (as {more[0]})"] if len(more) else []
+            parts += [f"{len(fewer)} missing (as {fewer[0]})"] if len(fewer) else []
+            parts += ["some of them twice"] if len(log.index) != len(set(log.index.tolist())) else []
+            how = ", ".join(parts) or "the same ones in another order"
+            raise LedgerError(f"{log.name} has other images than {baseline.name} ({how}); {remedy}.")
+        for name in ("alpha", "n", "budget"):
+            before, after = getattr(baseline, name), getattr(log, name)
+            if None not in (before, after) and before != after:
+                raise LedgerError(
+                    f"{log.name} has {name} {after} and {baseline.name} {before}; certify with equal "
+                    "settings, or add --align (in Python align=True) and mind the notes."
+                )
 
 
 def _align(logs: Sequence[Results]) -> tuple[tuple[Results, ...], tuple[str, ...]]:
+    """Returns the logs on their common images, at the smallest alpha, and notes on what was done."""
     common = reduce(np.intersect1d, [log.index for log in logs])
     if not len(common):
-        raise LedgerError("images that all logs hold", "none", "compare logs of the same data")
+        raise LedgerError("The logs have no image in common; compare logs of the same data.")
     matched, notes = [], []
+    smallest = min((log.alpha for log in logs if log.alpha is not None), default=None)
     for log in logs:
         if log.missing:
             notes.append(
@@ -224,20 +364,16 @@ def _align(logs: Sequence[Results]) -> tuple[tuple[Results, ...], tuple[str, ...
             notes.append(f"{log.name}: {len(log) - len(common)} of {len(log)} images are in no other log")
         positions = {int(index): i for i, index in enumerate(log.index)}
         chosen = log.take(np.array([positions[int(index)] for index in common]))
-        smallest = min((each.alpha for each in logs if each.alpha is not None), default=None)
-        if chosen.alpha is not None and chosen.alpha != smallest and obstacle(chosen) is None:
+        if chosen.alpha is not None and chosen.alpha != smallest and is_recountable(chosen):
             chosen = recertified(chosen, alpha=smallest)
             notes.append(f"{log.name}: certified again at alpha {smallest:g} from its votes")
         matched.append(chosen)
-    return tuple(matched), (*notes, *_unequal(matched))
-
-
-def _unequal(logs: Sequence[Results]) -> Iterator[str]:
     for name in ("alpha", "n", "budget"):
-        known = {log.name: getattr(log, name) for log in logs if getattr(log, name) is not None}
+        known = {log.name: getattr(log, name) for log in matched if getattr(log, name) is not None}
         if len(set(known.values())) > 1:
-            listed = ", ".join(f"{log} {_said(value)}" for log, value in known.items())
-            yield f"radii are not comparable one to one: {name} differs ({listed})"
+            listed = ", ".join(f"{log} {value}" for log, value in known.items())
+            notes.append(f"radii are not comparable one to one: {name} differs ({listed})")
+    return tuple(matched), tuple(notes)
 
 
 def _cautions(logs: Sequence[Results]) -> Iterator[str]:

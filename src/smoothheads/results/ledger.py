@@ -2,7 +2,6 @@
 
 A run that is killed at any moment and started again leaves the same bytes as one that was never interrupted,
 the time column apart: rows stand in the order of the manifest's `indices`, and a torn last line is dropped.
-Rows carry checksums (see `row.Checksums`); ledgers of version 1 do not, and go on without.
 """
 
 from __future__ import annotations
@@ -18,16 +17,17 @@ from typing import NamedTuple
 from smoothheads.errors import LedgerError
 from smoothheads.files import append, exclusive, has_stamp, reserve, storage, write_atomic, write_json
 from smoothheads.results.manifest import FILE, KIND, Manifest, read_manifest, require_same
-from smoothheads.results.recount import Damage, recounted
-from smoothheads.results.row import CHECKS, HEADER, HEADER_1, Checksums, from_line, to_line
+from smoothheads.results.row import CHECKS, HEADER, Checksums, RowError, from_line, to_line, verify_row
 from smoothheads.types import Certified
 
 TABLE = "ledger.tsv"
 
 
 class Ledger:
-    """An open ledger; made by `Ledger.open`. It remembers which images it has, not their rows, so that a long
-    run needs no more memory than a short one."""
+    """An open ledger; made by `Ledger.open`.
+
+    It remembers which images it has, not their rows: a long run needs no more memory than a short one.
+    """
 
     def __init__(self, path: Path, file: FileIO, contents: LedgerContents) -> None:
         self._path, self._file, self._manifest = path, file, contents.manifest
@@ -38,17 +38,22 @@ class Ledger:
     @classmethod
     @contextmanager
     def open(
-        cls, folder: Path | str, manifest: Manifest, *, fresh: bool = False, beside: Collection[str] = ()
+        cls, folder: Path | str, manifest: Manifest, *, fresh: bool = False, ignore: Collection[str] = ()
     ) -> Iterator[Ledger]:
-        """Starts a ledger or goes on with one; `fresh` throws away what is there. Names in `beside` may lie
-        in the folder before.
+        """Starts a ledger, or continues one.
 
         Raises StorageError where another process holds the folder or something else lies in it, LedgerError
         where its rows were made with other settings, or are damaged.
+
+        Args:
+            folder: The folder of the ledger.
+            manifest: The settings of this run.
+            fresh: Whether rows that are there are thrown away.
+            ignore: Names that may lie in a new ledger's folder.
         """
         folder = Path(folder)
         path = folder / TABLE
-        claim_folder(folder, beside)
+        reserve_ledger(folder, ignore)
         with exclusive(folder):
             if fresh:
                 with storage(path):
@@ -67,35 +72,27 @@ class Ledger:
         return len(self._done)
 
     def append(self, row: Certified) -> None:
-        """After this the row is on the disk; if it raises, the file is as it was."""
-        self._check(row)
-        line = to_line(row)
-        sealed = line if self._chain is None else self._chain.seal(line)
-        append(self._file, f"{sealed}\n".encode(), self._path)
-        self._chain = self._chain and self._chain.after(sealed)
-        self._done.add(row.index)
-
-    def _check(self, row: Certified) -> None:
+        """Writes the row to the disk before it returns; if it raises, the file is as it was."""
         if row.index in self._done:
-            raise LedgerError("an image not yet in the ledger", f"index {row.index}", "skip the done ones")
+            raise LedgerError(f"Image {row.index} is in the ledger already; skip the images in `done`.")
         if self._expected is not None:
-            left = len(self) < len(self._expected)
-            if not left or self._expected[len(self)] != row.index:
-                wanted = f"index {self._expected[len(self)]}" if left else "no further index"
-                raise LedgerError(wanted, f"{row.index}", "append in the order of the manifest's indices")
-        voting = self._manifest.aggregations, self._manifest.classes
+            following = self._expected[len(self) : len(self) + 1]
+            if (row.index,) != following:
+                due = f"image {following[0]} is next" if following else "the ledger is complete"
+                raise LedgerError(f"Image {row.index} is out of order: {due} by the manifest's indices.")
         for votes in (row.selection, row.votes):
-            if (votes.aggregations, votes.counts.shape[1]) != voting:
+            if (
+                votes.aggregations != self._manifest.aggregations
+                or votes.counts.shape[1] != self._manifest.classes
+            ):
                 raise LedgerError(
-                    f"votes as (aggregations, classes) {voting}",
-                    f"{(votes.aggregations, votes.counts.shape[1])}",
-                    "name the aggregations and the number of classes in the manifest",
+                    f"Image {row.index} has votes of {votes.aggregations} over {votes.counts.shape[1]} classes; the "
+                    f"manifest states {self._manifest.aggregations} over {self._manifest.classes}."
                 )
-
-
-def claim_folder(folder: Path, beside: Collection[str] = ()) -> None:
-    """Raises StorageError unless a ledger may be written there: `files.reserve`."""
-    reserve(folder, lambda there: has_stamp(there / FILE, KIND), beside)
+        sealed = self._chain.seal(to_line(row))
+        append(self._file, f"{sealed}\n".encode(), self._path)
+        self._chain = self._chain.after(sealed)
+        self._done.add(row.index)
 
 
 class LedgerContents(NamedTuple):
@@ -103,30 +100,35 @@ class LedgerContents(NamedTuple):
     rows: list[Certified]
     lines: list[str]
     """The rows as they stand in the file, without newlines and checksums."""
-    chain: Checksums | None
-    """The running checksum after the last row; None in a ledger of version 1."""
-    damage: list[Damage]
-    """Rows whose checksums are wrong; found only where damage is not refused."""
-    whole: int
-    """Bytes of header and whole rows."""
+    chain: Checksums
+    """The running checksum after the last row."""
+    errors: list[RowError]
+    """Rows whose checksums are wrong; filled only if damaged rows are let through."""
+    size: int
+    """Bytes of header and complete rows."""
+
+
+def reserve_ledger(folder: Path, ignore: Collection[str] = ()) -> None:
+    """Raises StorageError unless a ledger may be written there: `files.reserve`."""
+    reserve(folder, lambda existing: has_stamp(existing / FILE, KIND), ignore)
 
 
 def load(folder: Path | str, *, damaged: bool = False) -> LedgerContents:
-    """The whole rows, without the lock: a run may still be writing.
+    """Returns the complete rows, without taking the lock: a run may still be writing.
 
     Raises LedgerError where a row was changed, rows are missing inside, or a certificate does not follow from
-    its votes; `damaged` rows are let through where somebody else looks at them.
+    its votes. With `damaged` such rows are let through, for an audit that lists them.
     """
     manifest = read_manifest(folder)
     path = Path(folder, TABLE)
     return _parse(_read(path), manifest, path, damaged=damaged)
 
 
-def save(folder: Path, manifest: Manifest, lines: Sequence[str], *, sealed: bool = True) -> None:
-    """Writes a whole ledger from its lines without checksums, into a folder that nobody reads yet."""
-    rows, chain = [HEADER if sealed else HEADER_1], Checksums()
+def save(folder: Path, manifest: Manifest, lines: Sequence[str]) -> None:
+    """Writes a complete ledger from its lines without checksums, into a folder that nobody reads yet."""
+    rows, chain = [HEADER], Checksums()
     for line in lines:
-        rows.append(chain.seal(line) if sealed else line)
+        rows.append(chain.seal(line))
         chain = chain.after(rows[-1])
     write_json(folder / FILE, manifest.to_json())
     write_atomic(folder / TABLE, "\n".join([*rows, ""]))
@@ -135,17 +137,25 @@ def save(folder: Path, manifest: Manifest, lines: Sequence[str], *, sealed: bool
 def _resume(folder: Path, manifest: Manifest) -> LedgerContents:
     path = folder / TABLE
     data = _read(path)
-    _header(data, path)
-    if data.count(b"\n") < 2:  # not one whole row: nothing to lose, whatever the settings were
+    if data.count(b"\n") < 2:  # There is not one complete row, so any settings may start here.
+        _require_header(data, path)
         save(folder, manifest, ())
         return LedgerContents(manifest, [], [], Checksums(), [], 0)
     remedy = "use another folder or rerun with the original settings"
     require_same(read_manifest(folder), manifest, f"the settings {folder} was started with", remedy)
     contents = _parse(data, manifest, path)
-    _check_order([row.index for row in contents.rows], manifest.expected, path)
-    if contents.whole < len(data):
+
+    # Every image once, in the manifest's order: then what is missing is exactly the rest of the indices.
+    indices = [row.index for row in contents.rows]
+    if twice := [index for index, count in Counter(indices).items() if count > 1]:
+        raise LedgerError(f"{path} holds images twice ({twice[:5]}); certify again with a fresh ledger.")
+    if manifest.expected is not None and tuple(indices) != manifest.expected[: len(indices)]:
+        raise LedgerError(f"The rows of {path} are not in its manifest's order; certify with a fresh ledger.")
+
+    # Cut the torn last line off, so that the next row begins on a line of its own.
+    if contents.size < len(data):
         with storage(path), path.open("r+b") as file:
-            file.truncate(contents.whole)
+            file.truncate(contents.size)
             os.fsync(file.fileno())
     return contents
 
@@ -156,59 +166,40 @@ def _read(path: Path) -> bytes:
 
 
 def _parse(data: bytes, manifest: Manifest, path: Path, *, damaged: bool = False) -> LedgerContents:
-    """A torn last line is left out."""
-    chain = Checksums() if _header(data, path) == HEADER else None
-    header, *lines = data.split(b"\n")[:-1] or [b""]  # what follows the last newline is torn
-    found = LedgerContents(manifest, [], [], None, [], 0)
-    whole = len(header) + 1
+    """Returns all complete rows of a table; a torn last line is left out."""
+    _require_header(data, path)
+    header, *lines = data.split(b"\n")[:-1] or [b""]  # What follows the last newline is torn.
+    contents = LedgerContents(manifest, [], [], Checksums(), [], 0)
+    size, chain = len(header) + 1, Checksums()
     for number, line in enumerate(lines, start=2):
         try:
-            text = line.decode()
-            bare = text.rsplit("\t", len(CHECKS))[0] if chain else text
+            sealed = line.decode()
+            bare = sealed.rsplit("\t", len(CHECKS))[0]
             row = from_line(bare, manifest.aggregations, manifest.classes, label_aware=manifest.label_aware)
         except (ValueError, OverflowError) as error:
             if number == len(lines) + 1:
                 break
-            raise LedgerError(
-                f"a whole row in line {number} of {path}", str(error), "run again with a fresh ledger"
-            ) from error
-        broken = chain.broken(text) if chain else None
-        chain = chain and chain.after(text)
-        if broken and damaged:
-            found.damage.append(Damage(row.index, "checksum", broken))
-        elif not damaged:
-            row = _undamaged(row, broken, manifest, f"line {number} of {path}")
-        found.rows.append(row)
-        found.lines.append(bare)
-        whole += len(line) + 1
-    return found._replace(whole=whole, chain=chain)
+            raise LedgerError(f"Line {number} of {path} is no row ({error}); certify afresh.") from error
+        error_text = chain.error(sealed)
+        chain = chain.after(sealed)
+        if damaged:
+            contents.errors.extend([RowError(row.index, "checksum", error_text)] if error_text else [])
+        else:
+            checked = RowError(row.index, "checksum", error_text) if error_text else verify_row(row, manifest)
+            if isinstance(checked, RowError):
+                raise LedgerError(
+                    f"Line {number} of {path} (image {row.index}) is not as it was certified: "
+                    f"{checked.message}. Restore the file or certify afresh; `audit` lists all such rows."
+                )
+            row = checked
+        contents.rows.append(row)
+        contents.lines.append(bare)
+        size += len(line) + 1
+    return contents._replace(size=size, chain=chain)
 
 
-def _undamaged(row: Certified, broken: str | None, manifest: Manifest, where: str) -> Certified:
-    checked = Damage(row.index, "checksum", broken) if broken else recounted(row, manifest)
-    if isinstance(checked, Damage):
-        raise LedgerError(
-            f"{where} (image {row.index}) as it was certified",
-            checked.message,
-            "restore the file, or certify again with a fresh ledger; `audit` lists all such rows",
-        )
-    return checked
-
-
-def _header(data: bytes, path: Path) -> str:
-    """The header that the file has, or that of this version if it holds no more than a part of it."""
-    for header in (HEADER, HEADER_1):
-        line = f"{header}\n".encode()
-        if line.startswith(data[: len(line)]):
-            return header
-    raise LedgerError(f"the header of a ledger in {path}", repr(data[:60]), "use another folder")
-
-
-def _check_order(indices: list[int], expected: tuple[int, ...] | None, path: Path) -> None:
-    twice = [index for index, count in Counter(indices).items() if count > 1]
-    if twice:
-        raise LedgerError(f"each image once in {path}", f"twice: {twice[:5]}", "run with a fresh ledger")
-    if expected is not None and tuple(indices) != expected[: len(indices)]:
-        raise LedgerError(
-            f"rows of {path} in the order of its manifest", "another order", "run with a fresh ledger"
-        )
+def _require_header(data: bytes, path: Path) -> None:
+    """Raises LedgerError unless the file begins with our header, of which the end may still be unwritten."""
+    line = f"{HEADER}\n".encode()
+    if not line.startswith(data[: len(line)]):
+        raise LedgerError(f"{path} is no ledger: it begins with {data[:60]!r}; use another folder.")

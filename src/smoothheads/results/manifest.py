@@ -1,4 +1,4 @@
-"""What a ledger's manifest says. No other module knows its keys; what version 1 wrote reads alike."""
+"""The manifest of a ledger: everything needed to repeat a run. No other module knows its keys."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.config import Json, from_dict, load_json, require_equal, to_dict
-from smoothheads.errors import ConfigError, LedgerError
+from smoothheads.errors import ConfigError, LedgerError, one_of
 from smoothheads.noise import NoiseLaw
 
 FILE = "manifest.json"
 KIND = '"smoothheads-ledger/'
-FORMAT, FORMAT_1 = "smoothheads-ledger/2", "smoothheads-ledger/1"
-"""Version 1 has no checksums."""
+FORMAT = "smoothheads-ledger/2"
 _MOST_IMAGES = 10**8
 _MOST_CLASSES = 1_000_000  # every row has votes for all of them
 _INCIDENTAL = ("created", "format", "network")  # two runs that differ in these are one and the same
@@ -36,9 +35,7 @@ class Shard:
 
     def __post_init__(self) -> None:
         if not 0 <= self.number < self.of:
-            raise LedgerError(
-                f"a shard from 0 to {self.of - 1}", str(self.number), "number the shards from 0"
-            )
+            raise LedgerError(f"Shard {self.number} of {self.of} does not exist; number shards from 0.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +44,10 @@ class Manifest:
 
     certify: CertifyConfig
     aggregations: tuple[str, ...]
-    """The base classifiers whose votes every row has."""
+    """The aggregations (base classifiers) whose votes every row has."""
     classes: int
     correction: float
-    """What the sampler's noise takes off every p_lower."""
+    """What the distance of the sampler's noise from the exact law takes off every p_lower."""
     indices: tuple[int, ...] | None = None
     """The images of the whole run, of all shards together, in order."""
     shard: Shard | None = None
@@ -65,7 +62,7 @@ class Manifest:
     """sha256 of the weights."""
     train_sigma: float | None = None
     network: dict[str, Any] = field(default_factory=dict)
-    """What a reader wants to know of the network: arch, heads, method, seed, seconds of training, ..."""
+    """Facts about the network for readers: arch, heads, method, seed, seconds of training, ..."""
     data: DataFacts | None = None
     shape: tuple[int, ...] | None = None
     grid: int | None = None
@@ -77,38 +74,34 @@ class Manifest:
 
     def __post_init__(self) -> None:
         if self.certify.aggregation not in self.aggregations:
-            raise ConfigError(
-                f"an aggregation of {', '.join(self.aggregations)}",
-                repr(self.certify.aggregation),
-                "see `aggregations`",
-            )
+            raise one_of("aggregation", self.certify.aggregation, self.aggregations)
         if not 1 <= self.classes <= _MOST_CLASSES:
-            raise ConfigError(f"1 to {_MOST_CLASSES:,} classes", str(self.classes), "correct the manifest")
+            raise ConfigError(f"A manifest states 1 to {_MOST_CLASSES:,} classes, not {self.classes}.")
 
     @classmethod
     def upgrade(cls, data: Json) -> Json:
-        """A progression of indices is written in three numbers."""
-        said = data.get("indices")
-        if not isinstance(said, dict):
+        """Expands a progression of indices, which is written as three numbers."""
+        indices = data.get("indices")
+        if not isinstance(indices, dict):
             return data
         try:
-            first, step, count = (int(said[key]) for key in ("first", "step", "count"))
+            first, step, count = (int(indices[key]) for key in ("first", "step", "count"))
             if count > _MOST_IMAGES:
                 raise ValueError(f"{count} images")
             return data | {"indices": list(range(first, first + step * count, step))}
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ConfigError("first, step and count at indices", str(error), "correct the value") from None
+            raise ConfigError(f"indices must be a list, or first, step and count: {error}.") from None
 
     @property
     def expected(self) -> tuple[int, ...] | None:
-        """The images that this ledger, perhaps a shard, holds when complete, in order; None: not stated."""
+        """The images of the complete ledger (or shard) in order; None if they are not stated."""
         if self.indices is None or self.shard is None:
             return self.indices
         return self.indices[self.shard.number :: self.shard.of]
 
     @property
     def law(self) -> NoiseLaw:
-        """Of the noise, which says what it proves."""
+        """The law of the noise, with the theorem that turns probabilities into radii."""
         return self.certify.noise
 
     @property
@@ -141,12 +134,15 @@ class Manifest:
 
 
 def from_json(data: Any, where: str) -> Manifest:
-    """Raises LedgerError naming what is missing or wrong."""
+    """Returns a manifest; raises a LedgerError that names what is missing or wrong."""
+    if isinstance(data, dict) and data.get("format", FORMAT) != FORMAT:
+        raise LedgerError(f"The ledger in {where} is {data['format']}, not {FORMAT}; certify again.")
     try:
         return from_dict(Manifest, data, "manifest")
     except (ConfigError, LedgerError) as error:
+        text = str(error).rstrip(".")
         raise LedgerError(
-            f"the manifest of a ledger in {where}", str(error), "certify again with this version"
+            f"The manifest in {where} cannot be used: {text}. Certify with this version."
         ) from None
 
 
@@ -160,7 +156,7 @@ def read_manifest(folder: Path | str) -> Manifest:
 
 
 def describe_indices(indices: Sequence[int]) -> dict[str, int] | list[int]:
-    """A progression in three numbers, any other order written out."""
+    """Returns a progression as three numbers, any other order written out."""
     values = [int(index) for index in indices]
     step = values[1] - values[0] if len(values) > 1 else 1
     if values and step > 0 and values == list(range(values[0], values[0] + step * len(values), step)):
@@ -169,8 +165,14 @@ def describe_indices(indices: Sequence[int]) -> dict[str, int] | list[int]:
 
 
 def require_same(stored: Manifest, now: Manifest, what: str, remedy: str) -> None:
-    """Raises LedgerError that names every key in which `now` differs from `what` is stored,
-    unless both are of one run."""
+    """Raises a LedgerError that names every key in which two manifests differ, unless both are of one run.
+
+    Args:
+        stored: The manifest on the disk.
+        now: The manifest of this run.
+        what: Says in the message where the stored settings come from.
+        remedy: Ends the message.
+    """
     old, new = (
         {key: value for key, value in manifest.to_json().items() if key not in _INCIDENTAL}
         for manifest in (stored, now)

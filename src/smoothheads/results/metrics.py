@@ -1,31 +1,45 @@
-"""The field's metrics, as everybody computes them. Pure functions on arrays with one entry per image."""
+"""The field's metrics, and how sure they are. Pure functions on arrays with one entry per image.
+
+Two uncertainties are kept apart: which images happened to be in the test set (standard error, bootstrap,
+binomial interval), and the failure probability alpha of each certificate (`false_certificates`).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse, special
+
+from smoothheads.certify.algorithm import two_sided_p_value
+from smoothheads.errors import ConfigError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_THREE_DIGITS = 0.006  # relative error of a radius that a foreign log rounded to three digits, and some room
+# A foreign log writes radii with three digits: half a unit of the last one is at most 0.5 %, with some room.
+_THREE_DIGITS = 0.006
 
 
 def certified(correct: Bools, radius: Floats, radii: Sequence[float]) -> Bools:
-    """[images, radii]: right, and certified at least that far (not strict, as in every code base)."""
+    """Returns [images, radii]: whether the image is correct and certified at least that far.
+
+    The comparison is not strict, as in every code base of the field.
+    """
     return np.asarray(correct[:, None] & (radius[:, None] >= np.asarray(radii)[None, :]))
 
 
 def certified_accuracy(correct: Bools, radius: Floats, radii: Sequence[float]) -> Floats:
-    """CA(r) for each r; abstentions and wrong answers count as 0 at every radius."""
+    """Returns the certified accuracy CA(r) at each r; abstentions and wrong predictions never count."""
     return np.asarray(certified(correct, radius, radii).mean(axis=0))
 
 
 def certified_radii(correct: Bools, radius: Floats) -> Floats:
-    """Radius where right, 0 elsewhere; its mean over all images is the average certified radius (ACR)."""
+    """Returns the radius where correct and 0 elsewhere; its mean is the average certified radius (ACR)."""
     return np.where(correct, radius, 0.0)
 
 
@@ -34,26 +48,160 @@ def average_certified_radius(correct: Bools, radius: Floats) -> float:
 
 
 def classes_certified(label: Ints, correct: Bools) -> tuple[int, int]:
-    """Of how many classes any image is right, and how many classes the images have. A network that gives up
-    some classes for the others can have the larger ACR."""
+    """Returns the number of classes with a correctly certified image, and the number of classes.
+
+    A network that gives up some classes for the others can have the larger ACR, which does not show it.
+    """
     return len(np.unique(label[correct])), len(np.unique(label))
 
 
 def hardest_half(probability: Floats) -> NDArray[np.intp]:
-    """Positions of the half of the images (rounded up) with the smallest probability of the true label."""
+    """Returns the positions of the half of the images (rounded up) with the least probable true label."""
     return np.argsort(probability, kind="stable")[: (len(probability) + 1) // 2]
 
 
 def at_ceiling(radius: Floats, ceiling: float, room: float | None = None) -> Bools:
-    """Images whose radius is the largest that n and alpha allow: every vote was for one class.
+    """Returns which images have the largest radius that n and alpha allow: every vote was for one class.
 
-    `room` is how far below it a radius may have been written; without it three digits. Under Gaussian noise
-    that is enough to tell, for the next smaller radius is more than one per cent below.
+    `room` is how far below it a radius may have been written, by default as far as three digits round it.
+    Under Gaussian noise that is enough, for the next smaller radius is more than one per cent below.
     """
     return np.asarray(radius >= ceiling - (_THREE_DIGITS * ceiling if room is None else room))
 
 
 def default_radii(top: float, step: float = 0.25, most: int = 10) -> tuple[float, ...]:
-    """0, 0.25, ... up to `top`, at most ten: the columns of the field's tables."""
+    """Returns 0, 0.25, ... up to `top`, at most ten: the columns of the field's tables."""
     count = min(int(top / step + 1e-9) + 1, most)
     return tuple(round(i * step, 10) for i in range(count))
+
+
+def class_statistics(
+    label: Ints,
+    radius: Floats,
+    hits: Bools,
+    generator: np.random.Generator,
+    *,
+    resamples: int = 1000,
+) -> Floats:
+    """Returns how evenly the classes are served: the images themselves, then bootstrap samples of them.
+
+    The columns are the number of classes with a certificate, the smallest class ACR, the spread between
+    classes (largest minus smallest class ACR), and the smallest class accuracy at each radius but the first,
+    which is 0. A class that a bootstrap sample misses does not count in it.
+
+    Args:
+        label: The true labels [images].
+        radius: The certified radii [images], 0 where the prediction is wrong.
+        hits: Whether an image is correct and certified at each radius [images, radii], the first being 0.
+        generator: The source of the draws; equal generators draw equal images, which pairs two logs.
+        resamples: The number of bootstrap samples.
+    """
+    count = len(label)
+    classes, member = np.unique(label, return_inverse=True)
+    membership = sparse.csr_array((np.ones(count), (member, np.arange(count))), (len(classes), count))
+    columns = np.column_stack([np.ones(count), radius, hits])
+    statistics = np.empty((1 + resamples, 2 + hits.shape[1]))
+    for i in range(1 + resamples):
+        draws = generator.integers(count, size=count) if i else np.arange(count)
+        weights = np.bincount(draws, minlength=count)
+        sums = membership @ (weights[:, None] * columns)  # [classes, 2 + radii]: images, radii, hits
+        drawn = sums[sums[:, 0] > 0]
+        acr, accuracy = drawn[:, 1] / drawn[:, 0], drawn[:, 2:] / drawn[:, :1]
+        certified = np.count_nonzero(accuracy[:, 0])
+        statistics[i] = [certified, acr.min(), acr.max() - acr.min(), *accuracy.min(axis=0)[1:]]
+    return statistics
+
+
+class Estimate(NamedTuple):
+    """A mean over images."""
+
+    value: float
+    standard_error: float
+
+
+class Interval(NamedTuple):
+    low: float
+    high: float
+
+
+class MedianInterval(NamedTuple):
+    """A median over rounds and, with 95 % confidence, the range of the distribution's median."""
+
+    median: float
+    low: float
+    high: float
+
+
+def mean(values: Floats | Bools) -> Estimate:
+    """Returns the mean with the standard error of a random sample; the error is nan for a single image."""
+    count = len(values)
+    error = float(np.std(values, ddof=1)) / math.sqrt(count) if count > 1 else math.nan
+    return Estimate(float(np.mean(values)), error)
+
+
+def interval_of_median(values: Floats, level: float = 0.95) -> MedianInterval:
+    """Returns the median between the two order statistics that enclose the true one with this confidence.
+
+    If the values are too few for it (below 6 for 95 %), the interval is all of their range.
+    """
+    ordered, count = np.sort(values), len(values)
+    # The number of values below the true median is binomial (count, 1/2): find its lower quantile.
+    cumulated = special.bdtr(np.arange(count + 1), count, 0.5)
+    below = max(int(np.searchsorted(cumulated, (1 - level) / 2)), 1)
+    return MedianInterval(float(np.median(ordered)), float(ordered[below - 1]), float(ordered[count - below]))
+
+
+def bootstrap(
+    values: Floats, generator: np.random.Generator, *, resamples: int = 2000, level: float = 0.95
+) -> list[Interval]:
+    """Returns percentile intervals of the column means of [images, columns], images drawn with replacement.
+
+    All columns share the draws, so that the intervals of one log fit together.
+
+    Args:
+        values: One row per image.
+        generator: The source of the draws.
+        resamples: The number of bootstrap samples.
+        level: The confidence level.
+    """
+    count = len(values)
+    means = np.empty((resamples, values.shape[1]))
+    for i in range(resamples):
+        weights = np.bincount(generator.integers(count, size=count), minlength=count)
+        means[i] = weights @ values / count
+    return percentiles(means, level)
+
+
+def percentiles(samples: Floats, level: float = 0.95) -> list[Interval]:
+    """Returns the interval that holds the middle of each column of bootstrap samples."""
+    low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return [Interval(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+
+
+def binomial_band(fractions: Floats, count: int, *, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Returns low and high of the exact (Clopper-Pearson) interval of each fraction of `count` images."""
+    hits, tail = np.round(fractions * count), (1 - level) / 2
+    low = np.where(hits > 0, special.betaincinv(np.maximum(hits, 1), count - hits + 1, tail), 0.0)
+    misses = np.maximum(count - hits, 1)
+    high = np.where(hits < count, special.betaincinv(hits + 1, misses, 1 - tail), 1.0)
+    return low, high
+
+
+def paired_test(first: Bools, second: Bools) -> float:
+    """Returns the two-sided p-value of the exact McNemar test.
+
+    The hypothesis is that the images where only one of the two succeeds split evenly.
+    """
+    only_first = int(np.sum(first & ~second))
+    only_second = int(np.sum(second & ~first))
+    return two_sided_p_value(max(only_first, only_second), min(only_first, only_second))
+
+
+def false_certificates(images: int, alpha: float, rho: float = 0.001) -> int:
+    """Returns how many certificates at most are wrong, with probability at least 1 - rho."""
+    if images < 1 or not (0 < alpha < 1 and 0 < rho < 1):
+        raise ConfigError(
+            f"Give at least one image, and alpha and rho between 0 and 1 (images {images}, alpha {alpha}, "
+            f"rho {rho})."
+        )
+    return next(wrong for wrong in range(images + 1) if special.bdtrc(wrong, images, alpha) <= rho)

@@ -17,61 +17,73 @@ from smoothheads.errors import LedgerError
 from smoothheads.results import ledger
 from smoothheads.results.manifest import FILE
 from smoothheads.results.results import Results
-from smoothheads.results.row import FIELD_COLUMNS, HEADER_1, parse_time
+from smoothheads.results.row import COLUMNS, FIELD_COLUMNS, parse_time
 
 T = TypeVar("T")
 _ENDINGS = (".tsv", ".txt", ".csv", ".log")  # others, as in `sigma_0.25`, belong to the name
+_MOST_BYTES = 1 << 30  # of a packed log
 
 
 def read_log(path: Path | str, *, damaged: bool = False) -> Results:
-    """A ledger folder, its `ledger.tsv`, the folder of a run with a ledger in it, or any foreign file with
-    the field's six columns.
+    """Returns the certified images of a ledger, or of any file with the field's six columns.
 
-    Accepts seconds or H:MM:SS in `time`, further columns, any order of columns, Windows newlines and a
-    missing last newline. Raises LedgerError naming file, line and column for everything else, and for rows
-    of a ledger that were changed or do not follow from their votes, unless `damaged` ones are asked for.
+    A ledger is named by its folder, its `ledger.tsv` or the run's folder that it lies in. Foreign files may
+    have seconds or H:MM:SS in `time`, further columns, any order of columns, Windows newlines and no last
+    newline, and may be packed (.gz). Raises a LedgerError that names file, row and column for everything
+    else, and for rows of a ledger that were changed or do not follow from their votes.
+
+    Args:
+        path: The ledger or log, also as `hf://user/name[@revision]`.
+        damaged: Whether such rows are let through, for an audit that lists them.
     """
     path = hub.local(path)
     if path.is_dir():
         return _read_ledger(ledger_folder(path), damaged)
     text = _text(path)
-    if path.name == ledger.TABLE and text.startswith(HEADER_1) and (path.parent / FILE).exists():
+    if path.name == ledger.TABLE and text.startswith("\t".join(COLUMNS)) and (path.parent / FILE).exists():
         return _read_ledger(path.parent, damaged)
     return _read_foreign(path, text)
 
 
-def as_results(sources: Sequence[Results | Path | str]) -> list[Results]:
-    """What is in memory as it is, what is on the disk read."""
-    paths = [source for source in sources if not isinstance(source, Results)]
-    read = iter(read_logs(paths))
-    return [source if isinstance(source, Results) else next(read) for source in sources]
-
-
 def ledger_folder(path: Path | str) -> Path:
-    """A ledger's folder, or the only one inside the folder of a run or an export; `hf://user/name[@revision]`
-    stands for a copy of what is there."""
+    """Returns the folder of a ledger: the path itself, or the only ledger in a run's or export's folder."""
     path = hub.local(path)
     if (path / ledger.TABLE).exists() or not path.is_dir():
         return path
     inside = sorted(table.parent for table in path.glob(f"*/{ledger.TABLE}"))
-    if len(inside) > 1 and path / "ledger" not in inside:
+    if path / "ledger" in inside:
+        return path / "ledger"
+    if len(inside) > 1:
         names = ", ".join(folder.name for folder in inside)
-        raise LedgerError(f"one ledger in {path}", f"{len(inside)} ({names})", "name one of them")
-    return path / "ledger" if path / "ledger" in inside else (inside or [path])[0]
+        raise LedgerError(f"{path} holds {len(inside)} ledgers ({names}); name one of them.")
+    return (inside or [path])[0]
 
 
 def read_logs(paths: Sequence[Path | str], names: Mapping[str, str] | None = None) -> list[Results]:
-    """Each with a name of its own: as many parent folders are put before a name as tell it from the others,
-    unless `names` says how the log at a path is to be called."""
+    """Returns logs whose names differ.
+
+    As many parent folders are put before a name as tell it from the others, unless `names` says by its path
+    how a log is to be called.
+    """
     logs = [read_log(path) for path in paths]
+    places = []
+    for path, log in zip(paths, logs, strict=True):
+        where = hub.local(path).resolve()
+        folder = ledger_folder(where) if where.is_dir() else where
+        folder = folder.parent if folder.name == ledger.TABLE else folder
+        places.append((*folder.parent.parts[1:], log.name))
     given = [(names or {}).get(str(path)) for path in paths]
-    shown = distinct([_place(Path(path), log) for path, log in zip(paths, logs, strict=True)])
-    return [replace(log, name=label or name) for log, label, name in zip(logs, given, shown, strict=True)]
+    return [
+        replace(log, name=label or name)
+        for log, label, name in zip(logs, given, distinct_names(places), strict=True)
+    ]
 
 
-def distinct(places: Sequence[tuple[str, ...]]) -> list[str]:
-    """Names as short as can be that tell the places (folders from the outermost on, then the name) apart;
-    equal places are numbered."""
+def distinct_names(places: Sequence[tuple[str, ...]]) -> list[str]:
+    """Returns the shortest names that tell places apart; equal places are numbered.
+
+    A place is a tuple of folders, the outermost first, that ends in a name.
+    """
     depths = [1] * len(places)
     while True:
         names = ["/".join(place[-depth:]) for place, depth in zip(places, depths, strict=True)]
@@ -89,25 +101,16 @@ def distinct(places: Sequence[tuple[str, ...]]) -> list[str]:
     return names
 
 
-def _place(path: Path, log: Results) -> tuple[str, ...]:
-    where = hub.local(path).resolve()
-    folder = ledger_folder(where) if where.is_dir() else where
-    if folder.name == ledger.TABLE:
-        folder = folder.parent
-    return (*folder.parent.parts[1:], log.name)
-
-
 def _read_ledger(folder: Path, damaged: bool) -> Results:
     contents = ledger.load(folder, damaged=damaged)
     if not contents.rows:
-        raise LedgerError(f"certified images in {folder}", "none", "let the run certify some first")
+        raise LedgerError(f"{folder} has no certified images yet; let the run certify some first.")
     return Results.of(
         folder.resolve().name,
         contents.rows,
         contents.manifest,
-        columns=_columns(folder / ledger.TABLE, "\n".join([HEADER_1, *contents.lines])),
-        checked=contents.chain is not None,
-        damage=tuple(contents.damage),
+        columns=_columns(folder / ledger.TABLE, "\n".join(["\t".join(COLUMNS), *contents.lines])),
+        errors=tuple(contents.errors),
     )
 
 
@@ -115,68 +118,68 @@ def _read_foreign(path: Path, text: str) -> Results:
     columns = _columns(path, text)
 
     def parsed(name: str, parse: Callable[[str], T]) -> list[T]:
-        return [_value(path, line, name, word, parse) for line, word in enumerate(columns[name], start=2)]
+        values = []
+        for row, word in enumerate(columns[name], start=2):
+            try:
+                values.append(parse(word))
+            except (ValueError, OverflowError) as error:
+                raise LedgerError(f"{name} in row {row} of {path} is {word!r}; mend or drop it.") from error
+        return values
 
     stem = path.with_suffix("") if path.suffix == ".gz" else path
     return Results(
         name=stem.stem if stem.suffix in _ENDINGS else stem.name,
-        index=np.array(parsed("idx", _whole)),
-        label=np.array(parsed("label", _whole)),
-        prediction=np.array(parsed("predict", _whole)),
+        index=np.array(parsed("idx", _integer)),
+        label=np.array(parsed("label", _integer)),
+        prediction=np.array(parsed("predict", _integer)),
         radius=np.array(parsed("radius", _finite)),
         seconds=np.array(parsed("time", parse_time)),
         noisy=np.array(parsed("noisy", _finite)) if "noisy" in columns else None,
-        samples=np.array(parsed("samples", _whole)) if "samples" in columns else None,
+        samples=np.array(parsed("samples", _integer)) if "samples" in columns else None,
         columns=columns,
-        checked=False,
     )
 
 
 def _columns(path: Path, text: str) -> dict[str, tuple[str, ...]]:
+    """Returns the words of every column of a table."""
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
-        raise LedgerError(f"a certification log in {path}", "an empty file", "certify first")
+        raise LedgerError(f"{path} is an empty file; point at a certification log.")
     names = [name.strip() for name in lines[0].lstrip("\ufeff").split("\t")]
-    missing = [name for name in FIELD_COLUMNS if name not in names]
-    if missing:
+    if missing := [name for name in FIELD_COLUMNS if name not in names]:
         raise LedgerError(
-            f"a tab-separated header with {' '.join(FIELD_COLUMNS)} in {path}",
-            f"{lines[0][:60]!r} without {', '.join(missing)}",
-            "point at a certification log",
+            f"{path} is no certification log: its first line {lines[0][:60]!r} lacks {', '.join(missing)}."
         )
     if len(lines) == 1:
-        raise LedgerError(f"certified images in {path}", "only a header", "certify first")
+        raise LedgerError(f"{path} has only a header; certify some images first.")
     table = [[word.strip() for word in line.split("\t")] for line in lines[1:]]
     for number, words in enumerate(table, start=2):
         if len(words) < len(names):
             raise LedgerError(
-                f"{len(names)} columns in row {number} of {path}", str(len(words)), "drop the damaged row"
+                f"Row {number} of {path} has {len(words)} of {len(names)} columns; mend or drop it."
             )
     return {name: tuple(words[i] for words in table) for i, name in enumerate(names)}
 
 
 def _text(path: Path) -> str:
+    """Returns the text of a file, unpacked within bounds if it is packed."""
     try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+        if path.suffix != ".gz":
+            return path.read_bytes().decode("utf-8")
+        with gzip.open(path) as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise LedgerError(f"{path} unpacks to more than {_MOST_BYTES >> 20} MiB, so it is not read.")
+        return data.decode("utf-8")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise LedgerError(f"{path} is not a whole gzip file ({error}).") from error
     except OSError as error:
-        raise LedgerError(f"a certification log at {path}", str(error.strerror), "check the path") from error
+        raise LedgerError(f"Cannot read {path} as a certification log: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise LedgerError(f"text in {path}", "something else", "point at a certification log") from error
+        raise LedgerError(f"{path} is not text; point at a certification log.") from error
 
 
-def _value(path: Path, line: int, name: str, word: str, parse: Callable[[str], T]) -> T:
-    try:
-        return parse(word)
-    except (ValueError, OverflowError) as error:
-        raise LedgerError(
-            f"a value of {name} in row {line} of {path}", repr(word), "drop or mend the damaged row"
-        ) from error
-
-
-def _whole(word: str) -> int:
+def _integer(word: str) -> int:
     value = float(word)
     if value != int(value) or abs(value) > 2**53:
         raise ValueError(word)

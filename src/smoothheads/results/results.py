@@ -18,8 +18,7 @@ from smoothheads.noise import FloatGaussian, NoiseLaw
 from smoothheads.results import metrics
 from smoothheads.results.ledger import Ledger
 from smoothheads.results.manifest import Manifest
-from smoothheads.results.recount import Damage
-from smoothheads.results.row import FIELD_COLUMNS
+from smoothheads.results.row import FIELD_COLUMNS, RowError
 from smoothheads.types import ABSTAIN, ENSEMBLE, Certificate, Certified, Votes, format_radius
 
 Floats = NDArray[np.float64]
@@ -100,9 +99,7 @@ class Results:
     rows: tuple[Certified, ...] = ()
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The text of every column as it was written."""
-    checked: bool = True
-    """False for the logs of others, which have no checksums."""
-    damage: tuple[Damage, ...] = ()
+    errors: tuple[RowError, ...] = ()
     """Rows with wrong checksums; filled only if the log was read with `damaged=True`."""
 
     def __post_init__(self) -> None:

@@ -1,28 +1,38 @@
-"""One certified image as a line of text: the field's six columns first, then what nobody else keeps."""
+"""One certified image as a line of text, and the check that its certificate follows from its own votes.
+
+The field's six columns come first, then what nobody else keeps: samples, bound and all votes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.errors import SoundnessError
+from smoothheads.certify.algorithm import DAMAGED, Terms, check_correction
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.errors import SmoothheadsError, SoundnessError
+from smoothheads.results.manifest import Manifest
 from smoothheads.types import ABSTAIN, Certificate, Certified, Votes, format_radius
 
 FIELD_COLUMNS = ("idx", "label", "predict", "radius", "correct", "time")
 COLUMNS = (*FIELD_COLUMNS, "n0", "n", "k", "p_lower", "selection", "votes")
 CHECKS = ("check", "chain")
 HEADER = "\t".join((*COLUMNS, *CHECKS))
-HEADER_1 = "\t".join(COLUMNS)
-"""Of version 1, which had no checksums."""
 _TIME = re.compile(r"(?:(?:(\d+) days?, )?(\d+):(\d\d?):)?(\d+(?:\.\d*)?(?:e-?\d+)?)", re.ASCII)
+_ROUNDING = 1e-9  # another version of SciPy may round otherwise
 
 
 def to_line(row: Certified) -> str:
-    """Without the newline. Radius and p_lower are rounded down: the text never claims more than the row."""
+    """Returns the row's text without the newline.
+
+    Radius and p_lower are rounded down, so that the text never claims more than the row.
+    """
     sure = row.certificate
     field = (row.index, row.label, row.prediction, format_radius(row.radius), int(row.correct))
     counts = (sure.n0, sure.n, sure.k, format_radius(sure.p_lower, 15))
@@ -33,10 +43,17 @@ def to_line(row: Certified) -> str:
 def from_line(
     line: str, aggregations: tuple[str, ...], classes: int, *, label_aware: bool = False
 ) -> Certified:
-    """Raises ValueError for anything that `to_line` would not have written."""
+    """Returns the row of a line; raises ValueError for anything that `to_line` would not have written.
+
+    Args:
+        line: The text without newline and checksums.
+        aggregations: The aggregations whose votes a row has, in this order.
+        classes: The number of classes C.
+        label_aware: Whether the budget certified the label instead of a class chosen by votes.
+    """
     texts = line.split("\t")
     if len(texts) != len(COLUMNS):
-        raise ValueError(f"{len(texts)} columns")
+        raise ValueError(f"{len(texts)} columns instead of {len(COLUMNS)}")
     get = dict(zip(COLUMNS, texts, strict=True))
     certificate = Certificate(
         prediction=int(get["predict"]),
@@ -63,24 +80,27 @@ def from_line(
 
 @dataclass(frozen=True, slots=True)
 class Checksums:
-    """The checksums of a ledger: `check` is that of the row, `chain` that of all rows so far. Both leave out
-    the time, so that a run that was interrupted has the bytes of one that was not."""
+    """The checksums of a ledger: `check` covers one row, `chain` all rows so far.
+
+    Both leave out the time, so that a run that was interrupted has the bytes of one that was not.
+    """
 
     last: str = ""
     """`chain` of the row before."""
 
     def seal(self, line: str) -> str:
-        """The line with its two checksums."""
+        """Returns the line with its two checksums."""
         words = line.split("\t")
         del words[COLUMNS.index("time")]
-        check = _short("\t".join(words))
-        return f"{line}\t{check}\t{_short(self.last + check)}"
+        check = _digest("\t".join(words))
+        return f"{line}\t{check}\t{_digest(self.last + check)}"
 
     def after(self, sealed: str) -> Checksums:
+        """Returns the state for the next row."""
         return Checksums(sealed.rpartition("\t")[2])
 
-    def broken(self, sealed: str) -> str | None:
-        """What a sealed line shows, in words; None if it is as it was written, after the one before it."""
+    def error(self, sealed: str) -> str | None:
+        """Returns what is wrong with a sealed line, None if it stands where and as it was written."""
         line, check, _ = sealed.rsplit("\t", 2)
         again = self.seal(line)
         if again == sealed:
@@ -90,17 +110,93 @@ class Checksums:
         return "rows before it are missing, doubled or in another order"
 
 
-def _short(text: str) -> str:
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+class RowError(NamedTuple):
+    """What is wrong with one row."""
+
+    image: int
+    code: str
+    """`checksum`, or the number that the votes contradict."""
+    message: str
+
+
+def recompute(config: CertifyConfig, certified: Certified, correction: float) -> Certificate:
+    """Returns the certificate that an image's own votes give, whatever `certified.certificate` claims.
+
+    For the budgets fixed and radius it is exactly what CERTIFY gives for these votes; whether the pilot of
+    `radius` would have planned this n is not checked, as its validity does not depend on the plan. table and
+    anytime decide while they count, but only totals are stored: among the certificates that some order of
+    these votes gives (and with which the table budget ends at this very n) it is the one nearest to the
+    claimed radius. Raises SoundnessError for votes that this budget cannot have asked for.
+
+    Args:
+        config: The settings of the certification (sigma, alpha, budget, noise).
+        certified: The image with its votes.
+        correction: What the sampled noise's distance from the exact law takes off every p_lower.
+    """
+    check_correction(correction)
+    for what, votes in (("votes", certified.votes), ("selection votes", certified.selection)):
+        totals = votes.counts.sum(axis=1)
+        if votes.counts.min(initial=0) < 0 or (totals != totals[:1]).any():
+            shown = str(votes.counts.tolist())[:80]
+            raise SoundnessError(f"The {what} must have one total for all aggregations, not {shown}.")
+    label = certified.label if config.budget.uses_label else None
+    classes = certified.votes.counts.shape[1]
+    if label is not None and not 0 <= label < classes:
+        raise SoundnessError(f"Label {label} is none of {classes} classes; {DAMAGED}.")
+    terms = Terms.of(config, correction, certified.index, label)
+    selection, counts = (
+        votes.for_aggregation(config.aggregation) for votes in (certified.selection, certified.votes)
+    )
+    return config.budget.recompute(terms, selection, counts, certified.certificate)
+
+
+def contradiction(claimed: Certificate, follows: Certificate) -> str | None:
+    """Returns how `claimed` differs from what `follows` from its votes, None if it does not.
+
+    A claim may be rounded down as far as a ledger writes it: radii to six decimals, p_lower to fifteen.
+    """
+    for name, cut in (("n0", 0.0), ("n", 0.0), ("k", 0.0), ("radius", 1e-6), ("p_lower", 1e-15)):
+        claim, truth = getattr(claimed, name), getattr(follows, name)
+        if not truth - cut - _ROUNDING <= claim <= truth + _ROUNDING:
+            return f"{name} {claim:.15g}, but the votes give {truth:.15g}"
+    if claimed.prediction != follows.prediction:
+        return f"class {claimed.prediction}, but the votes give {follows.prediction} ({ABSTAIN}: none)"
+    return None
+
+
+def verify_row(row: Certified, manifest: Manifest) -> Certified | RowError:
+    """Returns the row if its certificate follows from its votes, else what contradicts them.
+
+    A table budget's radius, which is written rounded down, comes back as its votes show it.
+    """
+    try:
+        follows = recompute(manifest.certify, row, manifest.correction)
+    except SmoothheadsError as error:
+        return RowError(row.index, "votes", str(error))
+    difference = contradiction(row.certificate, follows)
+    if difference is not None:
+        return RowError(row.index, difference.partition(" ")[0], difference)
+    if manifest.budget == "table":
+        return replace(row, certificate=replace(row.certificate, radius=follows.radius))
+    return row
+
+
+def row_errors(rows: Iterable[Certified], manifest: Manifest) -> Iterator[RowError]:
+    """Yields an error for every row that does not follow from its votes."""
+    return (checked for row in rows if isinstance(checked := verify_row(row, manifest), RowError))
+
+
 def format_time(seconds: float) -> str:
-    whole, thousandths = divmod(round(seconds * 1000), 1000)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}.{thousandths:03d}"
+    full, thousandths = divmod(round(seconds * 1000), 1000)
+    return f"{full // 3600}:{full // 60 % 60:02d}:{full % 60:02d}.{thousandths:03d}"
 
 
 def parse_time(text: str) -> float:
-    """Seconds of `16.6`, `0:00:12.844` or `1 day, 0:00:12`; raises ValueError for anything else."""
+    """Returns the seconds of `16.6`, `0:00:12.844` or `1 day, 0:00:12`; raises ValueError otherwise."""
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(f"time {text!r}")
@@ -109,6 +205,7 @@ def parse_time(text: str) -> float:
 
 
 def _sparse(votes: Votes) -> str:
+    """Returns `class:count` of every class with votes; aggregations are separated by semicolons."""
     return ";".join(",".join(f"{c}:{row[c]}" for c in np.flatnonzero(row)) for row in votes.counts)
 
 

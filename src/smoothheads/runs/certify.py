@@ -16,7 +16,7 @@ from smoothheads.checkpoint import Checkpoint
 from smoothheads.config.check import at_least
 from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, load_test, select
 from smoothheads.errors import ConfigError, DataError, duration
-from smoothheads.results.ledger import Ledger, claim_folder
+from smoothheads.results.ledger import Ledger, reserve_ledger
 from smoothheads.results.manifest import FILE, Manifest, Shard, read_manifest
 from smoothheads.runs.cluster import Cluster
 from smoothheads.runs.layout import ENGINES
@@ -104,7 +104,7 @@ def certify_run(
     if workers is not None:
         at_least("workers", workers, 1)
     out = Path(out)
-    claim_folder(out, beside=(ENGINES,))
+    reserve_ledger(out, ignore=(ENGINES,))
     artefacts = Path(artefacts or out / ENGINES)
     note, read = on_note or (lambda _: None), training or (lambda: load(checkpoint.config.data).train)
     done: list[Work] = []
@@ -122,7 +122,7 @@ def certify_run(
         if shard is not None:
             manifest = replace(manifest, shard=Shard(number=shard[0], of=shard[1]))
         others = set(dataset.indices.tolist()) - set(manifest.expected or ())
-        with Ledger.open(out, manifest, fresh=fresh, beside=(ENGINES,)) as ledger:
+        with Ledger.open(out, manifest, fresh=fresh, ignore=(ENGINES,)) as ledger:
             if on_start:
                 on_start(len(ledger))
             skip = ledger.done | others

@@ -12,7 +12,7 @@ from typing import Any
 
 from smoothheads.config import from_dict
 from smoothheads.report.table import Cell, Table, number, word
-from smoothheads.results.intervals import Interval, MedianInterval
+from smoothheads.results.metrics import Interval, MedianInterval
 from smoothheads.studies import published
 from smoothheads.studies.outcome import Outcome
 from smoothheads.studies.statistics import Verdict

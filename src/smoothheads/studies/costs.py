@@ -19,7 +19,7 @@ from smoothheads.config import load_json
 from smoothheads.errors import LedgerError
 from smoothheads.files import write_json
 from smoothheads.report.table import NONE, Cell, Table, number, word
-from smoothheads.results.intervals import Floats, MedianInterval, interval_of_median
+from smoothheads.results.metrics import Floats, MedianInterval, interval_of_median
 from smoothheads.studies import published
 from smoothheads.studies.published import PublishedRow
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from smoothheads.files import has_stamp
 from smoothheads.report import plots
-from smoothheads.results.intervals import Interval
+from smoothheads.results.metrics import Interval
 from smoothheads.studies import claims
 from smoothheads.studies.outcome import Outcome, Result
 from smoothheads.studies.statistics import Verdict, gain

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.lazy import stats
-from smoothheads.results.intervals import Interval, bootstrap
+from smoothheads.results.metrics import Interval, bootstrap
 
 Floats = NDArray[np.float64]
 Verdict = Literal["confirmed", "contradicted", "undecided"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.report.tables import CLASSES, classes
 from smoothheads.results import metrics
-from smoothheads.results.intervals import Estimate, Interval, mean
+from smoothheads.results.metrics import Estimate, Interval, mean
 from smoothheads.studies.outcome import Outcome, Result, measured
 from smoothheads.studies.statistics import Gain, gain
 

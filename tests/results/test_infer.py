@@ -7,13 +7,13 @@ import pytest
 from scipy.stats import beta, norm
 
 from smoothheads.results.audit import audit
-from smoothheads.results.ladder import (
+from smoothheads.results.infer import (
     SampleSettings,
     WrittenDigits,
     digits_of,
     infer_sigma,
     named_sigma,
-    read_ladder,
+    infer_settings,
 )
 from smoothheads.results.results import Results
 
@@ -40,11 +40,11 @@ def _log(
 @pytest.mark.parametrize("alpha", [0.05, 0.01, 0.001, 0.0005, 0.0001])
 @pytest.mark.parametrize("n", [1000, 10**4, 10**5])
 def test_settings_are_revealed(n: int, alpha: float, sigma: float) -> None:
-    ladder = read_ladder(_log(n, alpha, sigma), sigma)
-    assert ladder is not None
-    assert ladder.fits[0].settings == (n, alpha)
-    assert ladder.fits[0].possible
-    assert ladder.revealed is not None or sigma == 0.5  # where three digits are coarsest
+    inferred = infer_settings(_log(n, alpha, sigma), sigma)
+    assert inferred is not None
+    assert inferred.fits[0].settings == (n, alpha)
+    assert inferred.fits[0].possible
+    assert inferred.best_fit is not None or sigma == 0.5  # where three digits are coarsest
 
 
 def test_published_rungs() -> None:
@@ -62,24 +62,24 @@ def test_published_rungs() -> None:
 def test_more_samples_are_no_excuse() -> None:
     """150,000 samples at alpha .001 reach nearly as far as 100,000 at .01, but their rungs lie elsewhere."""
     other = SampleSettings(150_000, 0.001)
-    ladder = read_ladder(_log(10**5, 0.01, 0.25), 0.25, [other])
-    assert ladder is not None
-    assert not ladder.fit(other).possible
-    assert ladder.revealed is not None
-    assert ladder.revealed.settings == (10**5, 0.01)
+    inferred = infer_settings(_log(10**5, 0.01, 0.25), 0.25, [other])
+    assert inferred is not None
+    assert not inferred.fit(other).possible
+    assert inferred.best_fit is not None
+    assert inferred.best_fit.settings == (10**5, 0.01)
 
 
 def test_a_radius_above_the_top_excludes() -> None:
-    ladder = read_ladder(_log(10**5, 0.01, 0.25), 0.25)
-    assert ladder is not None
-    fit = ladder.fit(SampleSettings(10**5, 0.001))
+    inferred = infer_settings(_log(10**5, 0.01, 0.25), 0.25)
+    assert inferred is not None
+    fit = inferred.fit(SampleSettings(10**5, 0.001))
     assert not fit.possible
     assert fit.missed == (0.978, 0.955)
 
 
 @pytest.mark.parametrize("form", [".6f", ".4f"])
 def test_more_digits_tell_more(form: str) -> None:
-    coarse, fine = (read_ladder(_log(10**5, 0.001, 0.5, f), 0.5) for f in (".3", form))
+    coarse, fine = (infer_settings(_log(10**5, 0.001, 0.5, f), 0.5) for f in (".3", form))
     assert coarse is not None
     assert fine is not None
     assert fine.revealed is not None
@@ -99,10 +99,10 @@ def test_radii_cut_off_instead_of_rounded_fit_as_well() -> None:
         log.seconds,
         columns={"radius": cut},
     )
-    ladder = read_ladder(floored, 0.5)
-    assert ladder is not None
-    assert ladder.revealed is not None
-    assert ladder.revealed.settings == (10**5, 0.001)
+    inferred = infer_settings(floored, 0.5)
+    assert inferred is not None
+    assert inferred.best_fit is not None
+    assert inferred.best_fit.settings == (10**5, 0.001)
 
 
 def test_small_radii_tell_nothing() -> None:
@@ -116,11 +116,11 @@ def test_small_radii_tell_nothing() -> None:
         log.seconds,
         columns={"radius": ("0.25",) * 12},
     )
-    ladder = read_ladder(small, 1.0)
-    assert ladder is not None
-    assert ladder.revealed is None
+    inferred = infer_settings(small, 1.0)
+    assert inferred is not None
+    assert inferred.best_fit is None
     none = Results("l", log.index, log.label, log.label, log.radius * 0, log.seconds)
-    assert read_ladder(none, 1.0) is None
+    assert infer_settings(none, 1.0) is None
     assert infer_sigma(none) is None
 
 
