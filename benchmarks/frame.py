@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from smoothheads.files import STAMP, has_stamp, reserve, write_stamped
 from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table, to_markdown, to_text
-from smoothheads.results.intervals import Floats, MedianInterval, interval_of_median
+from smoothheads.results.metrics import Floats, MedianInterval, interval_of_median
 from smoothheads.studies.measure import ratio
 
 FORMAT = "smoothheads-bench/1"

@@ -23,9 +23,9 @@ import tyro
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.noise import NOISES
+from smoothheads.results.derive import merge
 from smoothheads.results.ledger import save
 from smoothheads.results.manifest import DataFacts, Manifest, Shard
-from smoothheads.results.derive import merge
 from smoothheads.results.row import to_line
 from smoothheads.types import ABSTAIN, Certificate, Certified, Votes
 

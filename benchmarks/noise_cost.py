@@ -22,7 +22,7 @@ from smoothheads.device import threads
 from smoothheads.models import ModelConfig, build
 from smoothheads.noise import FloatGaussian, Noise, make_noise
 from smoothheads.noise.base import FloatNoise
-from smoothheads.results.intervals import Floats
+from smoothheads.results.metrics import Floats
 from smoothheads.studies.measure import Job, interleaved, ratio
 from smoothheads.types import Grid, Phase, Pixels
 

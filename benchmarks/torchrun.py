@@ -26,7 +26,7 @@ from benchmarks.contenders import fresh
 from smoothheads import ranks
 from smoothheads.device import threads
 from smoothheads.objectives import Gaussian, ObjectiveConfig
-from smoothheads.results.intervals import interval_of_median
+from smoothheads.results.metrics import interval_of_median
 from smoothheads.studies.measure import describe_machine, interleaved, ratio
 from smoothheads.training import StepDone, TrainConfig, Trainer
 

@@ -21,8 +21,7 @@ from benchmarks.plain import MeanOfHeads
 
 from benchmarks import contenders
 from smoothheads.report.table import Cell, Table, number
-from smoothheads.results.intervals import Floats, MedianInterval
-from smoothheads.results.metrics import average_certified_radius
+from smoothheads.results.metrics import Floats, MedianInterval, average_certified_radius
 from smoothheads.studies.measure import describe_machine
 
 PLAIN: Final = "plain loop, fixed"

@@ -42,6 +42,7 @@ OWN = {
     "export.copy_files",
     "publish.card",
     "make.claim_folder",
+    "ledger.reserve_ledger",
     "ledger.claim_folder",
     "ledger.save",
     "plots.ending",

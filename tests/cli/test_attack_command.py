@@ -16,8 +16,7 @@ from smoothheads.certify.engines import convert
 from smoothheads.cli import main
 from smoothheads.results.ledger import save
 from smoothheads.results.read import read_log
-from smoothheads.results.row import recompute
-from smoothheads.results.row import to_line
+from smoothheads.results.row import recompute, to_line
 from smoothheads.types import Votes
 
 TRAIN = ["--data.subset.first", "300", "--train.epochs", "5", "--train.batch", "64", "--model.heads", "2"]

@@ -30,12 +30,9 @@ from smoothheads.config import from_dict, load_json
 from smoothheads.data import as_dataset, load_test, named, read_image
 from smoothheads.data.unpickle import unpickle
 from smoothheads.results.audit import audit
-from smoothheads.results.compare import compare
-from smoothheads.results.derive import merge
+from smoothheads.results.compare import compare, summarize
+from smoothheads.results.derive import linf, merge, recertified, top_k
 from smoothheads.results.read import read_log
-from smoothheads.results.derive import recertified
-from smoothheads.results.compare import summarize
-from smoothheads.results.derive import linf, top_k
 from smoothheads.runs.exported import Exported
 from smoothheads.training import RunConfig, TrainState
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from smoothheads.results import metrics
+from smoothheads.results.compare import summarize
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
-from smoothheads.results.compare import summarize
 
 pytestmark = pytest.mark.shared
 

@@ -3,9 +3,8 @@ from __future__ import annotations
 import json
 
 from smoothheads.report.findings import to_json, to_text
-from smoothheads.results.audit import Audit
-from smoothheads.results.audit import Finding
-from smoothheads.results.infer import Fit, Ladder, SampleSettings
+from smoothheads.results.audit import Audit, Finding
+from smoothheads.results.infer import Fit, InferredSettings, SampleSettings
 
 FITS = (Fit(SampleSettings(1000, 0.01), 9, (), 1e-6), Fit(SampleSettings(1000, 0.001), 0, (2.5,), 1.0))
 AUDIT = Audit(
@@ -13,7 +12,7 @@ AUDIT = Audit(
     images=1500,
     sigma=0.25,
     stated=SampleSettings(1000, 0.001),
-    ladder=Ladder(0.25, FITS),
+    inferred=InferredSettings(0.25, FITS),
     findings=(
         Finding("error", "cap", "radii are " + "far " * 30 + "too large", tuple(range(20))),
         Finding("note", "time", "in seconds"),
@@ -40,7 +39,7 @@ def test_json_is_plain() -> None:
     data = json.loads(json.dumps(to_json(AUDIT)))
     assert data["sound"] is False
     assert data["stated"] == {"n": 1000, "alpha": 0.001}
-    assert data["revealed"] == {"n": 1000, "alpha": 0.01, "matched": 9, "chance": 1e-6}
+    assert data["best_fit"] == {"n": 1000, "alpha": 0.01, "matched": 9, "chance": 1e-6}
     assert data["excluded"] == [{"n": 1000, "alpha": 0.001}]
     assert data["findings"][0]["rows"] == list(range(20))
-    assert to_json(Audit("log", 3, None, None, None, ()))["revealed"] is None
+    assert to_json(Audit("log", 3, None, None, None, ()))["best_fit"] is None

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from smoothheads.certify.radius import max_radius
 from smoothheads.errors import LedgerError
-from smoothheads.results.compare import Paired, compare
+from smoothheads.noise import NOISES
+from smoothheads.results.compare import Paired, compare, summarize
 from smoothheads.results.metrics import Interval, paired_test
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
@@ -54,18 +56,20 @@ def test_the_result_does_not_change_from_run_to_run(logs: tuple[Results, Results
 
 def test_other_images_are_refused_or_aligned(logs: tuple[Results, Results]) -> None:
     part = replace(logs[1].take(np.array([9, 3, 1])), manifest=None)
-    with pytest.raises(LedgerError, match=r"the 12 images of a, got 9 missing \(as 0\) in b"):
+    with pytest.raises(
+        LedgerError, match=r"b has other images than a \(9 missing .*add --align \(in Python align=True\)"
+    ):
         compare([logs[0], part])
     comparison = compare([logs[0], part], align=True)
     assert [log.index.tolist() for log in comparison.logs] == [[5, 15, 45]] * 2
     assert comparison.notes == ("a: 9 of 12 images are in no other log", RETRAINING)
-    with pytest.raises(LedgerError, match="images that all logs hold"):
+    with pytest.raises(LedgerError, match="no image in common"):
         compare([logs[0], replace(part, index=part.index + 1)], align=True)
 
 
 def test_an_unfinished_ledger_makes_no_table_unless_asked(logs: tuple[Results, Results]) -> None:
     part = logs[0].take(np.array([0, 1, 2]))
-    with pytest.raises(LedgerError, match=r"all 12 images of a, got 3; run the certification to its end"):
+    with pytest.raises(LedgerError, match="a has 3 of 12 images; let the certification end, or add --align"):
         compare([part])
     assert compare([part], align=True).notes == ("a: 9 of 12 images are not certified yet",)
 
@@ -73,14 +77,14 @@ def test_an_unfinished_ledger_makes_no_table_unless_asked(logs: tuple[Results, R
 @pytest.mark.parametrize(("name", "value"), [("alpha", 0.01), ("n", 100)])
 def test_other_settings_are_refused_or_noted(logs: tuple[Results, Results], name: str, value: float) -> None:
     other = logs[1].without_votes(**{name: value})
-    with pytest.raises(LedgerError, match=rf"{name} .* as in a, got {value:g} in b"):
+    with pytest.raises(LedgerError, match=f"b has {name} {value:g} and a .* add --align"):
         compare([logs[0], other])
     assert any(f"{name} differs" in note for note in compare([logs[0], other], align=True).notes)
 
 
 def test_votes_are_certified_again_at_the_smallest_alpha(run: Run) -> None:
     loose, strict = read_log(run("loose", alpha=0.01)), read_log(run("strict", seed=1))
-    with pytest.raises(LedgerError, match=r"alpha 0\.01 as in loose"):
+    with pytest.raises(LedgerError, match=r"strict has alpha 0\.001 and loose 0\.01"):
         compare([loose, strict])
     comparison = compare([loose, strict], align=True)
     assert comparison.notes == ("loose: certified again at alpha 0.001 from its votes", RETRAINING)
@@ -115,7 +119,7 @@ def test_budgets_and_bounds_are_not_mixed(logs: tuple[Results, Results]) -> None
     pair = replace(manifest, certify=manifest.certify.changed(bound="pair"))
     for other in (table, pair):
         mixed = [logs[0], replace(logs[1], manifest=other)]
-        with pytest.raises(LedgerError, match=f"budget fixed as in a, got {other.budget} in b"):
+        with pytest.raises(LedgerError, match=f"b has budget {other.budget} and a fixed"):
             compare(mixed)
         assert any("budget differs" in note for note in compare(mixed, align=True).notes)
     assert any("radii are steps" in note for note in compare([replace(logs[1], manifest=table)]).notes)
@@ -137,7 +141,7 @@ def test_other_labels_are_other_data(logs: tuple[Results, Results]) -> None:
     labels = logs[1].label.copy()
     labels[2] = 3
     for align in (False, True):
-        with pytest.raises(LedgerError, match="label 2 of image 10 as in a, got 3 in b"):
+        with pytest.raises(LedgerError, match="Image 10 has label 2 in a and 3 in b"):
             compare([logs[0], replace(logs[1], label=labels)], align=align)
 
 
@@ -145,13 +149,54 @@ def test_one_log_is_a_summary_and_none_is_an_error(logs: tuple[Results, Results]
     alone = compare(logs[:1])
     assert alone.differences == ()
     assert alone.notes == ()
-    with pytest.raises(LedgerError, match="at least one log"):
+    with pytest.raises(LedgerError, match="nothing to compare"):
         compare([])
 
 
 @pytest.mark.parametrize("align", [False, True])
 def test_radii_in_different_norms_are_never_compared(run: Run, align: bool) -> None:
     l2, l1 = read_log(run("gaussian")), read_log(run("uniform", noise="uniform"))
-    with pytest.raises(LedgerError, match="l2 radii as in gaussian, got l1 radii in uniform"):
+    with pytest.raises(LedgerError, match="gaussian has l2 radii and uniform l1 radii"):
         compare([l2, l1], align=align)
     assert compare([l1, read_log(run("laplace", noise="laplace"))]).differences
+
+
+def test_a_ledger_tells_everything(run: Callable[..., Path]) -> None:
+    log = read_log(run())
+    summary = summarize(log)
+    shares = log.label_probability()
+    assert shares is not None
+    assert summary.images == 12
+    assert summary.acr.value == pytest.approx(np.mean(log.radius * log.correct))
+    assert summary.radii == (0.0, 0.25, 0.5, 0.75, 1.0)
+    assert [e.value for e in summary.certified] == [
+        np.mean(log.correct & (log.radius >= r)) for r in summary.radii
+    ]
+    assert summary.accuracy == summary.certified[0].value
+    assert summary.noisy_accuracy is not None
+    assert summary.noisy_accuracy.value == pytest.approx(shares.mean())
+    assert summary.hard_accuracy is not None
+    assert summary.hard_accuracy.value == pytest.approx(np.sort(shares)[:6].mean())
+    assert summary.ceiling == max_radius(1000, 0.001, 0.5)
+    assert summary.at_ceiling == pytest.approx(1 / 12)  # only index 0 has every vote
+    assert summary.samples == (1020, 0)
+    assert summary.seconds.value == pytest.approx(np.mean(0.25 + np.arange(0, 60, 5)))
+
+
+def test_a_foreign_log_says_what_it_does_not_know(run: Callable[..., Path]) -> None:
+    bare = read_log(run()).without_votes(n=None, alpha=None)
+    summary = summarize(bare, [0, 0.5])
+    unknown = (summary.noisy_accuracy, summary.hard_accuracy, summary.ceiling)
+    assert (*unknown, summary.at_ceiling, summary.samples) == (None,) * 5
+    assert summary.radii == (0, 0.5)
+
+
+@pytest.mark.parametrize("noise", ["uniform", "laplace"])
+def test_the_ceiling_is_that_of_the_noise(run: Callable[..., Path], noise: str) -> None:
+    """Under uniform noise the radii near the ceiling lie close together; six decimals tell them apart."""
+    log = read_log(run(noise=noise))
+    summary = summarize(log)
+    assert summary.ceiling == max_radius(1000, 0.001, 0.5, NOISES.get(noise)().radius)
+    assert summary.at_ceiling == pytest.approx(1 / 12)
+    converted = replace(log, norm="linf")
+    assert summarize(converted).ceiling is None

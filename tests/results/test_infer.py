@@ -11,9 +11,9 @@ from smoothheads.results.infer import (
     SampleSettings,
     WrittenDigits,
     digits_of,
+    infer_settings,
     infer_sigma,
     named_sigma,
-    infer_settings,
 )
 from smoothheads.results.results import Results
 
@@ -82,9 +82,9 @@ def test_more_digits_tell_more(form: str) -> None:
     coarse, fine = (infer_settings(_log(10**5, 0.001, 0.5, f), 0.5) for f in (".3", form))
     assert coarse is not None
     assert fine is not None
-    assert fine.revealed is not None
-    assert coarse.revealed is not None
-    assert fine.revealed.chance < coarse.revealed.chance
+    assert fine.best_fit is not None
+    assert coarse.best_fit is not None
+    assert fine.best_fit.chance < coarse.best_fit.chance
 
 
 def test_radii_cut_off_instead_of_rounded_fit_as_well() -> None:

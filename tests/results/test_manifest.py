@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +17,9 @@ from smoothheads.results.manifest import (
     Shard,
     describe_indices,
     from_json,
-    read_manifest,
     require_same,
 )
 
-V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
 BARE = Manifest(
     certify=CertifyConfig(sigma=0.5, seed=0), aggregations=("ensemble",), classes=2, correction=0.0
 )
@@ -39,15 +36,9 @@ def test_a_progression_takes_three_numbers() -> None:
     assert BARE.expected is None
 
 
-@pytest.mark.parametrize("name", ["fixed", "table-aware", "pair", "anytime"])
-def test_manifests_of_version_1_open(name: str) -> None:
-    manifest = read_manifest(V1 / f"ledger-{name}")
-    assert manifest.format == "smoothheads-ledger/1"
-    assert manifest.data is not None
-    assert (manifest.data.name, manifest.shape, manifest.grid) == ("digits", (1, 8, 8), 16)
-    assert manifest.budget == {"table-aware": "table"}.get(name, name)
-    assert manifest.label_aware == (name == "table-aware")
-    assert len(manifest.weights or "") == 64
+def test_another_format_is_refused() -> None:
+    with pytest.raises(LedgerError, match="is smoothheads-ledger/1, not smoothheads-ledger/2; certify again"):
+        from_json(BARE.to_json() | {"format": "smoothheads-ledger/1"}, "here")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +49,7 @@ def test_manifests_of_version_1_open(name: str) -> None:
         ({"certify": {"sigma": 0.5, "aggregation": "head-9"}}, "head-9"),
         ({"indices": {"first": 0, "step": 1, "count": 10**9}}, "1000000000 images"),
         ({"indices": {"first": 0}}, "indices"),
-        ({"shard": {"number": 4, "of": 4}}, "a shard from 0 to 3"),
+        ({"shard": {"number": 4, "of": 4}}, "Shard 4 of 4 does not exist"),
         ({"clasess": 3}, "did you mean 'classes'"),
     ],
 )

@@ -14,8 +14,8 @@ import pytest
 from smoothheads.config import load_json
 from smoothheads.errors import CheckpointError, LedgerError, StorageError
 from smoothheads.files import write_json
-from smoothheads.results.read import read_log
 from smoothheads.results.derive import recertify
+from smoothheads.results.read import read_log
 from smoothheads.runs.export import export_run
 
 Make = Callable[..., Path]

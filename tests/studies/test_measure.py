@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from smoothheads.report.table import to_text
-from smoothheads.results.intervals import MedianInterval, interval_of_median
+from smoothheads.results.metrics import MedianInterval, interval_of_median
 from smoothheads.studies.costs import Costs, load, save, table
 from smoothheads.studies.measure import CostSettings, Job, describe_machine, interleaved, measure, ratio
 

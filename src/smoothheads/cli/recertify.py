@@ -39,8 +39,8 @@ def main(arguments: list[str]) -> None:
     if args.alpha is None and args.aggregation is None:
         raise ConfigError("another alpha or another aggregation", "neither", "add --alpha or --aggregation")
 
+    from smoothheads.results.derive import recertify
     from smoothheads.results.read import ledger_folder
-    from smoothheads.results.recertify import recertify
 
     folder = ledger_folder(Path(name or ""))
     changes = [f"alpha-{args.alpha:g}"] if args.alpha is not None else []

@@ -18,9 +18,8 @@ from smoothheads.files import STAMP, write_stamped
 from smoothheads.provenance import versions
 from smoothheads.report import guarantee, plots, tables, verdict
 from smoothheads.report.table import Cell, Table
-from smoothheads.results.compare import Comparison
+from smoothheads.results.compare import Comparison, Summary
 from smoothheads.results.results import Results
-from smoothheads.results.compare import Summary
 
 Gallery = Sequence[tuple[bytes, str]]
 """PNG images and their captions."""

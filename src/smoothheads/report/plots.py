@@ -18,9 +18,9 @@ from scipy import special
 from smoothheads.errors import ConfigError
 from smoothheads.files import STAMP, reserve_file, write_stamped
 from smoothheads.results import metrics
+from smoothheads.results.compare import ceiling_of
 from smoothheads.results.metrics import MedianInterval, binomial_band
 from smoothheads.results.results import Results
-from smoothheads.results.compare import ceiling_of
 
 if TYPE_CHECKING:  # what draws heads under noise needs torch, what draws certificates does not
     from smoothheads.attack.outcome import AttackOutcome

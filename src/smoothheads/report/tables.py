@@ -9,9 +9,8 @@ import numpy as np
 
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.results import metrics
-from smoothheads.results.compare import Comparison, Difference, Paired
+from smoothheads.results.compare import Comparison, Difference, Paired, Summary
 from smoothheads.results.metrics import Estimate, Floats, mean
-from smoothheads.results.compare import Summary
 
 CLASSES = "classes: of which any image is certified right, of those that the images have."
 _EXPLAINED = {
@@ -116,7 +115,8 @@ def _pair(name: str, paired: Paired, scale: float, digits: int) -> tuple[Cell, .
         return f"{scale * value:{sign}.{digits}f}"
 
     low, high = (shown(bound, "+") for bound in paired.interval)
-    change = f"{shown(paired.difference, '+')} ±{shown(paired.standard_error)}"
+    error = "" if paired.standard_error is None else f" ±{shown(paired.standard_error)}"
+    change = f"{shown(paired.difference, '+')}{error}"
     p = paired.p_value
     return (
         word(name),

@@ -9,8 +9,8 @@ from typing import Any
 from smoothheads.report.table import Table
 from smoothheads.report.tables import certified
 from smoothheads.results import derive, metrics
-from smoothheads.results.results import Results
 from smoothheads.results.compare import summarize
+from smoothheads.results.results import Results
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from smoothheads.results.compare import Comparison, Difference, Paired
+from smoothheads.results.compare import Comparison, Difference, Paired, Summary
 from smoothheads.results.results import Results
-from smoothheads.results.compare import Summary
 
 
 def sentences(comparison: Comparison) -> list[str]:

@@ -86,8 +86,9 @@ class Ledger:
                 or votes.counts.shape[1] != self._manifest.classes
             ):
                 raise LedgerError(
-                    f"Image {row.index} has votes of {votes.aggregations} over {votes.counts.shape[1]} classes; the "
-                    f"manifest states {self._manifest.aggregations} over {self._manifest.classes}."
+                    f"Image {row.index} has votes of {votes.aggregations} over {votes.counts.shape[1]} "
+                    f"classes; the manifest states {self._manifest.aggregations} over "
+                    f"{self._manifest.classes}."
                 )
         sealed = self._chain.seal(to_line(row))
         append(self._file, f"{sealed}\n".encode(), self._path)

@@ -14,10 +14,10 @@ from smoothheads.checkpoint import verified_manifest
 from smoothheads.checkpoint.folder import WEIGHTS, checkpoint_folder
 from smoothheads.errors import CheckpointError, LedgerError, StorageError
 from smoothheads.files import new_folder, reserve, write_atomic, write_json
+from smoothheads.results.compare import summarize
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
-from smoothheads.results.compare import summarize
 from smoothheads.runs import exported
 from smoothheads.runs.exported import CHECKPOINT_FILES, EXTRAS, LEDGER_FILES, Exported
 from smoothheads.runs.layout import CHECKPOINT, LEDGER, open_checkpoint

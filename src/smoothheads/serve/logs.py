@@ -16,10 +16,9 @@ from smoothheads.errors import SmoothheadsError
 from smoothheads.report import plots, tables
 from smoothheads.report.table import Cell, Table, no_formula, to_csv, to_latex
 from smoothheads.results import metrics
-from smoothheads.results.compare import compare
+from smoothheads.results.compare import compare, summarize
 from smoothheads.results.metrics import binomial_band
 from smoothheads.results.results import Results
-from smoothheads.results.compare import summarize
 from smoothheads.runs.layout import METRICS
 from smoothheads.serve import catalogue
 from smoothheads.studies import figures

@@ -24,7 +24,7 @@ from smoothheads.models import ModelConfig, build
 from smoothheads.models.cost import cost
 from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import processor, versions
-from smoothheads.results.intervals import Floats, MedianInterval, interval_of_median
+from smoothheads.results.metrics import Floats, MedianInterval, interval_of_median
 from smoothheads.studies import experiments
 from smoothheads.studies.costs import Costs, Key
 from smoothheads.training import RunConfig, StepDone, Trainer

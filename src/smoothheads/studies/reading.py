@@ -16,8 +16,8 @@ from smoothheads.checkpoint.folder import MANIFEST, WEIGHTS
 from smoothheads.config import load_json
 from smoothheads.lazy import special
 from smoothheads.results import read_log
-from smoothheads.results.manifest import FILE, read_manifest
 from smoothheads.results.derive import recertified
+from smoothheads.results.manifest import FILE, read_manifest
 from smoothheads.results.row import parse_time
 from smoothheads.runs.layout import METRICS
 from smoothheads.types import ENSEMBLE, format_radius
