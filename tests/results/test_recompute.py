@@ -139,5 +139,5 @@ def test_label_beyond_the_classes_is_refused() -> None:
     config = config_of("table-aware")
     record = certified(config, (0.9, 0.1), 2, 0.0)
     for label in (-1, 2):
-        with pytest.raises(SoundnessError, match="Label .* is none of 2 classes"):
+        with pytest.raises(SoundnessError, match=r"Label .* is none of 2 classes"):
             recompute(config, replace(record, label=label), 0.0)
