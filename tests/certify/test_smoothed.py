@@ -127,8 +127,8 @@ def test_votes_do_not_depend_on_which_images_or_in_what_order(
     first = select(small_digits.test, SubsetConfig(first=6))
     alone = select(small_digits.test, SubsetConfig(indices=(5, 2)))
     info = first.info
-    everything = tables(list(Smoothed(model, info, **SETTINGS).certify(first)))
-    some = tables(list(Smoothed(model, info, **SETTINGS).certify(alone)))
+    everything = tables(list(Smoothed(model, info, **SETTINGS).certify(first).rows))
+    some = tables(list(Smoothed(model, info, **SETTINGS).certify(alone).rows))
     assert some == [everything[5], everything[2]]
     resumed = tables(list(Smoothed(model, info, **SETTINGS).records(first, skip={0, 1, 3, 4})))
     assert resumed == [everything[2], everything[5]]

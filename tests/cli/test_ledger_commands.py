@@ -50,7 +50,7 @@ def test_shards_merge_to_the_ledger_of_one_process(
         assert main(["certify", str(network), *FEW, "--shard", shard]) == 0
     shards = [str(network / f"ledger-{i}-of-3") for i in range(3)]
     assert main(["merge", *shards[:2], "--out", str(tmp_path / "gap")]) == 2
-    assert "2 missing (18, 45)" in capsys.readouterr().err
+    assert "2 of the run's 7 images are missing (18, 45)" in capsys.readouterr().err
     assert main(["merge", *shards, "--out", str(tmp_path / "whole")]) == 0
     assert rows(tmp_path / "whole") == rows(ledger)
     assert main(["audit", str(tmp_path / "whole")]) == 0
@@ -86,7 +86,7 @@ def test_a_sequential_ledger_cannot_be_recertified(
         == 0
     )
     assert main(["recertify", str(out), "--alpha", "0.01"]) == 2
-    assert "a sequential test stops because of its votes" in capsys.readouterr().err
+    assert "budget table stops because of its votes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ class Row:
     prediction: int
     radius: float
     seconds: float
+    samples: int | None = None
     record: Certified | None = None
 
     @property
@@ -197,6 +198,7 @@ class Results:
             prediction=int(self.prediction[i]),
             radius=float(self.radius[i]),
             seconds=float(self.seconds[i]),
+            samples=None if self.samples is None else int(self.samples[i]),
             record=self.rows[i] if self.rows else None,
         )
 
