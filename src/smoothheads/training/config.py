@@ -16,8 +16,8 @@ from smoothheads.registry import as_component
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
-    sigma: Positive = 0.25
-    """Standard deviation of the noise, in pixel units of [0, 1]."""
+    sigma: NotNegative = 0.25
+    """Standard deviation of the training noise, in pixel units of [0, 1]; 0 trains without noise."""
     epochs: Count = 150
     batch: Count = 256
     """Size of one optimiser step, in `batch_unit`s."""
