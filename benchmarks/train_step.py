@@ -15,7 +15,7 @@ from benchmarks.frame import BenchResults, Turns, compared
 from benchmarks.plain import SomeStep
 
 from smoothheads import device as devices
-from smoothheads.data import plain_batches
+from smoothheads.data.loader import plain_batches
 from smoothheads.objectives import Gaussian, ObjectiveConfig, TeachingConfig
 from smoothheads.studies.measure import Job, describe_machine, interleaved, training_job
 from smoothheads.training import TrainConfig, Trainer

@@ -19,8 +19,7 @@ from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import Network, Store
 from smoothheads.certify.engines.auto import choose
-from smoothheads.data import DataInfo, Dataset
-from smoothheads.data.coerce import as_dataset, as_pixels
+from smoothheads.data import DataInfo, Dataset, as_dataset, as_pixels
 from smoothheads.errors import ConfigError
 from smoothheads.models.multihead import as_multihead
 from smoothheads.provenance import versions

@@ -164,7 +164,7 @@ def test_too_few_samples_are_refused_before_the_first_forward(
 
 def test_an_image_of_the_wrong_size_is_refused(tiny_network: Network, small_digits: Splits) -> None:
     subject = Smoothed(tiny_network(), small_digits.test.info, **SETTINGS)
-    with pytest.raises(DataError, match=r"an image of 1 x 8 x 8 .*, got shape \(1, 8, 9\)"):
+    with pytest.raises(DataError, match=r"1x8x8 .*shape \(1, 8, 9\); resize"):
         subject.predict(np.zeros((1, 8, 9), dtype=np.uint8))
 
 

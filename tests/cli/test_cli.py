@@ -164,8 +164,8 @@ def test_wrong_certification_settings(
         (["--train.lr", "nan"], "lr > 0"),
         (["--model.arch", "resnet9"], "did you mean 'resnet8'"),
         (["--model.cut", "stage9"], "stage"),
-        (["--data.name", "cifar10"], "a root for the data set 'cifar10'"),
-        (["--data.name", "cifar10", "--data.root", "nowhere"], "no such file or folder"),
+        (["--data.name", "cifar10"], "'cifar10' needs to know where"),
+        (["--data.name", "cifar10", "--data.root", "nowhere"], "no file or folder"),
         (["--train.lr", "1e30", *SMALL], "a finite loss, got"),
     ],
 )
@@ -180,13 +180,15 @@ def test_wrong_training_settings(
 def test_wrong_paths(tmp_path: Path, trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "a checkpoint folder at" in fails(capsys, "certify", str(tmp_path / "none"))
     assert "none.tsv" in fails(capsys, "report", str(tmp_path / "none.tsv"))
-    assert "an image file" in fails(capsys, "predict", str(trained), str(tmp_path / "none.png"))
+    assert "no image file" in fails(capsys, "predict", str(trained), str(tmp_path / "none.png"))
     assert "config.json" in fails(capsys, "train", str(tmp_path / "config.json"))
 
 
 def test_wrong_images(tmp_path: Path, trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Image.fromarray(np.zeros((9, 8), dtype=np.uint8)).save(tmp_path / "size.png")
-    assert "of 8x8 pixels, got 8x9" in fails(capsys, "predict", str(trained), str(tmp_path / "size.png"))
+    assert "8x9 pixels, and the network takes 8x8" in fails(
+        capsys, "predict", str(trained), str(tmp_path / "size.png")
+    )
     (tmp_path / "torn.png").write_bytes(digit_file(tmp_path / "a.png").read_bytes()[:40])
     assert "torn.png" in fails(capsys, "predict", str(trained), str(tmp_path / "torn.png"))
 

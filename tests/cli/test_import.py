@@ -62,7 +62,7 @@ def test_mistakes_are_one_message(file: Path, tmp_path: Path, capsys: pytest.Cap
         ([*options(out)], "at least one file"),
         (
             [str(file), "--arch", "resnet8", "--data", "npz", "--normalize", "none", "-o", str(out)],
-            "a root for the data set",
+            "needs to know where",
         ),
     ):
         assert main(["import", *arguments]) == 2

@@ -85,19 +85,21 @@ def test_bad_pictures_do_not_stop_the_others(
     Image.fromarray(np.full((8, 8), 40_000, np.uint16)).save(pictures / "2.png")
     rows = answers(capsys, trained, str(pictures), str(pictures / "none.png"), code=2)
     assert ["error" in row for row in rows] == [False, True, True, False, True]
-    assert "a whole image" in rows[1]["error"]
+    assert "not a complete image" in rows[1]["error"]
     assert "8-bit pixels" in rows[2]["error"]
-    assert "got none" in rows[4]["error"]
+    assert "no image file" in rows[4]["error"]
     np.savez(pictures / "nan.npz", images=np.full((2, 8, 8), np.nan))
     rows = answers(capsys, trained, str(pictures / "nan.npz"), code=2)
-    assert all("finite pixels" in row["error"] and row["image"] in row["error"] for row in rows)
+    assert [("NaN" in row["error"], row["image"]) for row in rows] == [
+        (True, f"{pictures / 'nan.npz'}[{i}]") for i in range(2)
+    ]
 
 
 def test_no_picture_is_an_error(trained: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
         ([], "at least one image"),
-        ([str(tmp_path)], "pictures in"),
-        (["*.none"], "files like"),
+        ([str(tmp_path)], "no pictures in"),
+        (["*.none"], "no pictures in *.none"),
     ):
         assert main(["predict", trained, *arguments]) == 2
         assert message in capsys.readouterr().err
@@ -161,7 +163,7 @@ def test_pictures_are_averaged_as_in_training_and_resized_only_when_told(
     digit(0).resize((30, 20)).save(pictures / "large.png")
     assert len(answers(capsys, folder, str(pictures / "0.png"), str(pictures / "small.png"))) == 2
     (row,) = answers(capsys, folder, str(pictures / "large.png"), code=2)
-    assert "of 8x8 pixels (averaged to 4x4, or of that size), got 30x20" in row["error"]
+    assert "30x20 pixels, and the network takes 8x8 or 4x4" in row["error"]
     assert "--resize" in row["error"]
     assert answers(capsys, folder, str(pictures / "large.png"), "--resize")[0]["n"] == 100
 

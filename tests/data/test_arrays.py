@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import warnings
+from fractions import Fraction
+from math import floor
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from smoothheads.data import ArrayDataset, DataInfo, from_arrays
-from smoothheads.data.arrays import statistics
+from smoothheads.data.arrays import average, statistics
 from smoothheads.errors import DataError
 from smoothheads.types import Grid
 
@@ -35,16 +40,16 @@ def test_torch_and_wider_integers_give_the_same_data_set() -> None:
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (np.full((4, 8, 8), 0.5, np.float32), r"grid m / 255, got one that is 0\.5 .*rint\(x \* 255\)"),
+        (np.full((4, 8, 8), 0.5, np.float32), r"0\.5 of a step off the grid m / 255.*rint\(x \* 255\)"),
         (np.full((4, 8, 8), -0.5), r"undo a normalisation"),
-        (np.full((4, 8, 8), np.nan), "finite pixels"),
-        (np.zeros((4, 8, 8), bool), "dtype bool"),
-        (np.full((4, 8, 8), 256), r"values 256\.\.256"),
-        (np.full((4, 8, 8), -1), r"values -1\.\.-1"),
+        (np.full((4, 8, 8), np.nan), "NaN or infinite"),
+        (np.zeros((4, 8, 8), bool), "not bool"),
+        (np.full((4, 8, 8), 256), r"values in 256\.\.256"),
+        (np.full((4, 8, 8), -1), r"values in -1\.\.-1"),
         (np.zeros((4, 3, 8, 3), np.uint8), "both ends"),
         (np.zeros((4, 5, 8, 5), np.uint8), "neither end"),
         (np.zeros((4, 8), np.uint8), r"shape \(4, 8\)"),
-        (np.zeros((0, 8, 8), np.uint8), "at least one image"),
+        (np.zeros((0, 8, 8), np.uint8), "needs images and labels"),
         (np.zeros((5, 8, 8), np.uint8), "5 labels"),
     ],
 )
@@ -56,11 +61,11 @@ def test_wrong_images_are_refused(images: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0, 1, 2, 3], r"labels 0\.\.2 .* got 3 at position 3"),
-        ([0, -1, 2, 1], "got -1 at position 1"),
-        ([0.0, 1.0, 2.0, 1.5], "integer labels"),
-        ([[0, 0], [1, 0], [2, 0], [1, 0]], "integer labels"),
-        (list("abca"), "integer labels"),
+        ([0, 1, 2, 3], r"label at position 3 .* is 3, .*0\.\.2"),
+        ([0, -1, 2, 1], "label at position 1 .* is -1"),
+        ([0.0, 1.0, 2.0, 1.5], "Labels must be integers"),
+        ([[0, 0], [1, 0], [2, 0], [1, 0]], "Labels must be integers"),
+        (list("abca"), "Labels must be integers"),
     ],
 )
 def test_wrong_labels_are_refused(labels: Any, message: str) -> None:
@@ -69,7 +74,7 @@ def test_wrong_labels_are_refused(labels: Any, message: str) -> None:
 
 
 def test_labels_counted_from_one_are_noticed() -> None:
-    with pytest.raises(DataError, match=r"counted from 0, got 1\.\.3.*classes=4"):
+    with pytest.raises(DataError, match=r"are 1\.\.3.*counted from 0.*classes=4"):
         from_arrays(pictures(4, (8, 8)), [1, 2, 3, 1])
     assert from_arrays(pictures(4, (8, 8)), [1, 2, 3, 1], classes=4).info.classes == 4
     assert from_arrays(pictures(4, (8, 8)), [1, 3, 3, 1]).info.classes == 4
@@ -77,7 +82,7 @@ def test_labels_counted_from_one_are_noticed() -> None:
 
 @pytest.mark.parametrize("q", [0, 256])
 def test_the_grid_fits_a_byte(q: int) -> None:
-    with pytest.raises(DataError, match="1 <= max_value <= 255"):
+    with pytest.raises(DataError, match=r"max_value must be in 1\.\.255"):
         from_arrays(np.zeros((1, 8, 8), np.uint8), [0], max_value=q)
 
 
@@ -102,7 +107,7 @@ def test_a_constant_channel_can_be_normalised() -> None:
 def test_given_statistics_are_kept_and_counted() -> None:
     images = pictures(4, (3, 6, 6))
     assert from_arrays(images, numbered(4), mean=[0, 0, 0], std=[1, 1, 1]).info.std == (1.0, 1.0, 1.0)
-    with pytest.raises(DataError, match="3 values as mean"):
+    with pytest.raises(DataError, match="mean needs one value per channel, hence 3"):
         from_arrays(images, numbered(4), mean=[0.5])
 
 
@@ -151,3 +156,33 @@ def test_direct_construction_is_checked() -> None:
         ArrayDataset(np.full((2, 1, 6, 6), 17, np.uint8), labels, info)
     with pytest.raises(DataError, match="2 indices"):
         ArrayDataset(np.zeros((2, 1, 6, 6), np.uint8), labels, info, np.arange(3))
+
+
+@given(factor=st.integers(1, 6), high=st.integers(1, 3), wide=st.integers(1, 3), seed=st.integers(0, 99))
+@settings(deadline=None)
+def test_the_exact_mean_with_halves_up(factor: int, high: int, wide: int, seed: int) -> None:
+    images = pictures(2, (1, high * factor, wide * factor), seed=seed)
+    result = average(images, factor)
+    assert result.shape == (2, 1, high, wide)
+    group = images[1, 0, -factor:, :factor].astype(int)
+    mean = Fraction(int(group.sum()), factor * factor)
+    assert int(result[1, 0, -1, 0]) == floor(mean + Fraction(1, 2))
+
+
+def test_extremes_stay_on_the_grid() -> None:
+    assert average(np.full((1, 1, 32, 32), 255, np.uint8), 32).tolist() == [[[[255]]]]
+    assert average(np.array([[[[0, 1], [0, 1]]]], np.uint8), 2).tolist() == [[[[1]]]]  # a half, rounded up
+
+
+def test_a_factor_that_does_not_divide_is_refused() -> None:
+    with pytest.raises(DataError, match="downscale 4 does not divide the 6x8"):
+        from_arrays(pictures(2, (6, 8)), numbered(2)).downscaled(4)
+
+
+def test_from_arrays_warns_of_masks() -> None:
+    masks = pictures(4, (8, 8), q=1)
+    with pytest.warns(UserWarning, match=r"0 or 1 of 255, hence nearly black.*max_value=1"):
+        from_arrays(masks, numbered(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_arrays(masks, numbered(4), max_value=1)

@@ -13,8 +13,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
 
 import smoothheads as sh
-from smoothheads.data import as_dataset, from_arrays
-from smoothheads.data.coerce import as_pixels
+from smoothheads.data import as_dataset, as_pixels, from_arrays
 from smoothheads.errors import DataError
 
 from .builders import numbered, pictures, png
@@ -82,9 +81,10 @@ def test_images_and_labels_as_two_arguments() -> None:
     assert sh.dataset(FLOATS, LABELS, name="mine").info.name == "mine"
 
 
-def test_a_loader_with_a_sampler_gives_what_the_sampler_gives() -> None:
+def test_loader_with_a_sampler_of_its_own_is_refused() -> None:
     loader = DataLoader(tensors(), batch_size=2, sampler=SubsetRandomSampler([4, 1, 3]))
-    assert len(as_dataset(loader, classes=3)) == 3
+    with pytest.raises(DataError, match="SubsetRandomSampler does not yield every image once"):
+        as_dataset(loader, classes=3)
 
 
 @pytest.mark.parametrize(("image", "label"), [("image", "label"), ("img", "fine_label"), ("photo", "kind")])
@@ -104,13 +104,16 @@ class Random(Pairs):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (HubRows("photo", "kind"), "'image' or 'img'.* got extra, photo, kind; name it: image_column"),
-        (Random(IMAGES, LABELS), "without random transforms"),
-        (Pairs([IMAGES[0], IMAGES[1, :, :4]], [0, 1]), "images of one size"),
-        (Pairs([], []), "at least one"),
-        (3, "images and labels, or a data set, got int"),
-        ([1, 2, 3], r"items \(image, label\), got int"),
-        ((FLOATS * 0.9, LABELS), "quantise them: np.rint"),
+        (
+            HubRows("photo", "kind"),
+            r"images or img \(columns: extra, photo, kind\); name it: image_column",
+        ),
+        (Random(IMAGES, LABELS), "remove the random transforms"),
+        (Pairs([IMAGES[0], IMAGES[1, :, :4]], [0, 1]), "not of one size"),
+        (Pairs([], []), "needs images and labels"),
+        (3, "int is not a data set"),
+        ([1, 2, 3], r"pairs \(image, label\), not int"),
+        ((FLOATS * 0.9, LABELS), "quantise the images: np.rint"),
         ((FLOATS - 0.5, LABELS), "undo a normalisation"),
     ],
 )
@@ -158,13 +161,14 @@ def test_floats_in_whole_numbers_are_grid_values() -> None:
 @pytest.mark.parametrize(
     ("image", "message"),
     [
-        (IMAGES[0, :, :4], r"3 x 8 x 5 .* got shape \(3, 4, 5\)"),
-        (IMAGES[0, 0], r"got shape \(8, 5\)"),
-        (np.full((3, 8, 5), np.nan), "finite pixels"),
-        (np.full((3, 8, 5), 300), r"integers 0\.\.255, got values 300\.\.300"),
-        ([[1, 2], [3]], "images of one size"),
-        ("nowhere.png", "an image file nowhere.png, got none"),
-        ({"image": 3}, "shape"),
+        (IMAGES[0, :, :4], r"3x8x5 .* of shape \(3, 4, 5\); resize"),
+        (IMAGES[0, 0], r"of shape \(8, 5\); the channels differ, so convert it to RGB"),
+        (np.full((3, 8, 5), np.nan), "NaN or infinite"),
+        (np.full((3, 8, 5), 300), r"values in 300\.\.300 instead of integers in 0\.\.255"),
+        ([[1, 2], [3]], "not of one size"),
+        ("nowhere.png", "no image file nowhere.png"),
+        ({"image": 3}, "pass one image"),
+        (IMAGES[:2, 0], r"shape \(2, 8, 5\); the channels differ"),
     ],
 )
 def test_pixels_that_do_not_fit_are_refused(image: Any, message: str) -> None:

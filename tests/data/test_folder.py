@@ -8,12 +8,11 @@ import pytest
 import torch
 from PIL import Image
 
-from smoothheads.config import from_dict, to_dict
-from smoothheads.data import Loader, SubsetConfig, load, load_test, named, select
-from smoothheads.data.folder import Folder, framed
+from smoothheads.data import SubsetConfig, load, load_test, named, select
+from smoothheads.data.folder import framed
+from smoothheads.data.loader import Loader
 from smoothheads.errors import DataError
 from smoothheads.seeding import generator
-from smoothheads.training import RunConfig
 
 from .builders import folder_of_images, image_folder, write_image
 
@@ -81,9 +80,7 @@ def test_val_alone_can_be_certified_but_not_trained_on(root: Path) -> None:
     shutil.rmtree(root / "train")
     config = named("folder", root=str(root), size=224)
     assert len(load_test(config)) == 6
-    with pytest.raises(
-        DataError, match=r"folder train in .*, got the folders val; .*certified, not trained on"
-    ):
+    with pytest.raises(DataError, match=r"no folder train \(it has val\).*certified, not trained on"):
         load(config)
 
 
@@ -91,24 +88,24 @@ def test_an_empty_class_folder_is_refused(root: Path) -> None:
     (root / "val" / "n02" / "notes.txt").write_text("not an image")
     for path in (root / "val" / "n02").glob("*.JPEG"):
         path.unlink()
-    with pytest.raises(DataError, match=r"class folder .*n02, got none"):
+    with pytest.raises(DataError, match=r"class folder .*n02 has no images"):
         image_folder(root, "test")
 
 
 def test_both_splits_need_the_same_classes(root: Path) -> None:
     write_image(root / "val" / "n04" / "x.JPEG", (256, 256))
     for split in ("train", "test"):
-        with pytest.raises(DataError, match=r"'n04' only in val \(1 differ\)"):
+        with pytest.raises(DataError, match=r"'n04' is only in val \(1 differ\)"):
             image_folder(root, split)
 
 
 def test_wrong_paths(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file or folder"):
+    with pytest.raises(DataError, match="no file or folder"):
         image_folder(tmp_path / "absent", "test")
-    with pytest.raises(DataError, match=r"val or test or validation in .*, got none"):
+    with pytest.raises(DataError, match=r"no folder val or test \(it has none\)"):
         image_folder(tmp_path, "test")
     (tmp_path / "val").mkdir()
-    with pytest.raises(DataError, match="no folders"):
+    with pytest.raises(DataError, match="no class folders"):
         image_folder(tmp_path, "test")
 
 
@@ -117,7 +114,7 @@ def test_a_truncated_jpeg_is_named_even_from_a_worker(root: Path, workers: int) 
     path = root / "train" / "n02" / "n02_1.JPEG"
     path.write_bytes(path.read_bytes()[:400])
     loader = Loader(image_folder(root, "train"), 4, seed=0, augment=True, workers=workers)
-    with pytest.raises(DataError, match=r"whole image at .*n02_1\.JPEG"):
+    with pytest.raises(DataError, match=r"n02_1\.JPEG is not a complete image"):
         list(loader.epoch(0))
 
 
@@ -158,7 +155,7 @@ def small_pictures(root: Path, test: str = "val", size: tuple[int, int] = (12, 1
                 write_image(root / split / name / f"{i}.png", size, seed=i)
 
 
-@pytest.mark.parametrize("test", ["val", "test", "validation"])
+@pytest.mark.parametrize("test", ["val", "test"])
 def test_pictures_of_one_size_are_used_as_they_are(tmp_path: Path, test: str) -> None:
     small_pictures(tmp_path, test)
     splits = load(named("folder", root=str(tmp_path), validation=0))
@@ -170,7 +167,7 @@ def test_pictures_of_one_size_are_used_as_they_are(tmp_path: Path, test: str) ->
 
 
 def test_pictures_of_several_sizes_need_one_to_be_said(root: Path) -> None:
-    message = r"one size in .*train, got 260x300 .* and 270x300 .*; say what size .* --data\.size 224"
+    message = r"train have several sizes: 260x300 .* and 270x300 .*--data\.size 224"
     with pytest.raises(DataError, match=message):
         load(named("folder", root=str(root)))
     assert load(named("folder", root=str(root), size=64)).train.info.shape == (3, 64, 64)
@@ -179,21 +176,18 @@ def test_pictures_of_several_sizes_need_one_to_be_said(root: Path) -> None:
 def test_test_pictures_of_another_size_are_refused(tmp_path: Path) -> None:
     small_pictures(tmp_path)
     write_image(tmp_path / "val" / "a" / "1.png", (13, 16))
-    with pytest.raises(DataError, match="pictures of one size"):
+    with pytest.raises(DataError, match="several sizes"):
         load_test(named("folder", root=str(tmp_path)))
 
 
 def test_a_root_of_class_folders_is_told_what_is_expected(tmp_path: Path) -> None:
     write_image(tmp_path / "cat" / "1.png", (8, 8))
-    with pytest.raises(DataError, match=r"the folder train in .*, got the folders cat; a folder per class"):
+    with pytest.raises(DataError, match=r"no folder train \(it has cat\); put a folder per class"):
         load(named("folder", root=str(tmp_path)))
 
 
-def test_what_version_1_called_a_folder_has_the_size_of_imagenet() -> None:
-    written = {"name": "folder", "root": "x", "downscale": 1, "augment": "auto", "validation": 0.1}
-    config = from_dict(
-        RunConfig, {"data": written | {"subset": {"every": 1, "first": None, "indices": None}}}
-    )
-    assert isinstance(config.data, Folder)
-    assert config.data.size == 224
-    assert from_dict(RunConfig, to_dict(config)) == config
+def test_val_and_test_together_are_not_guessed_between(tmp_path: Path) -> None:
+    small_pictures(tmp_path)
+    small_pictures(tmp_path, "test")
+    with pytest.raises(DataError, match=r"both val and test; keep the one to be certified"):
+        load_test(named("folder", root=str(tmp_path)))

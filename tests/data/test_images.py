@@ -40,7 +40,7 @@ def test_cmyk_jpegs_are_read() -> None:
 
 def test_deeper_images_are_refused() -> None:
     deep = Image.fromarray(np.full((4, 4), 40_000, np.uint16))
-    with pytest.raises(DataError, match="8-bit pixels in here, got mode I"):
+    with pytest.raises(DataError, match=r"8-bit pixels \(mode I"):
         decode(encoded(deep, "PNG"), "here")
 
 
@@ -48,7 +48,7 @@ def test_deeper_images_are_refused() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 0.9])
 def test_truncated_images_are_refused(kind: str, share: float) -> None:
     data = encoded(Image.fromarray(pictures(1, (40, 40, 3))[0]), kind)
-    with pytest.raises(DataError, match="a whole image at here"):
+    with pytest.raises(DataError, match="here is not a complete image"):
         decode(data[: int(share * len(data))], "here")
 
 
@@ -56,7 +56,7 @@ def test_formats_that_start_other_programs_are_not_opened() -> None:
     postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n"
     still = encoded(Image.new("L", (8, 8)), "GIF")
     for data in (postscript, still):
-        with pytest.raises(DataError, match="here, as JPEG, PNG, BMP, PPM or WEBP, got something else"):
+        with pytest.raises(DataError, match=r"not a complete image \(JPEG, PNG, BMP, PPM or WEBP"):
             decode(data, "here")
 
 
@@ -72,7 +72,7 @@ def bomb(width: int, height: int) -> bytes:
 
 @pytest.mark.parametrize("side", [8_001, 60_000])
 def test_bombs_are_refused_before_they_are_decoded(side: int) -> None:
-    with pytest.raises(DataError, match="at most 64,000,000 pixels in here"):
+    with pytest.raises(DataError, match="at most 64,000,000 are read"):
         decode(bomb(side, side), "here")
 
 
@@ -80,7 +80,7 @@ def test_animations_are_refused() -> None:
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
     file = io.BytesIO()
     frames[0].save(file, "PNG", save_all=True, append_images=frames[1:])
-    with pytest.raises(DataError, match="a still image in here, got an animated one"):
+    with pytest.raises(DataError, match="here is animated"):
         decode(file.getvalue(), "here")
 
 
@@ -96,8 +96,8 @@ def rotated() -> bytes:
     ("data", "message"),
     [
         (encoded(Image.new("CMYK", (8, 8)), "JPEG"), "print colours"),
-        (encoded(Image.new("RGBA", (8, 8), (9, 9, 9, 128)), "PNG"), "an opaque image"),
-        (rotated(), "an upright image"),
+        (encoded(Image.new("RGBA", (8, 8), (9, 9, 9, 128)), "PNG"), "partly transparent"),
+        (rotated(), "rotation in its EXIF"),
     ],
 )
 def test_what_viewers_show_otherwise_is_refused_where_asked(data: bytes, message: str) -> None:

@@ -41,19 +41,19 @@ def test_a_file_without_training_images_can_be_certified(tmp_path: Path) -> None
     path = save(tmp_path / "own.npz", train_images=None, train_labels=None)
     test = npz(path, "test")
     assert (test.info.mean, test.info.std) == ((0.0,), (1.0,))
-    with pytest.raises(DataError, match="the key 'train_images'"):
+    with pytest.raises(DataError, match="has no train_images"):
         npz(path, "train")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"test_labels": None}, "the key 'test_labels'"),
-        ({"test_labels": np.array([0, 1, 3])}, r"labels 0\.\.2"),
+        ({"test_labels": None}, "has no test_labels"),
+        ({"test_labels": np.array([0, 1, 3])}, r"outside 0\.\.2"),
         ({"test_images": pictures(3, (8, 9))}, "shape"),
-        ({"test_images": np.full((3, 8, 8), 0.3, np.float32)}, "on the grid"),
+        ({"test_images": np.full((3, 8, 8), 0.3, np.float32)}, "off the grid"),
         ({"class_names": np.arange(3)}, "class_names"),
-        ({"q": 0.5}, "max_value as one integer"),
+        ({"max_value": 0.5}, "must be one integer"),
         ({"test_images": np.array([object()] * 3)}, "plain arrays"),
     ],
 )
@@ -63,9 +63,9 @@ def test_wrong_content_is_refused(tmp_path: Path, changes: dict[str, Any], messa
 
 
 def test_wrong_path(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="no file"):
         npz(tmp_path / "absent.npz", "test")
-    with pytest.raises(DataError, match="a root for"):
+    with pytest.raises(DataError, match="needs to know where"):
         npz(None, "test")
 
 
@@ -74,13 +74,13 @@ def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
     path = save(tmp_path / "own.npz")
     data = path.read_bytes()
     path.write_bytes(data[: int(share * len(data))])
-    with pytest.raises(DataError, match=r"whole \.npz file"):
+    with pytest.raises(DataError, match=r"not a complete \.npz file"):
         npz(path, "test")
 
 
 def test_a_single_array_is_no_data_set(tmp_path: Path) -> None:
     np.save(tmp_path / "own.npy", pictures(2, (8, 8)))
-    with pytest.raises(DataError, match=r"whole \.npz file"):
+    with pytest.raises(DataError, match=r"not a complete \.npz file"):
         npz(tmp_path / "own.npy", "test")
 
 
@@ -90,7 +90,7 @@ def test_flipped_bytes_are_refused(tmp_path: Path) -> None:
     middle = data.find(b"test_images.npy") + 200
     data[middle] ^= 0xFF
     path.write_bytes(bytes(data))
-    with pytest.raises(DataError, match=r"whole \.npz file"):
+    with pytest.raises(DataError, match=r"not a complete \.npz file"):
         npz(path, "test")
 
 
@@ -111,5 +111,5 @@ def test_the_names_and_labels_that_others_write(tmp_path: Path) -> None:
 
 def test_labels_from_one_are_noticed(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", train_images=pictures(9, (8, 8)), train_labels=numbered(9, 3) + 1)
-    with pytest.raises(DataError, match=r"labels counted from 0, got 1\.\.3.*subtract 1"):
+    with pytest.raises(DataError, match=r"labels are 1\.\.3.*subtract 1"):
         npz(tmp_path / "x.npz", "train")

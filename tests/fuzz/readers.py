@@ -28,7 +28,6 @@ from smoothheads.checkpoint import load_state, save_state
 from smoothheads.checkpoint.legacy import read_legacy
 from smoothheads.config import from_dict, load_json
 from smoothheads.data import as_dataset, load_test, named, read_image
-from smoothheads.data.unpickle import unpickle
 from smoothheads.results.audit import audit
 from smoothheads.results.compare import compare, summarize
 from smoothheads.results.derive import linf, merge, recertified, top_k
@@ -279,7 +278,6 @@ def _in_tar(data: bytes, rng: Random) -> bytes:
 
 
 data_sets(builders.cifar10_binary, "test_batch.bin", damage_bytes)
-data_sets(builders.cifar10_python, "test_batch", damage_bytes)
 data_sets(builders.cifar10_python_archive, "*.tar.gz", _in_tar)
 data_sets(builders.cifar10_binary_archive, "*.tar.gz", _in_gzip)
 data_sets(builders.cifar10_parquet, "test-*.parquet", damage_bytes)
@@ -298,14 +296,6 @@ def xz_archives(root: Path) -> Once:
         tar.addfile(member, io.BytesIO(bytes(100)))
     config = named("cifar10", root=str(root))
     return with_one_damaged([path], lambda: load_test(config), nothing)
-
-
-@reader
-def pickles(_: Path) -> Once:
-    batch = {"data": np.zeros((2, 3), np.uint8), "labels": [1, 2], "names": [b"a", "b"]}
-    seeds = [builders.python2_pickle({"data": np.zeros((2, 3), np.uint8), "labels": [1, 2]})]
-    seeds += [pickle.dumps(batch, protocol) for protocol in range(6)]
-    return lambda rng: unpickle(damage_bytes(rng.choice(seeds), rng), "here")
 
 
 @reader

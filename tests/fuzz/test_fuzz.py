@@ -12,7 +12,7 @@ import pytest
 from .readers import READERS
 from .run import fuzz
 
-COUNTS = {"audit": 50, "pickles": 1000, "checkpoints": 60, "exports": 60}
+COUNTS = {"audit": 50, "checkpoints": 60, "exports": 60}
 
 
 @pytest.mark.parametrize("name", READERS)

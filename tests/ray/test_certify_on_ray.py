@@ -18,8 +18,7 @@ from tests.ray.conftest import TwoNodes, voters
 from smoothheads import checkpoint
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import Checkpoint
-from smoothheads.data import Dataset, Splits, SubsetConfig, select
-from smoothheads.data.subset import take
+from smoothheads.data import Dataset, Splits, SubsetConfig, select, take
 from smoothheads.errors import SmoothheadsError, SoundnessError, WorkerError
 from smoothheads.models import ModelConfig
 from smoothheads.models.multihead import MultiHead

@@ -10,7 +10,7 @@ from torch import nn
 
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import ArrayDataset, DataInfo, from_arrays
-from smoothheads.data.subset import hold_out
+from smoothheads.data.splits import hold_out
 from smoothheads.errors import ConfigError, DataError, SoundnessError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.runs.diversity import gaps, measure

@@ -20,9 +20,7 @@ from tests.studies.small import TEXT, Inline, study
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.radius import max_radius
 from smoothheads.cli import main
-from smoothheads.data import Digits, SubsetConfig, load
-from smoothheads.data.arrays import ArrayDataset
-from smoothheads.data.base import Split
+from smoothheads.data import ArrayDataset, Digits, Split, SubsetConfig, load
 from smoothheads.device import threads
 from smoothheads.errors import LedgerError, StorageError
 from smoothheads.files import exclusive, sha256

@@ -11,7 +11,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from smoothheads import seeding
-from smoothheads.data import Loader, Splits
+from smoothheads.data import Splits
+from smoothheads.data.loader import Loader
 from smoothheads.errors import ConfigError, TrainingError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives import DiversityConfig, Gaussian, ObjectiveConfig, TeachingConfig

@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 from smoothheads import checkpoint
-from smoothheads.data import Loader, Splits
+from smoothheads.data import Splits
+from smoothheads.data.loader import Loader
 from smoothheads.errors import ConfigError, TrainingError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives import Gaussian, ObjectiveConfig, TeachingConfig

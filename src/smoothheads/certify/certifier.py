@@ -21,8 +21,7 @@ from smoothheads.certify.engines import Engine
 from smoothheads.certify.radius import max_radius
 from smoothheads.certify.soundness import require_still
 from smoothheads.config.check import check_radius
-from smoothheads.data import DataInfo, Dataset
-from smoothheads.data.coerce import as_pixels
+from smoothheads.data import DataInfo, Dataset, as_pixels
 from smoothheads.errors import ConfigError, DataError, SoundnessError
 from smoothheads.types import ENSEMBLE, UNLABELLED, Certificate, Certified, Phase, Pixels
 

@@ -18,7 +18,7 @@ from smoothheads.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from smoothheads.certify.certifier import Certifier
-    from smoothheads.data.read import Frame
+    from smoothheads.data import Frame
     from smoothheads.runs.exported import Exported
     from smoothheads.runs.predict import Answer, AnswerFile
     from smoothheads.smoothed import Smoothed
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
     if args.certify.seed is not None:
         say(KNOWN_SEED)
 
-    from smoothheads.data.read import Frame
+    from smoothheads.data import Frame
 
     smoothed = export.certifier(args.certify) if export else _smoothed(folder, args)
     for note in smoothed.notes:
@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _predict(smoothed: Certifier, args: Predict, frame: Frame) -> int:
-    from smoothheads.data.read import find_inputs
+    from smoothheads.data import find_inputs
     from smoothheads.runs.predict import AnswerFile, Asked, answers
 
     asked = Asked(radius=args.radius, at_least=args.at_least, seconds=args.seconds)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from smoothheads.cookbook.base import Benchmark
-from smoothheads.data.config import SubsetConfig, named
+from smoothheads.data import SubsetConfig, named
 from smoothheads.models.config import ModelConfig
 from smoothheads.objectives.config import ObjectiveConfig
 from smoothheads.objectives.gaussian import Gaussian

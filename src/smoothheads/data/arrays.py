@@ -11,36 +11,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.data.base import DataInfo
-from smoothheads.data.check import labels_within
-from smoothheads.data.downscale import average, downscaled_info
+from smoothheads.data.reading import check_labels
 from smoothheads.errors import DataError
 from smoothheads.types import Pixels
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayDataset:
-    """A split in memory. The arrays are checked on construction and cannot be written to through it."""
+    """A split in memory. The arrays are checked on construction and become read-only."""
 
     images: NDArray[np.uint8]
     """Grid integers [N, C, H, W]."""
     labels: NDArray[np.int64]
     info: DataInfo
     indices: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """Positions in the original split; left out: 0..N-1."""
+    """Positions in the original split, by default 0..N-1."""
 
     def __post_init__(self) -> None:
-        _check_images(self.images, self.info)
+        where, count, limit = self.info.name, len(self.images), self.info.grid.max_value
+        if self.images.dtype != np.uint8 or self.images.shape[1:] != self.info.shape:
+            raise DataError(
+                f"The images of {where} must be uint8 of shape [N, {', '.join(map(str, self.info.shape))}], "
+                f"not {self.images.dtype} of shape {self.images.shape}; from_arrays converts other forms."
+            )
+        if limit < 255 and self.images.size and self.images.max() > limit:
+            raise DataError(f"The images of {where} must be in 0..{limit}, and one has {self.images.max()}.")
         if not self.indices.size:
-            object.__setattr__(self, "indices", np.arange(len(self.images), dtype=np.int64))
+            object.__setattr__(self, "indices", np.arange(count, dtype=np.int64))
         for name in ("labels", "indices"):
-            _check_column(name, getattr(self, name), len(self.images), self.info.name)
-        labels_within(self.labels, self.info.classes, self.info.name)
+            values = getattr(self, name)
+            if values.dtype != np.int64 or values.shape != (count,):
+                raise DataError(
+                    f"{where} has {count} images and needs {count} {name} (int64), not {values.dtype} of "
+                    f"shape {values.shape}."
+                )
+        check_labels(self.labels, self.info.classes, where)
+        # A view is read-only without taking the caller's array away from him.
         for name in ("images", "labels", "indices"):
-            object.__setattr__(self, name, _read_only(getattr(self, name)))
+            view = getattr(self, name).view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of q, shape, images, labels and indices; the file format they came from does not matter."""
+        """SHA-256 of grid, shape, images, labels and indices; the file format they came from does not
+        matter."""
         head = f"arrays q={self.info.grid.max_value} classes={self.info.classes} shape={self.images.shape}"
         digest = hashlib.sha256(head.encode())
         for array in (self.images, self.labels.astype("<i8"), self.indices.astype("<i8")):
@@ -52,15 +67,14 @@ class ArrayDataset:
         return image
 
     def take(self, positions: NDArray[np.int64]) -> ArrayDataset:
-        return replace(
-            self,
-            images=self.images[positions],
-            labels=self.labels[positions],
-            indices=self.indices[positions],
-        )
+        """Returns the images at these positions."""
+        parts: dict[str, Any] = {
+            name: getattr(self, name)[positions] for name in ("images", "labels", "indices")
+        }
+        return replace(self, **parts)
 
     def downscaled(self, factor: int) -> ArrayDataset:
-        """Square groups of pixels averaged on the grid; the factor must divide both sides."""
+        """Averages square groups of pixels on the grid; the factor must divide both sides."""
         info = downscaled_info(self.info, factor)
         return replace(self, images=average(self.images, factor), info=info)
 
@@ -69,9 +83,9 @@ class ArrayDataset:
 
 
 def statistics(images: NDArray[np.uint8], max_value: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation per channel of pixels in [0, 1]; a constant channel gets 1 as deviation.
+    """Returns mean and standard deviation per channel of pixels in [0, 1]; 1 for a constant channel.
 
-    From the histogram of the grid values, hence exact integer sums.
+    They are computed from the histogram of the grid values, hence from exact integer sums.
     """
     values = np.arange(max_value + 1) / max_value
     means, stds = [], []
@@ -84,23 +98,26 @@ def statistics(images: NDArray[np.uint8], max_value: int) -> tuple[tuple[float, 
     return tuple(means), tuple(stds)
 
 
-def _check_images(images: NDArray[np.uint8], info: DataInfo) -> None:
-    remedy = "see from_arrays, which converts"
-    if images.dtype != np.uint8:
-        raise DataError(f"images of {info.name} as uint8", f"dtype {images.dtype}", remedy)
-    if images.shape[1:] != info.shape:
-        raise DataError(f"images of {info.name} of shape {info.shape}", f"{images.shape[1:]}", remedy)
-    if info.grid.max_value < 255 and images.size and images.max() > info.grid.max_value:
-        raise DataError(f"images of {info.name} in 0..{info.grid.max_value}", f"{images.max()}", remedy)
+def average(images: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
+    """Averages groups of factor x factor pixels in integers, halves rounded up, so that they stay on the
+    grid: [..., H, W] becomes [..., H / factor, W / factor]."""
+    places = [(row, column) for row in range(factor) for column in range(factor)]
+    total = np.zeros(images[..., ::factor, ::factor].shape, np.uint32)
+    # One place of all groups at a time, which is far quicker than group by group.
+    for row, column in places:
+        total += images[..., row::factor, column::factor]
+    area = len(places)
+    mean: NDArray[np.uint8] = ((2 * total + area) // (2 * area)).astype(np.uint8)
+    return mean
 
 
-def _check_column(name: str, values: NDArray[np.int64], count: int, where: str) -> None:
-    if values.dtype != np.int64 or values.shape != (count,):
-        got = f"{values.dtype} of shape {values.shape}"
-        raise DataError(f"{count} {name} (int64) for {count} images of {where}", got, "give one per image")
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+def downscaled_info(info: DataInfo, factor: int) -> DataInfo:
+    """Returns the facts of averaged images: the factor is part of the name, mean and deviation stay."""
+    channels, height, width = info.shape
+    if height % factor or width % factor:
+        raise DataError(
+            f"data.downscale {factor} does not divide the {height}x{width} images of {info.name}; "
+            "choose a divisor of both sides."
+        )
+    shape = (channels, height // factor, width // factor)
+    return replace(info, name=f"{info.name}-downscale{factor}", shape=shape)

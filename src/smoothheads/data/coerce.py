@@ -1,7 +1,11 @@
-"""The way in for what users have: arrays, tensors, pictures, and other libraries' data sets."""
+"""What users have, as data sets and grid integers: arrays, tensors, pictures, other libraries' data sets.
+
+Values become grid integers exactly, or an error says how to quantise them; nothing is rounded silently.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,13 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smoothheads.data.arrays import ArrayDataset, statistics
 from smoothheads.data.base import DataInfo, Dataset
-from smoothheads.data.onto_grid import (
-    as_numpy,
-    channels_first,
-    class_numbers,
-    grid_integers,
-    number_of_classes,
-)
+from smoothheads.data.images import picture_array
 from smoothheads.errors import DataError
 from smoothheads.types import Grid
 
@@ -26,10 +24,12 @@ if TYPE_CHECKING:
 
 Kind = Literal["image", "label"]
 USUAL_COLUMNS: dict[Kind, tuple[str, ...]] = {
-    "image": ("image", "img", "images", "pixel_values"),
-    "label": ("label", "labels", "fine_label", "class", "target"),
+    "image": ("image", "images", "img"),
+    "label": ("label", "labels", "fine_label"),
 }
-PLAIN_SAMPLERS = ("SequentialSampler", "RandomSampler")  # every image once: the order is ours to choose
+PLAIN_SAMPLERS = ("SequentialSampler", "RandomSampler")  # every image once; the order does not matter here
+CHANNELS = (1, 3)  # an axis of this length may be the channel axis
+OFF_GRID = 1e-3  # of a grid step: float32 pixels m / 255 are within 2e-5 of it, others are mostly far off
 
 
 def from_arrays(
@@ -42,29 +42,42 @@ def from_arrays(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> ArrayDataset:
-    """A data set from images [N, H, W], [N, C, H, W] or [N, H, W, C] with 1 or 3 channels and labels [N].
+    """Returns a data set made of images and labels.
 
-    Pixels are integers 0..max_value, or floats in [0, 1] that lie on that grid. `classes` are names or their
-    number, by default max(label) + 1; `mean` and `std` are by default those of the images.
+    Args:
+        images: [N, H, W], [N, C, H, W] or [N, H, W, C] with 1 or 3 channels, as integers 0..max_value or as
+            floats in [0, 1] on that grid.
+        labels: class numbers [N] from 0.
+        classes: the names of the classes or their number, by default max(label) + 1.
+        max_value: the largest grid integer, called q in the documents.
+        name: the name of the data set.
+        mean: the mean per channel of pixels in [0, 1], by default that of the images.
+        std: the standard deviation per channel, by default that of the images.
     """
     if not 1 <= max_value <= 255:
-        raise DataError("1 <= max_value <= 255", str(max_value), "an image is stored in unsigned bytes")
+        raise DataError(f"max_value must be in 1..255, not {max_value}: a pixel is stored in one byte.")
     pixels = channels_first(grid_integers(as_numpy(images), max_value))
-    targets = class_numbers(as_numpy(labels))
+    targets = _class_numbers(as_numpy(labels))
     if not len(pixels) or not len(targets):
-        raise DataError("at least one image and label", f"{len(pixels)} and {len(targets)}", "add some")
-    count = number_of_classes(targets) if classes is None else classes
+        raise DataError(
+            f"A data set needs images and labels, and this one has {len(pixels)} and {len(targets)}."
+        )
+    if pixels.max() <= 1 < max_value:
+        warnings.warn(
+            f"All pixels of {name} are 0 or 1 of {max_value}, hence nearly black; if they are masks, "
+            "set max_value=1.",
+            stacklevel=2,
+        )
+    count = _number_of_classes(targets) if classes is None else classes
     names = tuple(map(str, range(count))) if isinstance(count, int) else tuple(count)
-    own_mean, own_std = statistics(pixels, max_value)
-    info = DataInfo(
-        name=name,
-        grid=Grid(max_value),
-        shape=(pixels.shape[1], pixels.shape[2], pixels.shape[3]),
-        class_names=names,
-        mean=_per_channel("mean", mean, own_mean),
-        std=_per_channel("std", std, own_std),
-    )
-    return ArrayDataset(pixels, targets, info)
+    given = {"mean": mean, "std": std}
+    facts = dict(zip(given, statistics(pixels, max_value), strict=True))
+    for key, values in given.items():
+        if values is not None and len(values) != pixels.shape[1]:
+            raise DataError(f"{key} needs one value per channel, hence {pixels.shape[1]}, not {len(values)}.")
+        facts[key] = facts[key] if values is None else tuple(float(value) for value in values)
+    shape = (pixels.shape[1], pixels.shape[2], pixels.shape[3])
+    return ArrayDataset(pixels, targets, DataInfo(name, Grid(max_value), shape, names, **facts))
 
 
 def as_dataset(
@@ -75,35 +88,59 @@ def as_dataset(
     label_column: str | None = None,
     **facts: Any,
 ) -> Dataset:
-    """Whatever holds images and labels as a data set; ours are passed on as they are.
+    """Returns a data set of whatever holds images and labels; ours are returned as they are.
 
-    Takes images and labels (two arguments, or a pair), a torch `Dataset` or `DataLoader`, a Hugging Face
-    `datasets.Dataset` (its columns are recognised, or named), or a mapping with images and labels. Everything
-    is read into memory, once; random transforms are refused. `facts` are those of `from_arrays`.
+    Everything is read into memory, once; random transforms are refused.
+
+    Args:
+        data: images (with `labels`) or a pair of both, a torch `Dataset` or a `DataLoader` of one, a Hugging
+            Face `datasets.Dataset`, or a mapping with images and labels.
+        labels: the labels, if `data` is images alone.
+        image_column: which column or key has the images, where the name does not tell.
+        label_column: which column or key has the labels.
+        facts: arguments of `from_arrays`.
     """
     if labels is not None:
         return from_arrays(data, labels, **facts)
-    if _is_ours(data):
+    if isinstance(getattr(data, "info", None), DataInfo) and hasattr(data, "fingerprint"):
         return data  # type: ignore[no-any-return]
     if hasattr(data, "column_names") and hasattr(data, "features"):
-        return _from_columns(data, image_column, label_column, facts)
+        # A Hugging Face data set: rows are dicts, and class names are part of its features.
+        images = column_of("image", image_column, data.column_names)
+        target = column_of("label", label_column, data.column_names)
+        names = getattr(data.features.get(target), "names", None)
+        rows = [(as_numpy(row[images]), row[target]) for row in data]
+        return _stacked(rows, {"classes": names} | facts if names else facts)
     if hasattr(data, "keys") and hasattr(data, "__getitem__"):
         keys = list(data.keys())
-        images, labels = column_of("image", image_column, keys), column_of("label", label_column, keys)
-        return from_arrays(data[images], data[labels], **facts)
+        images, target = column_of("image", image_column, keys), column_of("label", label_column, keys)
+        return from_arrays(data[images], data[target], **facts)
     if isinstance(data, (tuple, list)) and len(data) == 2 and np.ndim(as_numpy(data[0])) >= 3:
         return from_arrays(data[0], data[1], **facts)
-    return _from_pairs(data, facts)
+    if hasattr(data, "dataset") and hasattr(data, "batch_size"):
+        sampler = type(getattr(data, "sampler", None)).__name__
+        if sampler not in PLAIN_SAMPLERS:
+            raise DataError(
+                f"A DataLoader with a {sampler} does not yield every image once; pass the data set itself, "
+                "or a torch.utils.data.Subset of it."
+            )
+        data = data.dataset
+    names = getattr(data, "classes", None)  # torchvision's
+    if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
+        facts = {"classes": list(names)} | facts
+    return _stacked([(as_numpy(image), label) for image, label in map(_pair, _items(data))], facts)
 
 
 def as_pixels(images: Any, info: DataInfo) -> NDArray[np.uint8]:
-    """Grid integers [C, H, W] of one image, [N, C, H, W] of a batch, for a network that takes `info`.
+    """Returns grid integers [C, H, W] of one image, [N, C, H, W] of a batch. Nothing is resized or rounded.
 
-    Takes integers, floats in [0, 1] on the grid, channels first or last, grey images without a channel axis,
-    pictures of Pillow, and the path of an image file. Nothing is resized or rounded.
+    Args:
+        images: integers or floats in [0, 1] on the grid, channels first or last, grey images without a
+            channel axis, pictures of Pillow, or the path of an image file.
+        info: the facts about the images that the network takes.
     """
     if isinstance(images, (str, Path)):
-        from smoothheads.data.read import read_image
+        from smoothheads.data.inputs import read_image
 
         return read_image(Path(images), info)
     array = as_numpy(images)
@@ -115,64 +152,122 @@ def as_pixels(images: Any, info: DataInfo) -> NDArray[np.uint8]:
     elif channels == 1 and array.shape[-2:] == (height, width) and array.ndim in (2, 3):
         arranged = array[..., None, :, :]
     else:
-        size = f"{channels} x {height} x {width}"
         raise DataError(
-            f"an image of {size} (channels x height x width) or a batch of them",
-            f"shape {tuple(array.shape)}",
-            "resize or crop it as in training",
+            f"The network takes images of {channels}x{height}x{width} (channels, height, width), not an "
+            f"array of shape {tuple(array.shape)}; {_shape_remedy(array.shape, info)}."
         )
     return np.ascontiguousarray(grid_integers(arranged, info.grid.max_value))
 
 
-def _is_ours(data: Any) -> bool:
-    return isinstance(getattr(data, "info", None), DataInfo) and hasattr(data, "fingerprint")
+def as_numpy(values: Any) -> NDArray[Any]:
+    """Returns an array of a tensor, a picture, an array or nested lists; a ragged list is refused."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        if "bfloat16" in str(getattr(values, "dtype", "")):
+            values = values.float()
+    elif hasattr(values, "getbands"):  # a picture of Pillow
+        return picture_array(values)
+    elif isinstance(values, (list, tuple)) and values and hasattr(values[0], "getbands"):
+        values = [as_numpy(picture) for picture in values]
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise DataError(f"The images are not of one size ({error}); resize or crop them first.") from None
 
 
-def _from_columns(
-    data: Any, image_column: str | None, label_column: str | None, facts: dict[str, Any]
-) -> ArrayDataset:
-    """A Hugging Face data set: rows are dicts, class names stand in its features."""
-    images = column_of("image", image_column, data.column_names)
-    labels = column_of("label", label_column, data.column_names)
-    names = getattr(data.features.get(labels), "names", None)
-    rows = [(as_numpy(row[images]), row[labels]) for row in data]
-    return _stacked(rows, {"classes": names} | facts if names else facts)
+def grid_integers(images: NDArray[Any], max_value: int) -> NDArray[np.uint8]:
+    """Returns integers 0..max_value as they are, and floats if they are m / max_value or whole numbers."""
+    if images.dtype.kind not in "uif":
+        raise DataError(
+            f"Images must be integers in 0..{max_value} or floats in [0, 1], not {images.dtype}; "
+            f"convert them: {_quantise(max_value)}."
+        )
+    if not images.size:
+        return images.astype(np.uint8)
+    if images.dtype.kind == "f" and not np.isfinite(images).all():
+        raise DataError("The images have pixels that are NaN or infinite; repair the array.")
+    low, high = images.min(), images.max()
+    # Floats in [0, 1] are multiples of 1 / max_value; everything else must be whole numbers already.
+    exact = images
+    if images.dtype.kind == "f":
+        exact = images.astype(np.float64)
+        if low >= 0 and high <= 1:
+            exact = exact * max_value
+        elif (exact != np.rint(exact)).any():
+            raise DataError(
+                f"The pixels have values in {low:g}..{high:g}, which are neither in [0, 1] nor integers in "
+                f"0..{max_value}; undo a normalisation (it is a layer inside the network), then "
+                f"{_quantise(max_value)}."
+            )
+        off = np.abs(exact - np.rint(exact)).max()
+        if off > OFF_GRID:
+            raise DataError(
+                f"A pixel is {off:.2g} of a step off the grid m / {max_value}; quantise the images: "
+                f"{_quantise(max_value)}."
+            )
+        exact = np.rint(exact)
+    if exact.min() < 0 or exact.max() > max_value:
+        raise DataError(
+            f"The images have values in {low:g}..{high:g} instead of integers in 0..{max_value}; rescale "
+            "them or state their max_value."
+        )
+    return exact.astype(np.uint8)
 
 
-def _from_pairs(data: Any, facts: dict[str, Any]) -> ArrayDataset:
-    """Something that gives (image, label) pairs or, if it is a loader, batches of them."""
-    source = getattr(data, "dataset", None)
-    if source is not None and hasattr(data, "batch_size"):
-        if type(getattr(data, "sampler", None)).__name__ not in PLAIN_SAMPLERS:
-            batches = [(as_numpy(images), as_numpy(labels)) for images, labels in map(_pair, data)]
-            images, labels = (np.concatenate(column) for column in zip(*batches, strict=True))
-            return from_arrays(images, labels, **facts)
-        data = source
-    names = getattr(data, "classes", None)  # torchvision's
-    if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
-        facts = {"classes": list(names)} | facts
-    return _stacked([(as_numpy(image), label) for image, label in map(_pair, _items(data))], facts)
+def channels_first(images: NDArray[Any]) -> NDArray[Any]:
+    """Returns [N, C, H, W] from [N, H, W], [N, C, H, W] or [N, H, W, C]."""
+    if images.ndim == 3:
+        return images[:, None]
+    forms = "[N, H, W], [N, C, H, W] or [N, H, W, C] with 1 or 3 channels"
+    if images.ndim != 4:
+        raise DataError(f"Images must be {forms}, not of shape {images.shape}.")
+    first, last = images.shape[1] in CHANNELS, images.shape[3] in CHANNELS
+    if first == last:
+        which = "both ends" if first else "neither end"
+        raise DataError(
+            f"Images must be {forms}, and in the shape {images.shape} {which} may be channels; "
+            "build an ArrayDataset from [N, C, H, W] bytes."
+        )
+    return images if first else np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+
+
+def column_of(kind: Kind, name: str | None, columns: Sequence[str], remedy: str | None = None) -> str:
+    """Returns which column has the images or labels: `name`, else the only one with a usual name.
+
+    Args:
+        kind: "image" or "label".
+        name: the column that the user named, if any.
+        columns: the names of all columns.
+        remedy: how the user can name the column.
+    """
+    candidates = USUAL_COLUMNS[kind] if name is None else (name,)
+    present = [candidate for candidate in candidates if candidate in columns]
+    if len(present) == 1:
+        return present[0]
+    problem = f"may be {' or '.join(map(repr, present))}" if present else f"is not {' or '.join(candidates)}"
+    raise DataError(
+        f"The {kind} column {problem} (columns: {', '.join(map(str, columns))}); "
+        f"{remedy or f'name it: {kind}_column=...'}."
+    )
 
 
 def _items(data: Any) -> Iterator[Any]:
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
-        _refuse_random(data)
+        # Two accesses to the same image must agree, or the data set augments at random.
+        for position in range(min(3, len(data))):
+            once, again = (as_numpy(_pair(data[position])[0]) for _ in range(2))
+            if once.shape != again.shape or not np.array_equal(once, again):
+                raise DataError(
+                    f"Image {position} of the data set differs at each access; remove the random transforms "
+                    "and augment with augment=True instead."
+                )
         return (data[position] for position in range(len(data)))
     if isinstance(data, Iterable):
         return iter(data)
     raise DataError(
-        "images and labels, or a data set",
-        type(data).__name__,
-        "give arrays (images, labels), a torch Dataset or DataLoader, or a datasets.Dataset",
+        f"{type(data).__name__} is not a data set; pass arrays (images, labels), a torch Dataset or a "
+        "datasets.Dataset."
     )
-
-
-def _refuse_random(data: Any) -> None:
-    for position in range(min(3, len(data))):
-        once, again = (as_numpy(_pair(data[position])[0]) for _ in range(2))
-        if once.shape != again.shape or not np.array_equal(once, again):
-            got = f"another image {position} at each access"
-            raise DataError("a data set without random transforms", got, "augment with augment=True instead")
 
 
 def _pair(item: Any) -> tuple[Any, Any]:
@@ -180,36 +275,52 @@ def _pair(item: Any) -> tuple[Any, Any]:
         return item[column_of("image", None, list(item))], item[column_of("label", None, list(item))]
     if isinstance(item, (tuple, list)) and len(item) == 2:
         return item[0], item[1]
-    raise DataError("items (image, label)", type(item).__name__, "give a data set of pairs")
+    raise DataError(f"The items of a data set must be pairs (image, label), not {type(item).__name__}.")
 
 
 def _stacked(rows: Sequence[tuple[NDArray[Any], Any]], facts: dict[str, Any]) -> ArrayDataset:
     if not rows:
-        raise DataError("at least one image and label", "an empty data set", "add some")
-    shapes = {image.shape for image, _ in rows}
+        raise DataError("A data set needs images and labels, and this one is empty.")
+    shapes = sorted({str(image.shape) for image, _ in rows})
     if len(shapes) > 1:
-        some = " and ".join(str(shape) for shape in sorted(shapes, key=str)[:2])
-        raise DataError("images of one size", some, "resize or crop them to one size first")
+        raise DataError(
+            f"The images are not of one size ({' and '.join(shapes[:2])}); resize or crop them first."
+        )
     return from_arrays(np.stack([image for image, _ in rows]), [int(label) for _, label in rows], **facts)
 
 
-def column_of(
-    kind: Kind, named: str | None, columns: Sequence[str], *, where: str = "", remedy: str | None = None
-) -> str:
-    """Which of the columns has the images or labels: the one that was named, else the first usual one."""
-    candidates = USUAL_COLUMNS[kind] if named is None else (named,)
-    for name in candidates:
-        if name in columns:
-            return name
-    expected = f"the {kind} column {' or '.join(map(repr, candidates))}{where}"
-    raise DataError(expected, ", ".join(map(str, columns)), remedy or f"name it: {kind}_column=...")
-
-
-def _per_channel(name: str, given: Sequence[float] | None, own: tuple[float, ...]) -> tuple[float, ...]:
-    if given is None:
-        return own
-    if len(given) != len(own):
+def _class_numbers(labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Returns labels [N] or [N, 1] of whole numbers as [N]; anything else is refused."""
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.rint(labels)).all():
+        labels = labels.astype(np.int64)
+    if labels.dtype.kind not in "ui" or labels.ndim != 1:
         raise DataError(
-            f"{len(own)} values as {name}, one per channel", str(len(given)), "give one per channel"
+            "Labels must be integers [N] or [N, 1], the number of each image's class, not "
+            f"{labels.dtype} of shape {labels.shape}."
         )
-    return tuple(float(value) for value in given)
+    return labels.astype(np.int64)
+
+
+def _number_of_classes(labels: NDArray[np.int64]) -> int:
+    """Returns max(label) + 1, unless the labels look as if they were counted from 1."""
+    present = np.unique(labels)
+    if len(present) > 1 and present[0] == 1 and present[-1] == len(present):
+        raise DataError(
+            f"The labels are 1..{present[-1]}, every one of them, and must be counted from 0; subtract 1, or "
+            f"set classes={present[-1] + 1} if there is a class 0 without images."
+        )
+    return int(present[-1]) + 1
+
+
+def _shape_remedy(shape: tuple[int, ...], info: DataInfo) -> str:
+    if len(shape) not in (2, 3, 4):
+        return "pass one image or a batch of images"
+    if info.shape[1:] in (shape[-2:], shape[-3:-1]):
+        return f"the channels differ, so convert it to {'grey' if info.shape[0] == 1 else 'RGB'}"
+    return "resize or crop it as in training"
+
+
+def _quantise(max_value: int) -> str:
+    return f"np.rint(x * {max_value}).astype(np.uint8) for x in [0, 1]"

@@ -1,28 +1,36 @@
-"""Batches for training and evaluation. What a batch holds depends on seed, epoch and step alone."""
+"""Batches for training and evaluation, with random crops and flips.
+
+What a batch holds depends on seed, epoch and step alone, for any number of workers and any first step.
+"""
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from smoothheads.config.check import at_least
 from smoothheads.data.arrays import ArrayDataset
-from smoothheads.data.augment import crop_flip
 from smoothheads.data.base import Dataset
-from smoothheads.data.check import labels_within
 from smoothheads.data.folder import FolderDataset
-from smoothheads.data.subset import View
+from smoothheads.data.reading import check_labels
+from smoothheads.data.splits import View
 from smoothheads.errors import DataError
 from smoothheads.seeding import derive, generator
 
 Positions = NDArray[np.int64]
+SCALE = (0.08, 1.0)  # fraction of the area that a random part of a picture has
+RATIO = (3 / 4, 4 / 3)  # its width divided by its height
+ATTEMPTS = 10
 
 
 class Batch(NamedTuple):
@@ -31,7 +39,7 @@ class Batch(NamedTuple):
     labels: Tensor
     """int64 [N]."""
     positions: Tensor
-    """int64 [N]: where the images stand in the data set."""
+    """int64 [N]: positions of the images in the data set."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +56,25 @@ class Shards:
         return range(self.first, self.last)
 
     def bounds(self, images: int) -> list[int]:
-        """Where the own micro-batches of so many images begin, and where the last of them ends."""
+        """Returns where the own micro-batches of a step of `images` begin, and where the last one ends."""
         small, larger = divmod(images, self.count)
         return [k * small + min(k, larger) for k in range(self.first, self.last + 1)]
 
+    def place(self, images: int) -> slice:
+        """Returns where the own images are in a step of `images`."""
+        first, *_, last = self.bounds(images)
+        return slice(first, last)
 
-WHOLE: Final = Shards()
+
+ALL: Final = Shards()
 
 
 @dataclass(frozen=True)
 class Loader:
     """Training batches: every image once an epoch, in ceil(N / images_per_step) batches of near-equal size.
 
-    Small sets are cropped and flipped in whole batches; folders are streamed, by `workers` processes if any,
-    with a random part of each image. The same bits come out for any number of workers and any first step.
+    Small sets are cropped and flipped in whole batches. Folders are streamed, by `workers` processes if there
+    are any, with a random part of each image.
     """
 
     dataset: Dataset
@@ -69,29 +82,34 @@ class Loader:
     seed: int
     augment: bool
     workers: int = 0
-    shards: Shards = WHOLE
-    """Only the images of its own micro-batches are read; they are the same bits as in the whole batch."""
+    shards: Shards = ALL
+    """Only the images of the own micro-batches are read; they are the same bits as in the full batch."""
 
     def __post_init__(self) -> None:
         at_least("images_per_step", self.images_per_step, 1)
         at_least("workers", self.workers, 0)
         if not len(self.dataset):
-            raise DataError(
-                "at least one training image", "none", "check the subset and the validation share"
+            raise DataError("There are no images to train on; check data.subset and data.validation.")
+        labels, name = self.dataset.labels, self.dataset.info.name
+        check_labels(labels, self.dataset.info.classes, name)
+        if len(labels) > 1 and (labels == labels[0]).all():
+            warnings.warn(
+                f"All {len(labels)} training images of {name} have the label {labels[0]}: with one class "
+                "there is nothing to learn or to certify.",
+                stacklevel=2,
             )
-        labels_within(self.dataset.labels, self.dataset.info.classes, self.dataset.info.name)
 
     @property
     def steps_per_epoch(self) -> int:
         return -(-len(self.dataset) // self.images_per_step)
 
     def step_sizes(self) -> list[int]:
-        """How many images each step of an epoch has, over all processes."""
+        """Returns the number of images of each step of an epoch, over all processes."""
         small, larger = divmod(len(self.dataset), self.steps_per_epoch)
         return [small + (step < larger) for step in range(self.steps_per_epoch)]
 
     def epoch(self, epoch: int, start_step: int = 0, order: Tensor | None = None) -> Iterator[Batch]:
-        """The epoch's batches from `start_step` on; `order` replaces the keyed permutation."""
+        """Yields the epoch's batches from `start_step` on; `order` replaces the keyed permutation."""
         if order is None:
             order = torch.randperm(len(self.dataset), generator=generator(self.seed, "order", epoch))
         parts = np.array_split(order.numpy(), self.steps_per_epoch)
@@ -100,9 +118,13 @@ class Loader:
 
 
 def plain_batches(dataset: Dataset, size: int, *, first: int = 0, every: int = 1) -> Iterator[Batch]:
-    """All images in order and without augmentation, `size` at a time; the last batch may be smaller.
+    """Yields all images in order and without augmentation; the last batch may be smaller.
 
-    Processes that share the batches out take one of `every` so many, from the `first` (from 0) on.
+    Args:
+        dataset: the images.
+        size: images per batch.
+        first: the first batch of this process, from 0.
+        every: the number of processes that share the batches.
     """
     at_least("size", size, 1)
     starts = range(first * size, len(dataset), every * size)
@@ -111,79 +133,110 @@ def plain_batches(dataset: Dataset, size: int, *, first: int = 0, every: int = 1
 
 
 class _Reader(torch.utils.data.Dataset[NDArray[np.uint8] | DataError]):
-    """Gives the grid integers [N, C, H, W] of one step; `key` is (seed, epoch) if there is augmentation.
+    """Returns the grid integers [N, C, H, W] of one step; `key` is (seed, epoch) if there is augmentation."""
 
-    A DataError is given back, not raised: torch cannot carry it out of a worker process otherwise.
-    """
-
-    def __init__(self, dataset: Dataset, key: tuple[int, int] | None, shards: Shards = WHOLE) -> None:
+    def __init__(self, dataset: Dataset, key: tuple[int, int] | None, shards: Shards = ALL) -> None:
         self.dataset, self.key, self.shards = dataset, key, shards
-        self.source = dataset.base if isinstance(dataset, View) else dataset
 
     def __getitem__(self, item: tuple[int, Positions]) -> NDArray[np.uint8] | DataError:
         try:
-            return self.read(*item)
-        except DataError as error:
+            return self._read(*item)
+        except DataError as error:  # returned, because torch cannot carry it out of a worker process
             return error
 
-    def place(self, images: int) -> slice:
-        """Where in a step of so many images the own ones are."""
-        first, *_, last = self.shards.bounds(images)
-        return slice(first, last)
-
-    def read(self, step: int, positions: Positions) -> NDArray[np.uint8]:
-        part = len(positions), self.place(len(positions))
-        positions = positions[part[1]]
-        if self.key is not None and isinstance(self.source, FolderDataset):
-            return np.stack([self._augmented(self.source, self.key, int(position)) for position in positions])
-        images = gather(self.dataset, positions)
+    def _read(self, step: int, positions: Positions) -> NDArray[np.uint8]:
+        dataset, place = self.dataset, self.shards.place(len(positions))
+        own = positions[place]
+        source = dataset.base if isinstance(dataset, View) else dataset
+        if self.key is not None and isinstance(source, FolderDataset):
+            # Each image of a folder has a random stream of its own, so that the batch does not matter.
+            rows = dataset.positions[own] if isinstance(dataset, View) else own
+            streams = (generator(self.key[0], "augment", self.key[1], int(position)) for position in own)
+            return np.stack(
+                [source.augmented(int(row), each) for row, each in zip(rows, streams, strict=True)]
+            )
+        if isinstance(dataset, ArrayDataset):
+            images = dataset.images[own]
+        else:
+            images = np.stack([dataset.image(int(position)) for position in own])
         if self.key is None:
             return images
         seed, epoch = self.key
-        return crop_flip(images, generator(seed, "augment", epoch, step), part=part)
-
-    def _augmented(self, source: FolderDataset, key: tuple[int, int], position: int) -> NDArray[np.uint8]:
-        seed, epoch = key
-        row = int(self.dataset.positions[position]) if isinstance(self.dataset, View) else position
-        return source.augmented(row, generator(seed, "augment", epoch, position))
-
-
-def gather(dataset: Dataset, positions: Positions) -> NDArray[np.uint8]:
-    """The images at `positions`, [N, C, H, W]."""
-    if isinstance(dataset, ArrayDataset):
-        return dataset.images[positions]
-    return np.stack([dataset.image(int(position)) for position in positions])
+        return crop_flip(images, generator(seed, "augment", epoch, step), part=(len(positions), place))
 
 
 def _batches(reader: _Reader, steps: Sequence[tuple[int, Positions]], workers: int) -> Iterator[Batch]:
     dataset = reader.dataset
     labels = torch.from_numpy(dataset.labels.copy())
-    for (_, positions), images in zip(steps, _read_all(reader, steps, workers), strict=True):
-        if isinstance(images, DataError):
-            raise images
-        chosen = torch.from_numpy(positions[reader.place(len(positions))])
-        pixels = torch.from_numpy(images).to(torch.float32).div_(dataset.info.grid.max_value)
-        yield Batch(pixels, labels[chosen], chosen)
-
-
-def _read_all(
-    reader: _Reader, steps: Sequence[tuple[int, Positions]], workers: int
-) -> Iterator[NDArray[np.uint8] | DataError]:
-    if isinstance(reader.dataset, ArrayDataset) or not workers:
-        return (reader[step] for step in steps)
-    # Arrays travel through pipes: tensors would need shared memory, of which containers have little. The
-    # generator keeps torch's global one untouched.
-    return iter(
-        DataLoader(
+    results = (reader[step] for step in steps)
+    if workers and not isinstance(dataset, ArrayDataset):
+        # Arrays travel through pipes: tensors would need shared memory, of which containers have little. The
+        # generator leaves torch's global one untouched.
+        streamed = DataLoader(
             reader,
             batch_size=None,
             sampler=steps,
             num_workers=workers,
-            collate_fn=_as_is,
+            collate_fn=_unchanged,
             generator=torch.Generator().manual_seed(derive(0, "workers")),
         )
-    )
+        results = (images for images in streamed)
+    for (_, positions), images in zip(steps, results, strict=True):
+        if isinstance(images, DataError):
+            raise images
+        own = torch.from_numpy(positions[reader.shards.place(len(positions))])
+        pixels = torch.from_numpy(images).to(torch.float32).div_(dataset.info.grid.max_value)
+        yield Batch(pixels, labels[own], own)
 
 
-def _as_is(images: Any) -> Any:
+def _unchanged(images: Any) -> Any:
     return images
+
+
+def crop_flip(
+    images: NDArray[np.uint8], generator: torch.Generator, *, part: tuple[int, slice] | None = None
+) -> NDArray[np.uint8]:
+    """Pads images with zeros by an eighth of the side, crops each at random, and mirrors half of them.
+
+    Args:
+        images: grid integers [N, C, H, W].
+        generator: the stream that decides.
+        part: (batch, place) if the images are those at `place` of a batch of that size; they come out as they
+            would in the full batch.
+    """
+    count, channels, height, width = images.shape
+    batch, place = part or (count, slice(None))
+    # Pad by an eighth of each side.
+    pad_y, pad_x = height // 8, width // 8
+    padded = np.zeros((count, channels, height + 2 * pad_y, width + 2 * pad_x), np.uint8)
+    padded[:, :, pad_y : pad_y + height, pad_x : pad_x + width] = images
+    # Draw for the full batch, so that a part of it sees the same numbers.
+    top = torch.randint(2 * pad_y + 1, (batch,), generator=generator).numpy()[place]
+    left = torch.randint(2 * pad_x + 1, (batch,), generator=generator).numpy()[place]
+    mirrored = torch.randint(2, (batch,), generator=generator).numpy().astype(bool)[place]
+    # Crop, then mirror half.
+    windows = sliding_window_view(padded, (height, width), axis=(2, 3))
+    cropped: NDArray[np.uint8] = windows[np.arange(count), :, top, left]
+    cropped[mirrored] = cropped[mirrored, :, :, ::-1]
+    return cropped
+
+
+def random_resized_box(width: int, height: int, generator: torch.Generator) -> tuple[int, int, int, int]:
+    """Returns left, top, right and bottom of a random part of a picture.
+
+    It has 8 % to 100 % of the area and an aspect ratio of 3/4 to 4/3. If ten draws do not fit into the
+    picture, it is the central part with the nearest allowed ratio.
+    """
+    draws = torch.rand((ATTEMPTS, 2), generator=generator, dtype=torch.float64).tolist()
+    for scale, aspect in draws:
+        # The area is uniform in its range, the aspect ratio uniform in its logarithm.
+        area = (SCALE[0] + scale * (SCALE[1] - SCALE[0])) * width * height
+        ratio = math.exp(math.log(RATIO[0]) + aspect * (math.log(RATIO[1]) - math.log(RATIO[0])))
+        wide, high = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < wide <= width and 0 < high <= height:
+            left = int(torch.randint(width - wide + 1, (), generator=generator))
+            top = int(torch.randint(height - high + 1, (), generator=generator))
+            return left, top, left + wide, top + high
+    wide, high = min(width, round(height * RATIO[1])), min(height, round(width / RATIO[0]))
+    left, top = (width - wide) // 2, (height - high) // 2
+    return left, top, left + wide, top + high

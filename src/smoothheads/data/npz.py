@@ -1,7 +1,7 @@
 """A user's own data in one .npz file: train_images, train_labels, test_images, test_labels.
 
-The names x_train, y_train, x_test, y_test are known too. Optional keys: class_names (strings) and max_value
-(default 255). Images as `from_arrays` takes them.
+The names x_train, y_train, x_test and y_test are accepted too. Optional keys are class_names (strings) and
+max_value (by default 255). Images have the forms that `from_arrays` takes.
 """
 
 from __future__ import annotations
@@ -16,22 +16,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.data.archive import MAX_BYTES, too_large
 from smoothheads.data.arrays import ArrayDataset
-from smoothheads.data.base import Split
-from smoothheads.data.check import damaged, existing
+from smoothheads.data.base import DATASETS, DataConfig, Split
 from smoothheads.data.coerce import from_arrays
-from smoothheads.data.config import DATASETS, DataConfig
+from smoothheads.data.reading import damaged, existing
 from smoothheads.errors import DataError
+from smoothheads.limits import check_unpacked
 
 Members = dict[str, NDArray[Any]]
-NAMES = {
-    "train_images": ("x_train", "X_train"),
-    "train_labels": ("y_train", "Y_train"),
-    "test_images": ("x_test", "X_test"),
-    "test_labels": ("y_test", "Y_test"),
-    "class_names": (),
-    "max_value": ("q",),  # what version 1 called it
+ALIASES = {
+    "x_train": "train_images",
+    "y_train": "train_labels",
+    "x_test": "test_images",
+    "y_test": "test_labels",
 }
 
 
@@ -43,11 +40,13 @@ class Npz(DataConfig):
     name: ClassVar[str] = "npz"
 
     def read(self, split: Split) -> ArrayDataset:
-        """Classes, mean and deviation come from the training images; a file without them can be certified but
-        not trained on, and has mean 0 and deviation 1: test images teach nothing."""
+        """Returns a split, with classes, mean and standard deviation of the training images.
+
+        A file without training images can be certified but not trained on; it has mean 0 and standard
+        deviation 1, because test images choose nothing.
+        """
         path = existing(self.root, self.name)
-        held = read_members(path)
-        members = {key: held[name] for key, names in NAMES.items() for name in (key, *names) if name in held}
+        members = {ALIASES.get(name, name): array for name, array in read_members(path).items()}
         if split == "train":
             return _split(members, "train", path)
         if "train_images" not in members:
@@ -57,57 +56,23 @@ class Npz(DataConfig):
         return replace(_split(members, "test", path, info.class_names), info=info)
 
 
-def _split(
-    members: Members, split: Split, path: Path, classes: tuple[str, ...] | None = None
-) -> ArrayDataset:
-    for key in (f"{split}_images", f"{split}_labels"):
-        if key not in members:
-            held = ", ".join(sorted(members)) or "none of the known keys"
-            raise DataError(f"the key {key!r} in {path}", held, "save it with numpy.savez")
-    names = members.get("class_names")
-    if names is not None and (names.dtype.kind != "U" or names.ndim != 1):
-        raise DataError(f"class_names as a list of strings in {path}", f"{names.dtype}", "save strings")
-    return from_arrays(
-        members[f"{split}_images"],
-        members[f"{split}_labels"],
-        classes=classes if names is None else _strings(names, path),
-        max_value=_max_value(members, path),
-        name=path.stem,
-    )
-
-
-def _strings(names: NDArray[Any], path: Path) -> list[str]:
-    try:
-        return [str(name) for name in names]
-    except (ValueError, SystemError) as error:  # numbers that are no characters
-        raise damaged(path, "list of class_names", error) from None
-
-
-def _max_value(members: Members, path: Path) -> int:
-    value = members.get("max_value", np.array(255))
-    if value.dtype.kind not in "ui" or value.size != 1:
-        got = f"{value.dtype} of shape {value.shape}"
-        raise DataError(f"max_value as one integer in {path}", got, "save max_value=255, say")
-    return int(value.item())
-
-
 def read_members(path: Path) -> Members:
-    """All arrays of the file by their names. Objects are refused: reading them would run what it says."""
+    """Returns all arrays of the file by their names. Objects are refused: reading them would run code."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if name.endswith(".npy")]
-            return {name.removesuffix(".npy"): _member(archive, name, path) for name in names}
+            # zipfile reads no more of a member than the directory says, so that the sum can be trusted.
+            size = sum(archive.getinfo(name).file_size for name in names)
+            check_unpacked(size, path.stat().st_size, path)
+            return {name.removesuffix(".npy"): _member(archive, name) for name in names}
     except DataError:
         raise
     except Exception as error:  # a damaged archive or header can fail in any way; the message names it
         raise damaged(path, ".npz file of plain arrays", error) from error
 
 
-def _member(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
-    """One array. The member is read to its end, so that zipfile compares the checksum."""
-    size = archive.getinfo(name).file_size
-    if size > MAX_BYTES:
-        raise too_large(path, f"{size} bytes of {name}")
+def _member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """Returns one array. The member is read to its end, so that zipfile compares the checksum."""
     data = archive.read(name)
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)
@@ -118,3 +83,29 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
     if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
         raise ValueError(f"{len(data) - file.tell()} bytes for the shape {shape} of {name}")
     return np.frombuffer(data, dtype, offset=file.tell()).reshape(shape, order="F" if fortran else "C")
+
+
+def _split(
+    members: Members, split: Split, path: Path, classes: tuple[str, ...] | None = None
+) -> ArrayDataset:
+    for key in (f"{split}_images", f"{split}_labels"):
+        if key not in members:
+            held = ", ".join(sorted(members)) or "no arrays"
+            raise DataError(f"{path} has no {key} (it holds {held}); save it with numpy.savez.")
+    names = members.get("class_names")
+    max_value = members.get("max_value", np.array(255))
+    if names is not None and (names.dtype.kind != "U" or names.ndim != 1):
+        raise DataError(f"class_names in {path} must be a list of strings, not {names.dtype}.")
+    if max_value.dtype.kind not in "ui" or max_value.size != 1:
+        raise DataError(f"max_value in {path} must be one integer, for example 255, not {max_value.dtype}.")
+    try:
+        texts = None if names is None else [str(name) for name in names]
+    except (ValueError, SystemError) as error:  # numbers that are no characters
+        raise damaged(path, "list of class_names", error) from None
+    return from_arrays(
+        members[f"{split}_images"],
+        members[f"{split}_labels"],
+        classes=classes if texts is None else texts,
+        max_value=int(max_value.item()),
+        name=path.stem,
+    )

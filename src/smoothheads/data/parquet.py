@@ -14,29 +14,30 @@ from numpy.typing import NDArray
 
 from smoothheads.config import parse_json
 from smoothheads.data.arrays import ArrayDataset
-from smoothheads.data.base import DataInfo, Split
-from smoothheads.data.check import MISTAKEN_PATH, damaged, existing, labels_within, only_place
-from smoothheads.data.coerce import Kind, column_of, from_arrays
-from smoothheads.data.config import DATASETS, DataConfig
+from smoothheads.data.base import DATASETS, DataConfig, DataInfo, Split
+from smoothheads.data.coerce import column_of, from_arrays
 from smoothheads.data.images import decode, pixels, with_channels
+from smoothheads.data.reading import check_labels, damaged, existing, only_place
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.hub import is_address, parse
+from smoothheads.limits import check_unpacked
 
 SPLITS: dict[Split, tuple[str, ...]] = {"train": ("train",), "test": ("test", "validation", "val")}
 ROWS_AT_ONCE = 1000
 EXTRACT = 1000  # images that may be a part of a published set, for a trial
-MAX_BYTES = 4 << 30  # of pixels in memory
 
 Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
+    """What parquet files hold."""
+
     images: NDArray[np.uint8]
-    """[N, C, H, W], one channel if every picture is grey and no shape was asked for."""
+    """[N, C, H, W], one channel if every picture is grey and no shape was given."""
     labels: NDArray[np.int64]
     class_names: tuple[str, ...] | None
-    """What the file says about its labels, as `datasets` writes it."""
+    """The names that the file gives to its labels, as `datasets` writes them."""
 
 
 @DATASETS.register
@@ -47,13 +48,16 @@ class Parquet(DataConfig):
     name: ClassVar[str] = "parquet"
 
     image_column: str | None = None
-    """Column of the encoded images (default: image, img, images or pixel_values)."""
+    """Column of the encoded images (default: image, images or img)."""
     label_column: str | None = None
-    """Column of the integer labels (default: label, labels, fine_label, class or target)."""
+    """Column of the integer labels (default: label, labels or fine_label)."""
 
     def read(self, split: Split) -> ArrayDataset:
-        """Classes, mean and deviation are those of the training images; without them the test split has mean
-        0 and deviation 1, since test images teach nothing."""
+        """Returns a split, with classes, mean and standard deviation of the training images.
+
+        Without training images the test split has mean 0 and standard deviation 1, because test images choose
+        nothing.
+        """
         root = existing(self.root, self.name)
         content = self._content(root, split)
         if split == "train":
@@ -68,7 +72,7 @@ class Parquet(DataConfig):
         files = [root] if root.is_file() and split == "test" else find_parquet(root, self.name, split)
         if not files:
             names = " or ".join(f"{name}-*.parquet" for name in SPLITS[split])
-            raise DataError(f"{names} in {root}", "none", MISTAKEN_PATH)
+            raise DataError(f"{root} has no {names}; check the path.")
         return read_parquet(files, self.image_column, self.label_column)
 
     def _dataset(self, content: Content, root: Path) -> ArrayDataset:
@@ -79,23 +83,36 @@ class Parquet(DataConfig):
 def published(
     files: Sequence[Path], info: DataInfo, label_column: str, split: Split, size: int
 ) -> ArrayDataset:
-    """A split of a known set; raises DataError for the files of another one, as far as they tell: by class
-    names, labels, shape, and the number of images unless it is a small extract."""
-    content = read_parquet(files, label=label_column, asked=info.shape)
-    labels_within(content.labels, info.classes, str(files[0]))
+    """Returns a split of a published set; raises DataError for the files of another one, as far as they tell:
+    by class names, labels, shape, and the number of images.
+
+    Args:
+        files: the parquet files of the split.
+        info: the facts about the published set.
+        label_column: the column of its labels.
+        split: which split it is, for the message.
+        size: the number of its images; a small extract is accepted too.
+    """
+    content = read_parquet(files, label=label_column, shape=info.shape)
+    check_labels(content.labels, info.classes, str(files[0]))
     names, count = content.class_names, len(content.labels)
+    problem = ""
     if names not in (None, info.class_names):
-        expected, got = f"the class names of {info.name}", ", ".join((names or ())[:5])
+        problem = f"its classes are {', '.join((names or ())[:5])}, ..."
     elif count != size and count > EXTRACT:
-        expected, got = f"{size} images of {info.name} ({split})", str(count)
-    else:
-        return ArrayDataset(content.images, content.labels, info)
-    raise DataError(f"{expected} in {files[0]}", got, "read another data set as --data.name parquet")
+        problem = f"it has {count} images instead of {size}"
+    if problem:
+        raise DataError(
+            f"{files[0]} is not {info.name} ({split}): {problem}; read it with --data.name parquet."
+        )
+    return ArrayDataset(content.images, content.labels, info)
 
 
 def find_parquet(root: Path, name: str, split: Split) -> list[Path]:
-    """All files of a split, in the root or in the only folder below that has some; their names say how many
-    there must be. Empty where there are none."""
+    """Returns all files of a split, in the root or in the only folder below that has some, or [].
+
+    The names of the files say how many there must be.
+    """
     for prefix in SPLITS[split]:
         pattern = f"{prefix}-*.parquet"
         folder = only_place(root, name, lambda place, p=pattern: any(place.glob(p)))  # type: ignore[misc]
@@ -105,74 +122,100 @@ def find_parquet(root: Path, name: str, split: Split) -> list[Path]:
                 int(match[1]) for path in paths if (match := re.search(r"-of-(\d+)\.parquet$", path.name))
             ]
             if counts and (set(counts) != {len(paths)} or len(counts) != len(paths)):
-                expected = f"{counts[0]} parquet files {prefix}-* in {folder}"
-                raise DataError(expected, f"{len(paths)}", "fetch them all")
+                raise DataError(
+                    f"{folder} has {len(paths)} of {counts[0]} parquet files {prefix}-*; fetch them all."
+                )
             return paths
     return []
 
 
 def read_parquet(
-    files: Sequence[Path], image: str | None = None, label: str | None = None, asked: Shape | None = None
+    files: Sequence[Path], image: str | None = None, label: str | None = None, shape: Shape | None = None
 ) -> Content:
-    """Images and labels in the order of the files and their rows, from the columns of these names, by default
-    of one of the usual ones; `asked` none: the shape of the first."""
-    import pyarrow.parquet
+    """Returns images and labels in the order of the files and their rows.
 
-    shape = asked
-    images: list[NDArray[np.uint8]] = []
-    labels: list[NDArray[np.int64]] = []
+    Args:
+        files: the files of one split.
+        image: the column of the images, by default the one with a usual name.
+        label: the column of the labels, likewise.
+        shape: the shape [C, H, W] that all images must have, by default that of the first.
+    """
+    given, images, labels = shape, None, []
     names: tuple[str, ...] | None = None
+    row = grey_rows = 0
+    rows = _count_rows(files)
     for path in files:
-        with _reading(path), pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        with _opened(path) as file:
             schema = file.schema_arrow
-            image_column = _column("image", image, schema.names, path)
-            label_column = _column("label", label, schema.names, path)
+            image_column = _column("image", image, schema.names)
+            label_column = _column("label", label, schema.names)
             names = names or _class_names(schema, label_column)
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=[image_column, label_column]):
                 labels.append(_labels(batch.column(label_column), path))
                 for data in _encoded(batch.column(image_column), path):
-                    source = f"{path}, row {len(images)}"
+                    source = f"{path}, row {row}"
                     picture = pixels(decode(data, source))
-                    shape = shape or (3, picture.shape[1], picture.shape[2])
-                    images.append(_fitting(picture, shape, source))
-                    if len(images) * picture.size > MAX_BYTES:
-                        got = f"more in {path}"
-                        remedy = "unpack the images into folders: --data.name folder"
-                        raise DataError(f"at most {MAX_BYTES >> 30} GiB of pixels", got, remedy)
-    if not images:
-        raise DataError(f"images in {files[0]}", "none", MISTAKEN_PATH)
-    stacked = np.stack(images)
-    grey = asked is None and all((image == image[:1]).all() for image in images)
-    return Content(stacked[:, :1] if grey else stacked, np.concatenate(labels), names)
+                    if images is None:
+                        # The size of the first picture says what all will take, before they are decoded:
+                        # equal rows cost a file almost nothing.
+                        shape = shape or (3, picture.shape[1], picture.shape[2])
+                        packed = sum(path.stat().st_size for path in files)
+                        check_unpacked(rows * picture.size, packed, path)
+                        images = np.empty((rows, *shape), np.uint8)
+                    if picture.shape[1:] != images.shape[2:]:
+                        raise DataError(
+                            f"{source} is {picture.shape[1]}x{picture.shape[2]} instead of "
+                            f"{images.shape[2]}x{images.shape[3]}; resize the images first."
+                        )
+                    images[row] = with_channels(picture, images.shape[1], source)
+                    grey_rows += given is None and bool((picture == picture[:1]).all())
+                    row += 1
+    if images is None or row != rows:
+        raise DataError(f"{files[0]} has no images, or fewer than it announces; check the path.")
+    return Content(images[:, :1] if grey_rows == row else images, np.concatenate(labels), names)
 
 
 def encoded_images(path: Path) -> Iterator[bytes]:
-    """The images of one file as they are stored, row by row; labels are not asked for."""
-    import pyarrow.parquet
-
-    with _reading(path), pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
-        column = _column("image", None, file.schema_arrow.names, path)
+    """Yields the images of one file as they are stored, row by row; no labels are needed."""
+    with _opened(path) as file:
+        column = _column("image", None, file.schema_arrow.names)
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=[column]):
             yield from _encoded(batch.column(column), path)
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _opened(path: Path) -> Iterator[Any]:
+    """Yields the file with pages whose checksums are compared; its errors become a DataError."""
     import pyarrow
+    import pyarrow.parquet
 
     try:
-        yield
+        with pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            meta = file.metadata
+            groups = [meta.row_group(number) for number in range(meta.num_row_groups)]
+            size = sum(
+                group.column(i).total_uncompressed_size for group in groups for i in range(meta.num_columns)
+            )
+            check_unpacked(size, path.stat().st_size, path)
+            yield file
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of a column's name
         raise damaged(path, "parquet file", error) from error
 
 
-def _column(kind: Kind, named: str | None, names: list[str], path: Path) -> str:
-    remedy = f"name it with --data.name parquet --data.{kind}-column NAME"
-    return column_of(kind, named, names, where=f" in {path}", remedy=remedy)
+def _count_rows(files: Sequence[Path]) -> int:
+    count = 0
+    for path in files:
+        with _opened(path) as file:
+            count += file.metadata.num_rows
+    return count
+
+
+def _column(kind: Any, name: str | None, columns: list[str]) -> str:
+    return column_of(kind, name, columns, f"name it with --data.name parquet --data.{kind}-column NAME")
 
 
 def _class_names(schema: Any, label_column: str) -> tuple[str, ...] | None:
-    """From what `datasets` writes beside the schema; none where it is not there or not readable."""
+    """Returns the names that `datasets` writes into the schema's metadata, or None if it has none."""
     text = (schema.metadata or {}).get(b"huggingface")
     try:
         value: Any = parse_json(text, "the schema") if text else {}
@@ -189,8 +232,10 @@ def _labels(column: Any, path: Path) -> NDArray[np.int64]:
     import pyarrow
 
     if column.null_count or not pyarrow.types.is_integer(column.type):
-        got = f"{column.type} with {column.null_count} missing"
-        raise DataError(f"integer labels in {path}", got, "check that this is the right data set")
+        raise DataError(
+            f"The labels in {path} must be integers, not {column.type} with {column.null_count} missing; "
+            "check that this is the right data set."
+        )
     labels: NDArray[np.int64] = column.to_numpy(zero_copy_only=False).astype(np.int64)
     return labels
 
@@ -199,19 +244,12 @@ def _encoded(column: Any, path: Path) -> list[bytes]:
     import pyarrow
 
     struct = pyarrow.types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0
-    held = column.field("bytes") if struct else column
-    binary = pyarrow.types.is_binary(held.type) or pyarrow.types.is_large_binary(held.type)
-    if not binary or held.null_count:
-        got = f"{column.type} with {held.null_count} missing"
+    values = column.field("bytes") if struct else column
+    binary = pyarrow.types.is_binary(values.type) or pyarrow.types.is_large_binary(values.type)
+    if not binary or values.null_count:
         raise DataError(
-            f"images as {{bytes, path}} in {path}", got, "store the encoded images, not their paths"
+            f"The images in {path} must be stored as bytes, not as {column.type} with {values.null_count} "
+            "missing; store the encoded images, not their paths."
         )
-    encoded: list[bytes] = held.to_pylist()
+    encoded: list[bytes] = values.to_pylist()
     return encoded
-
-
-def _fitting(image: NDArray[np.uint8], shape: Shape, source: str) -> NDArray[np.uint8]:
-    if image.shape[1:] != shape[1:]:
-        got = f"{image.shape[1]}x{image.shape[2]}"
-        raise DataError(f"an image of {shape[1]}x{shape[2]} in {source}", got, "resize the images first")
-    return with_channels(image, shape[0], source)

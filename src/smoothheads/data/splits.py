@@ -1,42 +1,141 @@
-"""The splits of a data set as a configuration asks for them."""
+"""The splits that a configuration asks for, and parts of a split.
+
+A part remembers where its images were in the original split, and has a fingerprint of its own.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
-from smoothheads.data.base import DataInfo, Dataset, Split, Splits
-from smoothheads.data.config import DataConfig
-from smoothheads.data.downscale import downscaled_info
-from smoothheads.data.subset import hold_out, select
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothheads.data.arrays import ArrayDataset, downscaled_info
+from smoothheads.data.base import DataConfig, DataInfo, Dataset, Split, Splits, SubsetConfig
+from smoothheads.errors import DataError
+from smoothheads.seeding import derive
+from smoothheads.types import Pixels
 
 Read = Callable[[DataConfig, Split], Dataset]
 
 
 def read_split(config: DataConfig, split: Split) -> Dataset:
-    """A whole split, with images of the size that is asked for."""
+    """Returns a full split, downscaled as the configuration says."""
     dataset = config.read(split)
     return dataset if config.downscale == 1 else dataset.downscaled(config.downscale)
 
 
 def load(config: DataConfig, read: Read = read_split) -> Splits:
-    """All splits for training. The subset is chosen first, then the validation images are cut from it.
-    Whoever needs the same files many times can `read` them once."""
+    """Returns all splits for training.
+
+    The subset is chosen first, then the validation images are cut from it. `read` may remember splits, for
+    those who need the same files many times.
+    """
     train, validation = hold_out(select(read(config, "train"), config.subset), config.validation)
     return Splits(train, validation, read(config, "test"))
 
 
 def load_test(config: DataConfig) -> Dataset:
-    """The whole test split, which is all that certification needs; the training images may be absent."""
+    """Returns the full test split, which is all that certification needs; no training image is read."""
     return read_split(config, "test")
 
 
 def describe(config: DataConfig) -> DataInfo:
-    """The facts of a data set; those of the published ones are known without their files."""
+    """Returns the facts of a data set; those of published sets are known without their files."""
     if config.known is None:
         return load_test(config).info
     return config.known if config.downscale == 1 else downscaled_info(config.known, config.downscale)
 
 
 def augments(config: DataConfig) -> bool:
-    """Whether training images are cropped and flipped: by default those of CIFAR and of folders."""
+    """Returns whether training images are cropped and flipped, by default those of CIFAR and of folders."""
     return config.augmented if config.augment == "auto" else config.augment == "crop-flip"
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Some positions of a data set that is not held in memory."""
+
+    base: Dataset
+    positions: NDArray[np.int64]
+
+    @property
+    def info(self) -> DataInfo:
+        return self.base.info
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        return self.base.labels[self.positions]
+
+    @cached_property
+    def indices(self) -> NDArray[np.int64]:
+        return self.base.indices[self.positions]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the full set's fingerprint and the positions."""
+        digest = hashlib.sha256(f"view {self.base.fingerprint}".encode())
+        digest.update(self.positions.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def image(self, position: int) -> Pixels:
+        return self.base.image(int(self.positions[position]))
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+def select(dataset: Dataset, subset: SubsetConfig) -> Dataset:
+    """Returns the images that `subset` names, in its order; its positions are those in `dataset`."""
+    where = f"{dataset.info.name} ({len(dataset)} images)"
+    positions = np.arange(len(dataset), dtype=np.int64)
+    if subset.indices is not None:
+        positions = np.array(subset.indices, dtype=np.int64)
+        if not positions.size:
+            raise DataError("subset.indices is empty; leave it out to use all images.")
+        outside = positions[(positions < 0) | (positions >= len(dataset))]
+        if outside.size:
+            raise DataError(f"{where} has no image {outside[0]}; drop that index.")
+        values, counts = np.unique(positions, return_counts=True)
+        if counts.max() > 1:
+            raise DataError(
+                f"subset.indices has {values[counts > 1][0]} more than once; drop the repetition."
+            )
+    positions = positions[subset.offset :: subset.every][: subset.first]
+    if not positions.size:
+        remedy = f"; lower subset.offset {subset.offset}." if subset.offset else "."
+        raise DataError(f"No images of {where} are left{remedy}")
+    return dataset if np.array_equal(positions, np.arange(len(dataset))) else take(dataset, positions)
+
+
+def take(dataset: Dataset, positions: NDArray[np.int64]) -> Dataset:
+    """Returns the images at these positions, without reading those of a folder."""
+    if isinstance(dataset, ArrayDataset):
+        return dataset.take(positions)
+    if isinstance(dataset, View):
+        return View(dataset.base, dataset.positions[positions])
+    return View(dataset, positions)
+
+
+def hold_out(dataset: Dataset, fraction: float) -> tuple[Dataset, Dataset]:
+    """Returns the images to train on and the fraction held out, which are the same for every training seed.
+
+    A fraction above 0 holds out at least one image. Both parts keep the order of the full set.
+    """
+    count = len(dataset)
+    held = max(1, round(fraction * count)) if fraction > 0 else 0
+    if held >= count:
+        raise DataError(
+            f"data.validation holds out {held} of {count} images and leaves none to train on; lower it."
+        )
+    order = fixed_permutation(count, "validation")
+    return take(dataset, np.sort(order[held:])), take(dataset, np.sort(order[:held]))
+
+
+def fixed_permutation(count: int, purpose: str) -> NDArray[np.int64]:
+    """Returns a shuffle of 0..count-1 that never changes: numpy froze the stream of RandomState for good."""
+    state = np.random.RandomState(derive(0, purpose) % 2**32)
+    return state.permutation(count).astype(np.int64)

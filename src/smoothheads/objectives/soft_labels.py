@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from smoothheads import ranks, seeding
-from smoothheads.data import Dataset, plain_batches
+from smoothheads.data import Dataset
+from smoothheads.data.loader import plain_batches
 from smoothheads.errors import ConfigError
 from smoothheads.models.aggregate import ensemble
 from smoothheads.objectives.attack import frozen

@@ -21,8 +21,7 @@ import numpy as np
 from smoothheads import device as devices
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import Store, Work, work_of
-from smoothheads.data import DataInfo, Dataset
-from smoothheads.data.subset import take
+from smoothheads.data import DataInfo, Dataset, take
 from smoothheads.errors import ConfigError, SmoothheadsError, WorkerError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.smoothed import Smoothed

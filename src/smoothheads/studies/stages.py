@@ -10,9 +10,7 @@ import numpy as np
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.config import load_json, to_dict
-from smoothheads.data import DataConfig, Dataset, SubsetConfig, describe, load, select
-from smoothheads.data.base import Split
-from smoothheads.data.splits import read_split
+from smoothheads.data import DataConfig, Dataset, Split, SubsetConfig, describe, load, read_split, select
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.files import write_json
 from smoothheads.models import ModelConfig, build

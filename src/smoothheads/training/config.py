@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from smoothheads.config.check import Count, Natural, NotNegative, Positive, check_fields
-from smoothheads.data.config import DataConfig, named
+from smoothheads.data import DataConfig, named
 from smoothheads.errors import ConfigError
 from smoothheads.models.config import ModelConfig
 from smoothheads.objectives.config import ObjectiveConfig

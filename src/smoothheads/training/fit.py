@@ -11,8 +11,7 @@ from torch import nn
 
 from smoothheads import ranks
 from smoothheads.config import from_dict
-from smoothheads.data import DataInfo, Dataset, as_dataset
-from smoothheads.data.config import Own
+from smoothheads.data import DataInfo, Dataset, InMemory, as_dataset
 from smoothheads.device import parse, threads
 from smoothheads.errors import ConfigError
 from smoothheads.models.config import OWN, ModelConfig
@@ -65,7 +64,7 @@ def train(
     """
     network, images = as_multihead(model), as_dataset(dataset)
     config = RunConfig(
-        data=Own(),
+        data=InMemory(),
         model=network.config or ModelConfig(arch=OWN, heads=len(network.heads), cut=OWN),
         objective=_objective(objective, method),
         train=resolve(from_dict(TrainConfig, {"sigma": sigma, **settings}, "train")),

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from smoothheads import ranks, seeding
-from smoothheads.data import Batch, Dataset, Loader
+from smoothheads.data import Dataset
+from smoothheads.data.loader import Batch, Loader
 from smoothheads.device import autocast, computes_bfloat16, parse
 from smoothheads.errors import ConfigError, TrainingError
 from smoothheads.models.multihead import MultiHead

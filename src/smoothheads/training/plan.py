@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from smoothheads import seeding
-from smoothheads.data import Batch
+from smoothheads.data.loader import Batch
 from smoothheads.device import autocast
 from smoothheads.models.cost import Cost, cost
 from smoothheads.training.loop import Trainer

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from smoothheads import ranks
-from smoothheads.data import Loader, Shards
+from smoothheads.data.loader import Loader, Shards
 from smoothheads.errors import ConfigError
 from smoothheads.objectives.objective import StepTerms
 

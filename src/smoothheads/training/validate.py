@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from smoothheads import ranks, seeding
-from smoothheads.data import Dataset, plain_batches
+from smoothheads.data import Dataset
+from smoothheads.data.loader import plain_batches
 from smoothheads.models.aggregate import ensemble
 from smoothheads.models.multihead import MultiHead, temporary_mode
 from smoothheads.objectives.diversity import cosines

@@ -28,7 +28,7 @@ def noise() -> Noise:
 @pytest.fixture
 def trained_like(tiny_network: Callable[..., MultiHead], small_digits: Splits) -> Callable[..., MultiHead]:
     """Networks whose BatchNorms have seen data, as in `trained_like(heads=3)`."""
-    from smoothheads.data import plain_batches
+    from smoothheads.data.loader import plain_batches
 
     def make(heads: int = 1, seed: int = 0) -> MultiHead:
         network = tiny_network(heads=heads, seed=seed).train()

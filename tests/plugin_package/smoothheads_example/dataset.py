@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from smoothheads.data import DataConfig
+import numpy as np
 
-if TYPE_CHECKING:
-    from smoothheads.data import ArrayDataset
-    from smoothheads.data.base import Split
+from smoothheads.data import ArrayDataset, DataConfig, Split, from_arrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +20,6 @@ class Stripes(DataConfig):
     """Between the stripes and the ground, of 255."""
 
     def read(self, split: Split) -> ArrayDataset:
-        import numpy as np
-
-        from smoothheads.data import from_arrays
-
         rng = np.random.default_rng(["train", "test"].index(split))  # the same images every time
         labels = rng.integers(0, 2, 400 if split == "train" else 100)
         down = np.broadcast_to(np.arange(8) % 2, (8, 8))

@@ -30,8 +30,7 @@ from smoothheads.certify.engines.artefact import (
 from smoothheads.certify.engines.base import Network
 from smoothheads.certify.engines.openvino import nncf, openvino
 from smoothheads.certify.engines.rewrite import Early, split
-from smoothheads.data import DataInfo, Dataset
-from smoothheads.data.subset import fixed_permutation
+from smoothheads.data import DataInfo, Dataset, fixed_permutation
 from smoothheads.errors import ConfigError, DataError, reason
 from smoothheads.models.multihead import temporary_mode
 from smoothheads.noise import Noise

@@ -2,14 +2,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smoothheads.data import ArrayDataset, Dataset, SubsetConfig, from_arrays, select
-from smoothheads.data.subset import View, fixed_permutation, hold_out, take
+from smoothheads.data import ArrayDataset, Dataset, Digits, SubsetConfig, augments, describe, fixed_permutation, from_arrays, load, load_test, named, select, take
+from smoothheads.data.splits import View, hold_out
 from smoothheads.errors import DataError
 
 from .builders import folder_of_images, image_folder, numbered, pictures
@@ -43,7 +44,7 @@ def test_a_selection_is_what_slicing_gives(
     named = list(range(count) if subset.indices is None else subset.indices)
     expected = named[subset.offset :: subset.every][: subset.first]
     if not expected:
-        with pytest.raises(DataError, match="images left"):
+        with pytest.raises(DataError, match="are left"):
             select(whole, subset)
         return
     chosen = select(whole, subset)
@@ -71,9 +72,9 @@ def test_indices_are_those_of_the_original_split(
 @pytest.mark.parametrize(
     ("indices", "message"),
     [
-        ((3, 10), r"indices 0\.\.9 of arrays \(10 images\), got 10"),
-        ((-1,), "got -1"),
-        ((), "at least one index"),
+        ((3, 10), r"arrays \(10 images\) has no image 10"),
+        ((-1,), "no image -1"),
+        ((), "is empty"),
         ((3, 4, 3), "3 more than once"),
     ],
 )
@@ -105,7 +106,7 @@ def test_holding_out_partitions(count: int, share: float) -> None:
 def test_holding_out_is_fixed_and_leaves_something() -> None:
     assert fixed_permutation(8, "validation").tolist() == fixed_permutation(8, "validation").tolist()
     assert fixed_permutation(8, "validation").tolist() != fixed_permutation(8, "digits").tolist()
-    with pytest.raises(DataError, match="1 of 1 held out"):
+    with pytest.raises(DataError, match="holds out 1 of 1"):
         hold_out(in_memory(1), 0.1)
 
 
@@ -117,3 +118,86 @@ def test_folders_can_be_cut(tmp_path: Path) -> None:
     assert part.labels.tolist() == whole.labels[[7, 2]].tolist()
     assert np.array_equal(part.image(1), whole.image(2))
     assert part.fingerprint != whole.fingerprint
+
+
+Name = Literal["digits", "cifar10", "cifar100", "mnist", "fashion-mnist", "folder", "npz"]
+
+
+def test_the_subset_is_chosen_before_the_validation_cut() -> None:
+    splits = load(Digits(subset=SubsetConfig(every=7, first=100), validation=0.2))
+    together = sorted([*splits.train.indices.tolist(), *splits.validation.indices.tolist()])
+    assert together == list(range(0, 700, 7))
+    assert len(splits.validation) == 20
+    assert len(splits.test) == 360  # the subset is one of training images
+
+
+def test_a_folder_can_be_trained_on(tmp_path: Path) -> None:
+    config = named(
+        "folder", root=folder_of_images(tmp_path).root, size=224, downscale=7, subset=SubsetConfig(every=2)
+    )
+    splits = load(config)
+    assert splits.train.info.shape == (3, 32, 32)
+    assert splits.train.image(0).shape == (3, 32, 32)
+    assert len(splits.train) + len(splits.validation) == 6
+
+
+def test_a_downscale_that_does_not_divide_is_refused() -> None:
+    with pytest.raises(DataError, match="downscale 3 does not divide the 8x8"):
+        load_test(Digits(downscale=3))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("digits", False),
+        ("cifar10", True),
+        ("cifar100", True),
+        ("mnist", False),
+        ("fashion-mnist", False),
+        ("folder", True),
+        ("npz", False),
+    ],
+)
+def test_augmentation_by_default(name: Name, expected: bool) -> None:
+    assert augments(named(name)) is expected
+    assert augments(named(name, augment="crop-flip")) is True
+    assert augments(named(name, augment="none")) is False
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "mnist", "fashion-mnist", "folder", "npz"])
+def test_every_data_set_on_disk_needs_a_root_that_exists(name: Name, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"The data set '{name}' needs to know where"):
+        load_test(named(name))
+    with pytest.raises(DataError, match="no file or folder"):
+        load_test(named(name, root=str(tmp_path / "absent")))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes"),
+    [
+        ("digits", (1, 8, 8), 10),
+        ("cifar10", (3, 32, 32), 10),
+        ("cifar100", (3, 32, 32), 100),
+        ("mnist", (1, 28, 28), 10),
+        ("fashion-mnist", (1, 28, 28), 10),
+    ],
+)
+def test_published_data_sets_are_known_without_their_files(
+    name: Name, shape: tuple[int, int, int], classes: int
+) -> None:
+    info = describe(named(name))
+    assert (info.name, info.shape, info.classes) == (name, shape, classes)
+    assert len(info.mean) == len(info.std) == shape[0]
+    halved = describe(named(name, downscale=2))
+    assert (halved.shape[1], halved.class_names) == (shape[1] // 2, info.class_names)
+
+
+def test_descriptions_are_those_of_the_loaded_data(tmp_path: Path) -> None:
+    for config in (
+        Digits(),
+        Digits(downscale=4),
+        named("folder", root=folder_of_images(tmp_path).root, size=224),
+    ):
+        assert describe(config) == load_test(config).info
+    with pytest.raises(DataError, match="'npz' needs to know where"):
+        describe(named("npz"))

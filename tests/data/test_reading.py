@@ -3,9 +3,10 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from smoothheads.data.archive import read_files
+from smoothheads.data.reading import check_labels, damaged, existing, only_place, read_files
 from smoothheads.errors import DataError
 
 from .builders import write_files, write_tar
@@ -27,7 +28,7 @@ def test_files_come_in_the_order_asked_for(source: Path) -> None:
 
 
 def test_a_missing_file_is_named(source: Path) -> None:
-    with pytest.raises(DataError, match="the file d in"):
+    with pytest.raises(DataError, match="no file d;"):
         read_files(source, ["a", "d"])
 
 
@@ -53,3 +54,41 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Path, "read_bytes", deny)
     with pytest.raises(DataError, match="Permission denied"):
         read_files(tmp_path, ["a"])
+
+
+def marked(folder: Path) -> bool:
+    return (folder / "mark").exists()
+
+
+def mark(*folders: Path) -> None:
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "mark").touch()
+
+
+def test_the_root_comes_before_what_lies_below(tmp_path: Path) -> None:
+    mark(tmp_path, tmp_path / "a", tmp_path / "b")
+    assert only_place(tmp_path, "x", marked) == tmp_path
+
+
+def test_one_level_below_and_no_deeper(tmp_path: Path) -> None:
+    assert only_place(tmp_path, "x", marked) is None
+    mark(tmp_path / "a" / "b")
+    assert only_place(tmp_path, "x", marked) is None
+    mark(tmp_path / "c")
+    assert only_place(tmp_path, "x", marked) == tmp_path / "c"
+    mark(tmp_path / "a")
+    with pytest.raises(DataError, match=r"\(a, c\)"):
+        only_place(tmp_path, "x", marked)
+
+
+def test_a_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert existing("~", "x") == tmp_path
+
+
+def test_messages_say_what_came() -> None:
+    assert "EOFError" in str(damaged("here", "file", EOFError()))
+    check_labels(np.array([0, 2]), 3, "here")
+    with pytest.raises(DataError, match=r"position 1 of here is 3, and 2 in all are outside 0\.\.2"):
+        check_labels(np.array([0, 3, -1]), 3, "here")

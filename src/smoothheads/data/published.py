@@ -1,0 +1,260 @@
+"""The data sets of the field: scikit-learn's digits, MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100.
+
+Their facts are known without their files. Each is read from the files that its authors publish, or from
+parquet files as on the Hugging Face hub.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import pickle
+import struct
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothheads.data.arrays import ArrayDataset
+from smoothheads.data.base import DATASETS, DataConfig, DataInfo, Split
+from smoothheads.data.parquet import find_parquet, published
+from smoothheads.data.reading import damaged, existing, only_place, read_file, read_files
+from smoothheads.data.splits import fixed_permutation
+from smoothheads.errors import DataError
+from smoothheads.types import Grid
+
+DIGITS_TRAIN: Final = 1437
+MNIST_SIZES: dict[Split, int] = {"train": 60_000, "test": 10_000}
+MNIST_PREFIX: dict[Split, str] = {"train": "train", "test": "t10k"}
+CLOTHES = (
+    "t-shirt",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+)
+
+CIFAR_SHAPE = (3, 32, 32)
+CIFAR_PIXELS = 3 * 32 * 32
+CIFAR_SIZES: dict[Split, int] = {"train": 50_000, "test": 10_000}
+CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
+CIFAR100_CLASSES = """
+apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
+castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
+elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard
+lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear
+pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal
+shark shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank
+telephone television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+"""
+CHECKSUMS = {  # MD5, as the authors of CIFAR publish them; nobody can make another file with one of these
+    "data_batch_1": "c99cafc152244af753f735de768cd75f",
+    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+    "data_batch_4": "634d18415352ddfa80567beed471001a",
+    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    "test_batch": "40351d587109b95175f43aff81a1287e",
+    "train": "16019d7e3df5f24257cddd939b257f8d",
+    "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+}
+
+CifarKind = Literal["binary", "python"]
+CIFAR_KINDS: tuple[CifarKind, ...] = ("binary", "python")
+Content = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images and labels
+
+
+@DATASETS.register
+@dataclass(frozen=True, kw_only=True)
+class Digits(DataConfig):
+    """The handwritten digits that come with scikit-learn: 1,797 images of 8x8, 17 grey levels (q = 16).
+
+    scikit-learn's order follows the writers, so it is shuffled once and for all: the first 1,437 of the fixed
+    permutation are the training split, the other 360 the test split. Mean and standard deviation are those of
+    the training split.
+    """
+
+    name: ClassVar[str] = "digits"
+    known: ClassVar[DataInfo | None] = DataInfo(
+        "digits", Grid(16), (1, 8, 8), tuple("0123456789"), mean=(0.3051,), std=(0.3758,)
+    )
+
+    def read(self, split: Split) -> ArrayDataset:
+        from sklearn.datasets import load_digits
+
+        assert self.known is not None
+        images, labels = load_digits(return_X_y=True)
+        order = fixed_permutation(len(labels), "digits")
+        chosen = order[:DIGITS_TRAIN] if split == "train" else order[DIGITS_TRAIN:]
+        pixels = images.reshape(-1, 1, 8, 8).astype(np.uint8)
+        return ArrayDataset(pixels[chosen], labels[chosen].astype(np.int64), self.known)
+
+
+@DATASETS.register
+@dataclass(frozen=True, kw_only=True)
+class Mnist(DataConfig):
+    """MNIST; `root` holds the idx files, plain or gzipped, or the parquet files of the hub."""
+
+    name: ClassVar[str] = "mnist"
+    known: ClassVar[DataInfo] = DataInfo(
+        "mnist", Grid(255), (1, 28, 28), tuple("0123456789"), mean=(0.1307,), std=(0.3081,)
+    )
+
+    def read(self, split: Split) -> ArrayDataset:
+        path = existing(self.root, self.name)
+        if files := find_parquet(path, self.name, split):
+            return published(files, self.known, "label", split, MNIST_SIZES[split])
+        folder = only_place(path, self.name, lambda place: _idx_file(place, split, "images", 3) is not None)
+        images_file = _idx_file(folder, split, "images", 3) if folder else None
+        labels_file = _idx_file(folder, split, "labels", 1) if folder else None
+        if images_file is None or labels_file is None:
+            missing = "images-idx3" if images_file is None else "labels-idx1"
+            raise DataError(
+                f"{path} has no {MNIST_PREFIX[split]}-{missing}-ubyte, plain or with .gz, and no "
+                f"{split}-*.parquet; check the path or download {self.name} again."
+            )
+        images, labels = read_idx(images_file, 3)[:, None], read_idx(labels_file, 1)
+        return ArrayDataset(images, labels.astype(np.int64), self.known)
+
+
+@DATASETS.register
+@dataclass(frozen=True, kw_only=True)
+class FashionMnist(Mnist):
+    """Fashion-MNIST; `root` as for MNIST."""
+
+    name: ClassVar[str] = "fashion-mnist"
+    known: ClassVar[DataInfo] = DataInfo(
+        "fashion-mnist", Grid(255), (1, 28, 28), CLOTHES, mean=(0.2860,), std=(0.3530,)
+    )
+
+
+@DATASETS.register
+@dataclass(frozen=True, kw_only=True)
+class Cifar10(DataConfig):
+    """CIFAR-10; `root` holds the hub's parquet files, or one of the authors' archives, unpacked or not."""
+
+    name: ClassVar[str] = "cifar10"
+    known: ClassVar[DataInfo] = DataInfo(
+        "cifar10",
+        Grid(255),
+        CIFAR_SHAPE,
+        tuple(CIFAR10_CLASSES.split()),
+        mean=(0.4914, 0.4822, 0.4465),
+        std=(0.2023, 0.1994, 0.2010),
+    )
+    augmented: ClassVar[bool] = True
+
+    archive: ClassVar[str] = "cifar-10"
+    """Name of the archives, up to the kind: <archive>-binary.tar.gz, <archive>-python.tar.gz."""
+    files: ClassVar[dict[Split, tuple[str, ...]]] = {
+        "train": tuple(f"data_batch_{i}" for i in range(1, 6)),
+        "test": ("test_batch",),
+    }
+    """The batches of a split, in their order; the binary ones end in .bin."""
+    label_bytes: ClassVar[int] = 1
+    """Bytes before the pixels of a binary record; the last of them is the label."""
+    label_name: ClassVar[tuple[str, str]] = ("labels", "label")
+    """Name of the labels in a python batch and in a parquet file."""
+
+    def read(self, split: Split) -> ArrayDataset:
+        path = existing(self.root, self.name)
+        if files := find_parquet(path, self.name, split):
+            return published(files, self.known, self.label_name[1], split, CIFAR_SIZES[split])
+        source, kind = self._find(path, split)
+        names = self._batches(split, kind)
+        parse = self._parse_binary if kind == "binary" else self._parse_python
+        contents = zip(names, read_files(source, names), strict=True)
+        parts = [parse(data, source, name) for name, data in contents]
+        images, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return ArrayDataset(images, labels, self.known)
+
+    def _batches(self, split: Split, kind: CifarKind) -> list[str]:
+        return [f"{name}.bin" if kind == "binary" else name for name in self.files[split]]
+
+    def _find(self, root: Path, split: Split) -> tuple[Path, CifarKind]:
+        """Returns the folder or archive that holds the split; what is unpacked already comes first."""
+
+        def holds_any(folder: Path, names: list[str]) -> bool:
+            return any((folder / name).is_file() for name in names)
+
+        archives = {kind: f"{self.archive}-{kind}.tar.gz" for kind in CIFAR_KINDS}
+        for kind in CIFAR_KINDS:
+            if root.name == archives[kind] and root.is_file():
+                return root, kind
+            if folder := only_place(root, self.name, partial(holds_any, names=self._batches(split, kind))):
+                return folder, kind
+        for kind, archive in archives.items():
+            if folder := only_place(root, self.name, partial(holds_any, names=[archive])):
+                return folder / archive, kind
+        first = ", ".join(self._batches(split, kind)[0] for kind in CIFAR_KINDS)
+        raise DataError(
+            f"{root} has none of the files of {self.name} ({split}): {split}-*.parquet, {first}, "
+            f"{' or '.join(archives.values())}; check the path or download it again."
+        )
+
+    def _parse_binary(self, data: bytes, source: Path, name: str) -> Content:
+        size = self.label_bytes + CIFAR_PIXELS
+        if not data or len(data) % size:
+            raise damaged(source / name, f"file of {size}-byte records", f"it has {len(data)} bytes")
+        records = np.frombuffer(data, np.uint8).reshape(-1, size)
+        labels = records[:, self.label_bytes - 1].astype(np.int64)
+        return records[:, self.label_bytes :].reshape(-1, *CIFAR_SHAPE), labels
+
+    def _parse_python(self, data: bytes, source: Path, name: str) -> Content:
+        # A pickle is a program. Only the authors' own, known by their checksums, are run.
+        if hashlib.md5(data, usedforsecurity=False).hexdigest() != CHECKSUMS[name]:
+            raise DataError(
+                f"{source / name} does not have the published checksum, so that its pickle is not opened; "
+                f"download {self.name} again, or save your own images as .npz or .parquet."
+            )
+        batch = pickle.loads(data, encoding="bytes")
+        labels = np.array(batch[self.label_name[0].encode()], np.int64)
+        return batch[b"data"].reshape(-1, *CIFAR_SHAPE), labels
+
+
+@DATASETS.register
+@dataclass(frozen=True, kw_only=True)
+class Cifar100(Cifar10):
+    """CIFAR-100 with its fine labels; `root` as for CIFAR-10."""
+
+    name: ClassVar[str] = "cifar100"
+    known: ClassVar[DataInfo] = DataInfo(
+        "cifar100",
+        Grid(255),
+        CIFAR_SHAPE,
+        tuple(CIFAR100_CLASSES.split()),
+        mean=(0.5071, 0.4865, 0.4409),
+        std=(0.2673, 0.2564, 0.2762),
+    )
+    archive: ClassVar[str] = "cifar-100"
+    files: ClassVar[dict[Split, tuple[str, ...]]] = {"train": ("train",), "test": ("test",)}
+    label_bytes: ClassVar[int] = 2
+    label_name: ClassVar[tuple[str, str]] = ("fine_labels", "fine_label")
+
+
+def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+    """Returns an array of unsigned bytes; the file must be exactly as long as its header says."""
+    data = read_file(path, "idx file")
+    header = 4 + 4 * dimensions
+    if data[:4] != bytes([0, 0, 8, dimensions]) or len(data) < header:
+        what = f"idx file of bytes with {dimensions} dimension(s)"
+        raise damaged(path, what, f"it begins with {data[:4].hex() or 'nothing'}")
+    shape = struct.unpack_from(f">{dimensions}I", data, 4)
+    if len(data) != header + math.prod(shape):
+        sizes = f"{len(data)} bytes instead of {header + math.prod(shape)}"
+        raise damaged(path, "idx file", f"it has {sizes} for the shape {shape}")
+    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+
+
+def _idx_file(folder: Path, split: Split, content: str, dimensions: int) -> Path | None:
+    """Returns the file under one of the names in use, plain ones first."""
+    stem, ending = f"{MNIST_PREFIX[split]}-{content}", f"idx{dimensions}-ubyte"
+    names = (f"{stem}{mark}{ending}{packed}" for packed in ("", ".gz") for mark in "-.")
+    return next((folder / name for name in names if (folder / name).is_file()), None)
