@@ -24,8 +24,7 @@ from smoothheads.checkpoint import Checkpoint
 from smoothheads.checkpoint.folder import MANIFEST
 from smoothheads.checkpoint.join import differing
 from smoothheads.config import from_dict, load_json, require_equal, to_dict
-from smoothheads.data import DataInfo, Dataset, augments, load
-from smoothheads.data import read_split
+from smoothheads.data import DataInfo, Dataset, augments, load, read_split
 from smoothheads.data.splits import Read
 from smoothheads.device import parse, threads
 from smoothheads.errors import CheckpointError, DataError, StorageError, WorkerError
