@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from smoothheads.cli.common import parse, say
-from smoothheads.serve.limits import Limits
+from smoothheads.serve.server import Limits
 
 DESCRIPTION = """A page in the browser: classify an image, see its certificate tighten as votes arrive, push
 it along an attack, and look at the ledgers and training runs of a folder, live. The same over HTTP:

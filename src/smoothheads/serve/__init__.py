@@ -1,4 +1,4 @@
-"""A page in the browser and an API: certificates that tighten while you look, and the runs of a folder.
+"""A page in the browser and an HTTP API: certificates that tighten while you look, and the runs of a folder.
 
     from smoothheads.serve import notebook
     notebook("runs/some")
@@ -6,7 +6,6 @@
 `Server` runs it from Python, `smoothheads serve` from the command line. It needs the extra `serve`.
 """
 
-from smoothheads.serve.limits import Limits
-from smoothheads.serve.server import Server, notebook
+from smoothheads.serve.server import Limits, Server, notebook
 
 __all__ = ["Limits", "Server", "notebook"]

@@ -3,166 +3,326 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, TypeVar
 
+from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
-from smoothheads.data import Dataset
-from smoothheads.errors import SmoothheadsError
-from smoothheads.serve import asked as asking
-from smoothheads.serve import pictures, work
-from smoothheads.serve.asked import ClientRequest
-from smoothheads.serve.events import Events, event, unless_gone
-from smoothheads.serve.limits import Limits
-from smoothheads.serve.metrics import Metrics
-from smoothheads.serve.openapi import EVENTS, Endpoint
-from smoothheads.serve.pictures import Pictures
+from smoothheads.data import DataInfo
+from smoothheads.errors import ConfigError, SmoothheadsError
+from smoothheads.serve import images, schemas
+from smoothheads.serve.guard import Metrics
+from smoothheads.serve.network import Event, Networks
 from smoothheads.serve.scheduler import BusyError, OutOfTimeError, RequestJob, Scheduler
-from smoothheads.serve.work import Networks, News
+from smoothheads.serve.schemas import Request, parse_form, parse_json
+from smoothheads.serve.server import Limits
+from smoothheads.serve.worker import WorkerPool
+from smoothheads.types import Pixels
 
 T = TypeVar("T")
-Work = Callable[[Networks, ClientRequest, Metrics], Iterator[News]]
+Work = Callable[[str | None, Sequence[Pixels], int | None, float], Iterator[Event]]
 
-PULSE = 0.1  # seconds between two events: nobody reads faster
-SAMPLES = 20
-TOLD = ("sigma", "alpha", "norm", "aggregation", "scope", "notes")
+PULSE: Final = 0.1
+"""Seconds between two events: nobody reads faster."""
+SAMPLES: Final = 20
+SMALL_JSON: Final = 2**16
+"""Bytes of JSON that are parsed in this process."""
+ANSWER_FACTS: Final = ("sigma", "alpha", "norm", "aggregation", "scope", "notes")
+ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    401: {"model": schemas.Error, "description": "The token is missing."},
+    408: {"model": schemas.Error, "description": "The request arrived too slowly."},
+    413: {"model": schemas.Error, "description": "The request is too large."},
+    422: {"model": schemas.Error, "description": "There is a mistake in the request."},
+    429: {"model": schemas.Error, "description": "Too many requests are under way; try again."},
+}
+EVENT_STREAM: Final = {
+    "text/event-stream": {
+        "schema": {"type": "string", "description": "waiting, start, moment or answer or frame, end, error"}
+    }
+}
+Model = Annotated[str | None, Query(description="One of /v1/models; the first one if omitted.")]
+Index = Annotated[int, Query(ge=0, le=10**12, description="Position of the image in its data set.")]
+
+
+class GoneError(Exception):
+    """Raised when the client has closed its connection."""
 
 
 @dataclass(frozen=True)
-class Api:
+class Service:
+    """What the routes share."""
+
     networks: Networks
     scheduler: Scheduler
     limits: Limits
     metrics: Metrics
-    pictures: Pictures
-    public: Callable[[str], str] = str
-    """What of a message may leave the machine."""
+    public: Callable[[str], str]
+    """Removes from a message what may not leave the machine."""
+    test_images: images.TestImages = field(default_factory=images.TestImages)
+    workers: WorkerPool = field(init=False)
 
-    def endpoints(self) -> list[Endpoint]:
-        certify = partial(self._answer, work.certify, "moment")
-        predict = partial(self._answer, work.predict, "answer")
-        return [
-            Endpoint("/v1/certify", certify, "Class and certified radius of images", answer="Certified"),
-            Endpoint("/v1/predict", predict, "Class of images, or an abstention", answer="Predicted"),
-            Endpoint("/v1/attack", self.attack, "An image pushed away from its class", answer=EVENTS),
-            Endpoint("/v1/models", self.models, "The classifiers that are served"),
-            Endpoint("/v1/model", self.model, "One of them: classes, image size, sigma, alpha", ("model",)),
-            Endpoint("/v1/samples", self.samples, "Test images to try", ("model",)),
-            Endpoint("/v1/sample", self.sample, "One of them as PNG", ("model", "index")),
-        ]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "workers", WorkerPool(2, self.limits.parse_seconds))
 
-    async def attack(self, request: Request) -> Response:
-        """Events only."""
-        return self._events(await asking.read(request, self.limits), work.attack)
-
-    async def models(self, _: Request) -> Response:
-        limits = {"n": self.limits.n, "seconds": self.limits.seconds, "images": self.limits.images}
-        return JSONResponse({"models": self.networks.names, "limits": limits})
-
-    async def model(self, request: Request) -> Response:
-        """The facts of a network; opening it is work like any other."""
-        name = request.query_params.get("model")
-        facts = self.networks.facts(name)
-        if facts is None:
-            job = self._submit(work.opened(self.networks, name), self.limits.seconds)
-            facts = (await unless_gone(request.receive, _all(job)))[0]
-        return JSONResponse(facts)
-
-    async def samples(self, request: Request) -> Response:
-        """Some test images to try, if the data set is here."""
-        try:
-            samples = await run_in_threadpool(lambda: pictures.samples(self._dataset(request), SAMPLES))
-            return JSONResponse({"samples": samples})
-        except SmoothheadsError as error:
-            return JSONResponse({"samples": [], "reason": self.public(str(error))})
-
-    async def sample(self, request: Request) -> Response:
-        index = asking.image_index(request)
-        picture = await run_in_threadpool(lambda: pictures.picture(self._dataset(request), index))
-        if picture is None:
-            raise HTTPException(404, "no such image")
-        return Response(picture, media_type="image/png")
-
-    def _dataset(self, request: Request) -> Dataset:
-        return self.pictures.dataset(self.networks.folder(request.query_params.get("model")))
-
-    async def _answer(self, work_of: Work, kind: str, request: Request) -> Response:
-        """The last news of that kind, of every image; or all of them as events."""
-        asked = await asking.read(request, self.limits)
-        if "text/event-stream" in request.headers.get("accept", ""):
-            return self._events(asked, work_of)
-        job = self._submit(work_of(self.networks, asked, self.metrics), asked.seconds)
-        facts: dict[str, Any] = {}
-        answers: list[dict[str, Any]] = [{"error": "not reached in time"} for _ in asked.images]
-
-        async def finish() -> None:
-            try:
-                async for step in job:
-                    if step.kind == "facts":
-                        facts.update({key: step.data[key] for key in TOLD})
-                    if step.kind == kind:
-                        answers[step.image] = step.data
-            except OutOfTimeError:
-                pass
-
-        try:
-            await unless_gone(request.receive, finish())
-        finally:
-            job.cancel()
-        return JSONResponse({"answers": answers, **facts})
-
-    def _events(self, asked: ClientRequest, work_of: Work) -> Response:
-        if len(asked.images) != 1:
-            raise HTTPException(422, "events are for one image; send one")
-        job = self._submit(work_of(self.networks, asked, self.metrics), asked.seconds)
-        return Events(_told(job, asked, self.public))
-
-    def _submit(self, steps: Iterator[T], seconds: float) -> RequestJob[T]:
+    def submit(self, steps: Iterator[T], seconds: float) -> RequestJob[T]:
+        """Hands work to the scheduler; raises HTTPException 429 where its queue is full."""
         try:
             return self.scheduler.submit(steps, seconds=seconds)
         except BusyError:
             raise HTTPException(429, "too many requests under way", {"Retry-After": "1"}) from None
 
+    async def facts(self, model: str | None) -> tuple[DataInfo, dict[str, Any]]:
+        """Returns image size and facts of a network; opening one is work like any other."""
+        known = self.networks.facts(model)
+        if known is not None:
+            return known
+        job = self.submit(self.networks.opened(model), self.limits.seconds)
+        try:
+            async for known in job:
+                return known
+            raise GoneError  # cancelled, because the server is closing
+        finally:
+            job.cancel()
 
-async def _all(job: RequestJob[T]) -> list[T]:
+    async def read(self, request: HttpRequest) -> Request:
+        """Reads a request in JSON or as a form; raises ConfigError or DataError for anything else."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == "application/json":
+            body = b"".join([chunk async for chunk in request.stream()])
+            # Parsing a megabyte holds the interpreter's lock for a tenth of a second.
+            parse = parse_json if len(body) <= SMALL_JSON else self._parse_in_worker
+            return await run_in_threadpool(parse, body, self.limits)
+        if kind != "multipart/form-data":
+            shown = repr(kind[:80]) if kind else "missing"
+            raise ConfigError(f"The Content-Type is {shown}: send application/json or multipart/form-data.")
+        files, fields = self.limits.images + 1, len(schemas.ImageRequest.model_fields)
+        async with request.form(max_files=files, max_fields=fields, max_part_size=2**16) as form:
+            values = {key: value for key, value in form.items() if isinstance(value, str)}
+            uploads = [value for key, value in form.multi_items() if isinstance(value, UploadFile)]
+            data = [await upload.read() for upload in uploads]
+        return await run_in_threadpool(parse_form, values, data, self.limits)
+
+    def _parse_in_worker(self, body: bytes, limits: Limits) -> Request:
+        return self.workers.run(parse_json, body, limits)
+
+    def decode(self, request: Request, info: DataInfo) -> list[Pixels]:
+        """Returns the images of a request as grid integers; large files are decoded in a worker."""
+        limit, resize = self.limits.pixels, request.resize
+        pixels = []
+        for i, source in enumerate(request.images, 1):
+            name = f"image {i}"
+            if not isinstance(source, bytes):
+                pixels.append(images.from_numbers(source, info, name=name))
+            elif images.is_small(source):
+                pixels.append(images.decode(source, info, name=name, limit=limit, resize=resize))
+            else:
+                pixels.append(
+                    self.workers.run(images.decode, source, info, name=name, limit=limit, resize=resize)
+                )
+        return pixels
+
+    async def start(self, request: Request, work: Work) -> tuple[RequestJob[Event], dict[str, Any]]:
+        """Decodes the images and hands the work to the scheduler; also returns the facts of the network."""
+        if self.scheduler.full:  # decoding would be in vain
+            raise HTTPException(429, "too many requests under way", {"Retry-After": "1"})
+        info, facts = await self.facts(request.model)
+        pixels = await run_in_threadpool(self.decode, request, info)
+        steps = self._counted(work(request.model, pixels, request.n, request.radius))
+        return self.submit(steps, request.seconds), facts
+
+    def _counted(self, steps: Iterator[Event]) -> Iterator[Event]:
+        for event in steps:
+            self.metrics.samples.inc(event.samples)
+            if event.kind == "start":
+                self.metrics.images.inc()
+            yield event
+
+
+def routes(service: Service) -> APIRouter:
+    """Returns the routes below /v1 but for the runs."""
+    router = APIRouter(prefix="/v1", responses=ERRORS)
+    networks, limits = service.networks, service.limits
+    form = {"image": {"type": "array", "items": {"type": "string", "format": "binary"}}}
+    schema = schemas.ImageRequest.model_json_schema()
+    form |= {name: each for name, each in schema["properties"].items() if "image" not in name}
+    body = {
+        "requestBody": {
+            "content": {
+                "application/json": {"schema": schema},
+                "multipart/form-data": {"schema": {"type": "object", "properties": form}},
+            }
+        }
+    }
+    about = (
+        f"At most {limits.images} images, {limits.n:,} samples per image and {limits.seconds:g} seconds. "
+        "With Accept: text/event-stream (one image) events come while the votes arrive; closing the "
+        "connection stops the work."
+    )
+    post: dict[str, Any] = {"description": about, "openapi_extra": body}
+    post |= {"responses": {200: {"content": EVENT_STREAM}}}
+
+    async def answer(http: HttpRequest, work: Work, kind: str) -> Any:
+        if "text/event-stream" in http.headers.get("accept", ""):
+            return await stream(service, http, work)
+        request = await service.read(http)
+        return await unless_gone(http.receive, all_answers(service, http, request, work, kind))
+
+    @router.post(
+        "/certify", summary="Class and certified radius of images", response_model=schemas.Certified, **post
+    )
+    async def certify(http: HttpRequest) -> Any:
+        return await answer(http, networks.certify, "moment")
+
+    @router.post(
+        "/predict", summary="Class of images, or an abstention", response_model=schemas.Predicted, **post
+    )
+    async def predict(http: HttpRequest) -> Any:
+        return await answer(http, networks.predict, "answer")
+
+    @router.post("/attack", summary="An image pushed away from its class", response_class=EventStream, **post)
+    async def attack(http: HttpRequest) -> Any:
+        return await stream(service, http, networks.attack)
+
+    @router.get("/models", summary="The classifiers that are served, and the limits")
+    def models() -> dict[str, Any]:
+        shown = {"n": limits.n, "seconds": limits.seconds, "images": limits.images}
+        return {"models": networks.names, "limits": shown}
+
+    @router.get("/model", summary="One of them: classes, image size, sigma, alpha")
+    async def model(http: HttpRequest, model: Model = None) -> dict[str, Any]:
+        return (await unless_gone(http.receive, service.facts(model)))[1]
+
+    @router.get("/samples", summary="Test images to try, if the data set is on this machine")
+    def samples(model: Model = None) -> dict[str, Any]:
+        try:
+            dataset = service.test_images.dataset(networks.folder(model))
+            return {"samples": images.samples(dataset, SAMPLES)}
+        except SmoothheadsError as error:
+            return {"samples": [], "reason": service.public(str(error))}
+
+    @router.get("/sample", summary="One of them as PNG", response_class=PngResponse)
+    def sample(index: Index, model: Model = None) -> Response:
+        dataset = service.test_images.dataset(networks.folder(model))
+        picture = images.picture(dataset, index)
+        if picture is None:
+            raise HTTPException(404, "no such image")
+        return PngResponse(picture)
+
+    return router
+
+
+class PngResponse(Response):
+    media_type = "image/png"
+
+
+async def all_answers(
+    service: Service, http: HttpRequest, request: Request, work: Work, kind: str
+) -> JSONResponse:
+    """Returns the last event of that kind for every image."""
+    job, facts = await service.start(request, work)
+    http.scope["release_body"]()
+    answers: list[dict[str, Any]] = [{"error": "not reached in time"} for _ in request.images]
     try:
-        return [item async for item in job]
-    finally:
-        job.cancel()
-
-
-async def _told(
-    job: RequestJob[News], asked: ClientRequest, public: Callable[[str], str]
-) -> AsyncIterator[bytes]:
-    """Its place in the queue, then its news; of the certificates that came together only the last."""
-    last: dict[str, Any] = {}
-    try:
-        while True:
-            await job.news(0.5)
-            done = job.done
-            steps = job.take()
-            if not steps and not done:
-                yield event("waiting", {"position": job.waiting()})
-            moments = [step for step in steps if step.kind == "moment"]
-            for step in steps:
-                if step.kind not in ("quiet", "moment"):
-                    yield event(step.kind, step.data)
-            if moments:
-                last = moments[-1].data
-                yield event("moment", last)
-            if done and not steps:
-                yield event("end", {"reason": "radius" if last.get("radius", 0) >= asked.radius else "n"})
-                return
-            await asyncio.sleep(PULSE)
+        async for event in job:
+            if event.kind == kind:
+                answers[event.image] = event.data
     except OutOfTimeError:
-        yield event("end", {"reason": "seconds"})
-    except SmoothheadsError as error:
-        yield event("error", {"error": public(str(error))})
+        pass  # what is certified by then is given
     finally:
         job.cancel()
+    return JSONResponse({"answers": answers, **{name: facts[name] for name in ANSWER_FACTS}})
+
+
+async def stream(service: Service, http: HttpRequest, work: Work) -> Response:
+    """Returns the events of one image as they come."""
+    request = await service.read(http)
+    if len(request.images) != 1:
+        raise HTTPException(422, f"events are for one image, and the request has {len(request.images)}")
+    radius = request.radius
+    job, facts = await unless_gone(http.receive, service.start(request, work))
+    http.scope["release_body"]()
+    return EventStream(job, facts, radius, service.public)
+
+
+class EventStream(Response):
+    """Sends the events of a job; when the client leaves, the job is cancelled at once."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, job: RequestJob[Event], facts: dict[str, Any], radius: float, public: Callable[[str], str]
+    ) -> None:
+        super().__init__(None, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self.job, self.facts, self.radius, self.public = job, facts, radius, public
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        # Here and not in the generator below: one that was never started does not run its `finally`.
+        try:
+            with suppress(GoneError):
+                await unless_gone(receive, self._send(send))
+        finally:
+            self.job.cancel()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async for name, data in self._events():
+            text = f"event: {name}\ndata: {json.dumps(data, allow_nan=False)}\n\n"
+            await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _events(self) -> AsyncIterator[tuple[str, Any]]:
+        """Yields the place in the queue, then the events; of moments that came together only the last."""
+        last: dict[str, Any] = {}
+        yield "facts", self.facts
+        try:
+            while True:
+                await self.job.wait(0.5)
+                done = self.job.done
+                events = self.job.take()
+                if not events and not done:
+                    yield "waiting", {"position": self.job.waiting()}
+                moments = [event for event in events if event.kind == "moment"]
+                for event in events:
+                    if event.kind not in ("quiet", "moment"):
+                        yield event.kind, event.data
+                if moments:
+                    last = moments[-1].data
+                    yield "moment", last
+                if done and not events:
+                    yield "end", {"reason": "radius" if last.get("radius", 0) >= self.radius else "n"}
+                    return
+                await asyncio.sleep(PULSE)
+        except OutOfTimeError:
+            yield "end", {"reason": "seconds"}
+        except SmoothheadsError as error:
+            yield "error", {"error": self.public(str(error))}
+
+
+async def unless_gone(receive: Receive, answer: Awaitable[T]) -> T:
+    """Returns the answer; cancels it and raises GoneError when the client leaves before it is there."""
+    working = asyncio.ensure_future(answer)
+    leaving = asyncio.ensure_future(_left(receive))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise GoneError
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

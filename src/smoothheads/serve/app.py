@@ -1,35 +1,31 @@
-"""The routes, and what of the page is served."""
+"""Puts the application together: the API, the page, the addresses for machines, and the login."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from starlette.applications import Starlette
+import prometheus_client
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from smoothheads.errors import SmoothheadsError
-from smoothheads.serve.api import Api
-from smoothheads.serve.catalogue import Catalogue
-from smoothheads.serve.events import GoneError
-from smoothheads.serve.guard import COOKIE, LOGIN, Access, Guard
-from smoothheads.serve.limits import Limits
-from smoothheads.serve.metrics import Metrics
-from smoothheads.serve.network import Settings
-from smoothheads.serve.openapi import Endpoint, description
-from smoothheads.serve.pictures import Pictures
-from smoothheads.serve.runs import Runs
+from smoothheads.provenance import versions
+from smoothheads.serve import api, runs
+from smoothheads.serve.guard import COOKIE, GONE, LOGIN, Access, Guard, Metrics, QuietAccept
+from smoothheads.serve.network import Networks, NetworkSettings
 from smoothheads.serve.scheduler import Scheduler
-from smoothheads.serve.work import Networks
+from smoothheads.serve.server import Limits
 
 KINDS: Final = {
     ".html": "text/html; charset=utf-8",
@@ -37,124 +33,149 @@ KINDS: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+ABOUT: Final = (
+    "Image classification with a certified radius. With probability at least 1 - alpha no change of the "
+    "image of norm below `radius` alters its answer."
+)
 _log = logging.getLogger(__name__)
 
 
-def application(folder: Path, settings: Settings, access: Access, limits: Limits) -> ASGIApp:
-    """An ASGI application; its thread of work ends with its lifespan."""
-    metrics, catalogue = Metrics(), Catalogue(folder)
+def application(folder: Path, settings: NetworkSettings, access: Access, limits: Limits) -> ASGIApp:
+    """Returns the ASGI application; its threads and processes end with its lifespan.
+
+    Args:
+        folder: The folder that is served.
+        settings: How classifiers are opened.
+        access: Who is answered.
+        limits: Bounds on requests.
+    """
+    metrics, index = Metrics(), runs.RunIndex(folder)
     scheduler = Scheduler(at_once=limits.at_once, queue=limits.queue)
-    networks = Networks(catalogue.networks, settings)
-    pictures = Pictures()
-    api = Api(networks, scheduler, limits, metrics, pictures, catalogue.public)
-    runs = Runs(catalogue, pictures)
-    metrics.gauges = {
-        "requests_active": ("Requests that take turns", lambda: scheduler.under_way[0]),
-        "requests_waiting": ("Requests in the queue", lambda: scheduler.under_way[1]),
-        "steps": ("Passes made since the start", lambda: scheduler.steps),
-        "resident_bytes": ("Memory of the process", _resident),
-    }
-    state = {"ready": not networks.names}
+    networks = Networks(index.networks, settings)
+    service = api.Service(networks, scheduler, limits, metrics, index.public)
+    metrics.gauge("requests_active", "Requests that take turns").set_function(lambda: scheduler.jobs[0])
+    metrics.gauge("requests_waiting", "Requests in the queue").set_function(lambda: scheduler.jobs[1])
+    metrics.gauge("steps", "Passes made since the start").set_function(lambda: scheduler.steps)
+    ready = asyncio.Event()
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        if not state["ready"]:
-            scheduler.submit(_warm(networks, state), seconds=float("inf"))
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_exception_handler(QuietAccept())
+        # The first network is opened before anybody asks for it.
+        warm = asyncio.ensure_future(_warm(scheduler, networks, ready))
         yield
+        warm.cancel()
+        service.workers.close()
         scheduler.close()
 
-    async def healthz(_: Request) -> Response:
-        return PlainTextResponse("ok\n")
+    app = FastAPI(
+        title="smoothheads",
+        version=versions()["smoothheads"],
+        description=ABOUT,
+        lifespan=lifespan,
+        docs_url=None,  # these pages would load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.include_router(api.routes(service))
+    app.include_router(runs.routes(runs.Runs(index, service.test_images)))
 
-    async def readyz(_: Request) -> Response:
-        ready = state["ready"]
-        return PlainTextResponse("ready\n" if ready else "opening the network\n", 200 if ready else 503)
+    @app.get("/healthz", summary="Whether the server is alive", response_class=PlainTextResponse)
+    async def healthz() -> str:
+        return "ok\n"
 
-    async def measured(_: Request) -> Response:
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    @app.get("/readyz", summary="Whether its first network is open", response_class=PlainTextResponse)
+    async def readyz() -> Response:
+        opened = ready.is_set()
+        return PlainTextResponse("ready\n" if opened else "opening the network\n", 200 if opened else 503)
 
-    async def described(_: Request) -> Response:
-        return JSONResponse(description(endpoints, limits, token=access.token is not None))
+    @app.get("/metrics", summary="Counters for Prometheus", response_class=PlainTextResponse)
+    def exposition() -> Response:
+        text = prometheus_client.generate_latest(metrics.registry)
+        return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
+    pages = {name: Response(data, media_type=kind) for name, (data, kind) in static_files().items()}
+
+    async def page(_: Request, name: str) -> Response:
+        return pages[name]
+
+    for name in pages:
+        app.add_route(name, partial(page, name=name), include_in_schema=False)
+    app.add_route("/", partial(page, name="/index.html"), include_in_schema=False)
+
+    @app.get(LOGIN, include_in_schema=False)
+    async def login_page() -> Response:
+        return pages["/login.html"]
+
+    @app.post(LOGIN, include_in_schema=False)
     async def login(request: Request) -> Response:
-        if request.method == "GET":
-            return pages["/login.html"]
-        async with request.form(max_files=0, max_fields=3) as form:
+        async with request.form(max_files=0, max_fields=3, max_part_size=2**12) as form:
             token = form.get("token")
         if not (isinstance(token, str) and access.is_token(token)):
             return RedirectResponse(f"{LOGIN}?wrong", 303)
-        answer = RedirectResponse("/", 303)
-        answer.set_cookie(COOKIE, access.session, httponly=True, samesite="strict", path="/")
-        return answer
+        response = RedirectResponse("/", 303)
+        response.set_cookie(COOKIE, access.session, httponly=True, samesite="strict", path="/")
+        return response
 
-    pages = {name: Response(data, media_type=kind) for name, (data, kind) in _static().items()}
-    endpoints = [
-        *api.endpoints(),
-        *runs.endpoints(),
-        Endpoint("/healthz", healthz, "Whether the server is alive"),
-        Endpoint("/readyz", readyz, "Whether its network is open"),
-        Endpoint("/metrics", measured, "Counters for Prometheus"),
-        Endpoint("/openapi.json", described, "This description"),
-    ]
-    routes = [
-        *(Route(name, partial(_page, page)) for name, page in pages.items()),
-        Route("/", partial(_page, pages["/index.html"])),
-        Route(LOGIN, login, methods=["GET", "POST"]),
-        *(endpoint.route for endpoint in endpoints),
-    ]
-    handlers = {
-        SmoothheadsError: partial(_refused, catalogue),
-        HTTPException: _http,
-        GoneError: _gone,
-        Exception: _failed,
-    }
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)  # type: ignore[arg-type]
+    async def refused(_: Request, error: Exception) -> Response:
+        return JSONResponse({"error": index.public(str(error))}, 422)
+
+    app.add_exception_handler(SmoothheadsError, refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(api.GoneError, _gone)
+    if access.token is not None:
+        _describe_token(app)
     return Guard(app, access, limits, metrics)
 
 
-def _static() -> Mapping[str, tuple[bytes, str]]:
-    """The page's files by their addresses, read once: a request names one of them or nothing."""
+def static_files() -> Mapping[str, tuple[bytes, str]]:
+    """Returns content and type of the page's files by address; a request names one of them or nothing."""
     files = [*resources.files("smoothheads.serve").joinpath("static").iterdir()]
     files.append(resources.files("smoothheads.report").joinpath("look.css"))
     return {f"/{file.name}": (file.read_bytes(), KINDS[Path(file.name).suffix]) for file in files}
 
 
-async def _page(page: Response, _: Request) -> Response:
-    return page
+async def _warm(scheduler: Scheduler, networks: Networks, ready: asyncio.Event) -> None:
+    def first() -> Iterator[None]:
+        try:
+            if networks.names:
+                networks.get(None)
+        except SmoothheadsError as error:
+            _log.warning("%s", error)
+        yield None
+
+    async for _ in scheduler.submit(first(), seconds=float("inf")):
+        ready.set()
 
 
-def _warm(networks: Networks, state: dict[str, bool]) -> Iterator[None]:
-    """Opens the first network before anybody asks."""
-    try:
-        networks.get(None)
-    except SmoothheadsError as error:
-        _log.warning("%s", error)
-    state["ready"] = True
-    yield None
+async def _invalid(_: Request, error: Exception) -> Response:
+    """Answers mistakes in the query, of which the first one is told."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    message = str(first["msg"]).removesuffix(".")
+    return JSONResponse(
+        {"error": f"The parameter {first['loc'][-1]}: {message[:1].lower()}{message[1:]}."}, 422
+    )
 
 
-async def _refused(catalogue: Catalogue, _: Request, error: SmoothheadsError) -> Response:
-    return JSONResponse({"error": catalogue.public(str(error))}, 422)
-
-
-async def _http(_: Request, error: HTTPException) -> Response:
+async def _http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
-async def _failed(_: Request, error: Exception) -> Response:  # noqa: ARG001
-    """Our own fault: the log has it, the client only that it is one."""
-    return JSONResponse({"error": "the server failed; its log says why"}, 500)
+async def _gone(_: Request, error: Exception) -> Response:  # noqa: ARG001
+    return Response(status_code=GONE)
 
 
-async def _gone(_: Request, error: GoneError) -> Response:  # noqa: ARG001
-    return Response(status_code=499)
+def _describe_token(app: FastAPI) -> None:
+    """Adds the token to the OpenAPI description."""
+    plain = app.openapi
 
+    def described() -> dict[str, Any]:
+        schema = plain()
+        components = schema.setdefault("components", {})
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        schema["security"] = [{"token": []}]
+        return schema
 
-def _resident() -> float:
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0.0
-    import resource
-
-    return float(pages * resource.getpagesize())
+    app.openapi = described  # type: ignore[method-assign]

@@ -1,28 +1,42 @@
-"""Images that came over the net: decoded within limits, and put on the network's grid."""
+"""Images from clients: decoded within limits and put on the network's grid; and test images to try."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import io
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from smoothheads.data import images as pictures
-from smoothheads.errors import DataError
+from smoothheads.errors import DataError, SmoothheadsError
 from smoothheads.types import Grid, Pixels
 
 if TYPE_CHECKING:
-    from smoothheads.data import DataInfo
+    from smoothheads.data import DataInfo, Dataset
+
+CANDIDATES = 2000
+"""Test images among which those to try are chosen."""
 
 
 def decode(data: bytes, info: DataInfo, *, name: str, limit: int, resize: bool = False) -> Pixels:
-    """Grid integers [C, H, W] of the size that the network takes.
+    """Returns grid integers [C, H, W] of the size that the network takes.
 
-    With `resize` any picture is made to fit: upright, cut to the shape, scaled, and grey if need be. The size
-    is read from the file's head, so that nothing large is unpacked. Raises DataError.
+    With `resize` any image is made to fit: upright, cut to the shape, scaled, and grey if need be. The size
+    is read from the head of the file, so that nothing large is unpacked.
+
+    Args:
+        data: The image file.
+        info: Shape and grid that the network takes.
+        name: Name of the image in messages.
+        limit: Most pixels, width times height.
+        resize: Whether another size or colour is allowed.
+
+    Raises:
+        DataError: For what is no image, or not of that size.
     """
     rgb = pictures.decode(data, name, strict=not resize, max_pixels=limit)
     channels, height, width = info.shape
@@ -30,44 +44,100 @@ def decode(data: bytes, info: DataInfo, *, name: str, limit: int, resize: bool =
         rgb = ImageOps.fit(ImageOps.exif_transpose(rgb), (width, height), Image.Resampling.BOX)
         rgb = rgb.convert("L").convert("RGB") if channels == 1 else rgb
     if rgb.size != (width, height):
-        got = f"{rgb.width}x{rgb.height}"
-        raise DataError(f"{name} of {width}x{height} pixels", got, "send that size, or allow resizing")
+        raise DataError(
+            f"The network takes images of {width}x{height} pixels, and {name} has {rgb.width}x{rgb.height}: "
+            "send that size, or allow resizing."
+        )
     return pictures.on_grid(pictures.with_channels(pictures.pixels(rgb), channels, name), info.grid)
 
 
-def from_base64(text: str, info: DataInfo, *, name: str, limit: int, resize: bool = False) -> Pixels:
-    if text.startswith("data:"):
-        text = text.partition(",")[2]
-    try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise DataError(f"an image file in base64 in {name}", "other text", "encode the file") from None
-    return decode(data, info, name=name, limit=limit, resize=resize)
-
-
-def from_numbers(values: Any, info: DataInfo, *, name: str) -> Pixels:
-    """Integers 0..q [channels][height][width]; nothing is rounded behind the client's back."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.empty(0)
+def from_numbers(array: NDArray[np.float64], info: DataInfo, *, name: str) -> Pixels:
+    """Returns grid integers [C, H, W] in 0..q; others are refused, because rounding changes the image."""
     if array.shape != info.shape:
-        got = "ragged lists or no numbers" if not array.size else "x".join(map(str, array.shape))
-        size = "x".join(map(str, info.shape))
-        raise DataError(f"{name} as numbers [{size}] (channels, height, width)", got, "mend the lists")
-    if not np.isfinite(array).all():
-        raise DataError(f"finite numbers in {name}", "NaN or infinity", "mend the pixels")
+        wanted, got = ("x".join(map(str, shape)) for shape in (info.shape, array.shape))
+        raise DataError(
+            f"The network takes pixels [{wanted}] (channels, height, width), and {name} is [{got}]."
+        )
     top = info.grid.max_value
-    if array.min() < 0 or array.max() > top or (array != np.floor(array)).any():
-        got = f"{array.min():g} to {array.max():g}"
-        raise DataError(f"whole numbers from 0 to {top} in {name}", got, f"scale to 0..{top} and round")
+    if not (np.isfinite(array) & (array >= 0) & (array <= top) & (array == np.floor(array))).all():
+        raise DataError(f"The pixels of {name} must be whole numbers from 0 to {top}: scale and round them.")
     return array.astype(np.uint8)
 
 
+def is_small(data: bytes) -> bool:
+    """Returns whether decoding takes a moment only: its time is bounded by bytes times pixels."""
+    if len(data) > 2**16:
+        return False
+    try:
+        with Image.open(io.BytesIO(data), formats=pictures.FORMATS) as picture:
+            return picture.width * picture.height <= 2**16
+    except Exception:  # Pillow raises whatever it stumbles over; `decode` says what is wrong
+        return True
+
+
 def png(image: Pixels, grid: Grid) -> bytes:
-    """The image itself, pixel by pixel: `decode` of it gives the same grid integers."""
+    """Returns the image as PNG, pixel by pixel: `decode` of it gives the same grid integers."""
     shown = ((image.astype(np.int64) * 510 + grid.max_value) // (2 * grid.max_value)).astype(np.uint8)
     picture = Image.fromarray(shown[0] if len(shown) == 1 else shown.transpose(1, 2, 0))
     out = io.BytesIO()
     picture.save(out, format="png")
     return out.getvalue()
+
+
+class TestImages:
+    """Test images of the data sets that the served networks were trained on, if these are still there."""
+
+    __test__ = False  # not a test case
+
+    def __init__(self) -> None:
+        self._datasets: dict[Path, Dataset | SmoothheadsError] = {}
+
+    def dataset(self, network: Path) -> Dataset:
+        """Returns the test images of a network; every data set is read once, or refused once."""
+        from smoothheads.checkpoint.folder import trained_config
+        from smoothheads.data import load_test
+
+        if network not in self._datasets:
+            try:
+                self._datasets[network] = load_test(trained_config(network).data)
+            except SmoothheadsError as error:
+                self._datasets[network] = error
+        found = self._datasets[network]
+        if isinstance(found, SmoothheadsError):
+            raise found
+        return found
+
+    def picture(self, data_name: str | None, index: int, networks: Iterable[Path]) -> bytes | None:
+        """Returns a test image as PNG, by the first network that was trained on the named data set."""
+        from smoothheads.checkpoint.folder import trained_config
+
+        for network in networks:
+            try:
+                if trained_config(network).data.name == data_name:
+                    return picture(self.dataset(network), index)
+            except (SmoothheadsError, OSError):
+                continue
+        return None
+
+
+def picture(dataset: Dataset, index: int) -> bytes | None:
+    """Returns PNG of the image with that index in its split, or None if the data set has not got it."""
+    places = (dataset.indices == index).nonzero()[0]
+    return png(dataset.image(int(places[0])), dataset.info.grid) if len(places) else None
+
+
+def samples(dataset: Dataset, count: int) -> list[dict[str, Any]]:
+    """Returns some images to try, from every class in turn."""
+    by_class: dict[int, list[int]] = {}
+    for position, label in enumerate(dataset.labels[:CANDIDATES].tolist()):
+        by_class.setdefault(label, []).append(position)
+    rounds = max(map(len, by_class.values()), default=0)
+    turns = (by_class[label][i : i + 1] for i in range(rounds) for label in sorted(by_class))
+    return [
+        {
+            "index": int(dataset.indices[position]),
+            "label": int(dataset.labels[position]),
+            "class": dataset.info.class_names[int(dataset.labels[position])],
+        }
+        for position in [position for turn in turns for position in turn][:count]
+    ]

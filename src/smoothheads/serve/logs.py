@@ -1,4 +1,4 @@
-"""Certification logs as plain data for the page: the one place of `serve` that reads results and reports."""
+"""Certification logs, studies and training runs as plain data for the page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,11 @@ import numpy as np
 from smoothheads.errors import SmoothheadsError
 from smoothheads.report import plots, tables
 from smoothheads.report.table import Cell, Table, no_formula, to_csv, to_latex
-from smoothheads.results import metrics
+from smoothheads.results import ledger, metrics
 from smoothheads.results.compare import compare, summarize
 from smoothheads.results.metrics import binomial_band
 from smoothheads.results.results import Results
 from smoothheads.runs.layout import METRICS
-from smoothheads.serve import catalogue
 from smoothheads.studies import figures
 from smoothheads.studies import tables as study_tables
 from smoothheads.studies.outcome import Outcome
@@ -28,14 +28,30 @@ from smoothheads.studies.outcome import Outcome
 POINTS = 200
 MOST_DIFFERENT = 200
 WRITTEN = 2e-6  # radii are written with six decimals, rounded down
+LIVE = 60.0
+"""Seconds after its last change in which an unfinished run counts as going on."""
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """Returns time and size of a log, which change when it does; (0, 0) when it is gone."""
+    try:
+        status = (path / ledger.TABLE if path.is_dir() else path).stat()
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
+
+
+def is_live(path: Path) -> bool:
+    """Returns whether a log has changed a moment ago."""
+    return time.time() - stamp(path)[0] / 1e9 < LIVE
 
 
 def row(name: str, path: Path, read: Callable[[Path], Results]) -> dict[str, Any]:
-    """One line of the list of ledgers."""
+    """Returns one line of the list of ledgers."""
     try:
         log = read(path)
     except SmoothheadsError as error:
-        return {"id": name, "error": str(error), "live": catalogue.is_live(path)}
+        return {"id": name, "error": str(error), "live": is_live(path)}
     summary, expected = summarize(log), None if log.manifest is None else log.manifest.expected
     done = expected is None or len(log) >= len(expected)
     acr, error_of_acr = summary.acr
@@ -43,7 +59,7 @@ def row(name: str, path: Path, read: Callable[[Path], Results]) -> dict[str, Any
         "id": name,
         "images": len(log),
         "expected": None if expected is None else len(expected),
-        "live": not done and catalogue.is_live(path),
+        "live": not done and is_live(path),
         "data": data_name(log),
         "sigma": log.sigma,
         "n": log.n,
@@ -53,12 +69,12 @@ def row(name: str, path: Path, read: Callable[[Path], Results]) -> dict[str, Any
         "acr": {"value": acr, "standard_error": None if math.isnan(error_of_acr) else error_of_acr},
         "accuracy": summary.accuracy,
         "abstained": summary.abstained.value,
-        "changed": catalogue.stamp(path)[0] / 1e9,
+        "changed": stamp(path)[0] / 1e9,
     }
 
 
 def curves(logs: Sequence[Results]) -> dict[str, Any]:
-    """Certified accuracy over the radius with 95 % intervals, and the tables of `report`."""
+    """Returns certified accuracy over the radius with 95 % intervals, and the tables of `report`."""
     answer: dict[str, Any] = {"curves": [_curve(log) for log in logs]}
     try:
         comparison = compare(logs, align=True)  # on the images that all of them hold
@@ -69,7 +85,7 @@ def curves(logs: Sequence[Results]) -> dict[str, Any]:
 
 
 def different(logs: Sequence[Results]) -> dict[str, Any]:
-    """The paired difference of two logs, and the images on which they differ most."""
+    """Returns the paired difference of two logs, and the images on which they differ most."""
     comparison = compare(logs, align=True)
     first, second = comparison.logs
     gains = metrics.certified_radii(second.correct, second.radius)
@@ -92,7 +108,7 @@ def different(logs: Sequence[Results]) -> dict[str, Any]:
 
 
 def image(log: Results, index: int) -> dict[str, Any] | None:
-    """All that a log knows of one image; None if it has not got it."""
+    """Returns all that a log knows of one image; None if it has not got it."""
     places = np.flatnonzero(log.index == index)
     if not len(places):
         return None
@@ -146,7 +162,7 @@ def curves_latex(logs: Sequence[Results]) -> str:
 
 
 def study(outcome: Outcome) -> dict[str, Any]:
-    """The tables of a study that was kept."""
+    """Returns the tables of a study."""
     shown = [_table(table) for table in study_tables.all_tables(outcome)]
     return {"title": outcome.title, "tables": shown}
 
@@ -168,7 +184,7 @@ def _latex(shown: Sequence[Table]) -> str:
 
 
 def training(name: str, folder: Path) -> dict[str, Any]:
-    """The last lines of a training run's metrics, and whether it goes on."""
+    """Returns the last metrics of a training run, and whether it goes on."""
     lines: list[dict[str, Any]] = []
     path = folder / METRICS
     try:
@@ -180,7 +196,7 @@ def training(name: str, folder: Path) -> dict[str, Any]:
     return {
         "id": name,
         "finished": finished,
-        "live": not finished and catalogue.is_live(path),
+        "live": not finished and is_live(path),
         "epochs": len(lines),
         "last": lines[-1] if lines else {},
         "history": lines[-500:],

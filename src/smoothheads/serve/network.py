@@ -1,14 +1,16 @@
-"""The classifiers that are served: the one place that knows how a network is opened, sampled and attacked.
+"""The classifiers that are served: opened, sampled and attacked in short steps for the scheduler.
 
-Everything here computes; it is called by the scheduler's thread alone.
+Everything here computes, and is called by the scheduler's thread alone.
 """
 
 from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +24,53 @@ from smoothheads.certify import algorithm
 from smoothheads.certify.budgets import AnytimeBudget
 from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.checkpoint.folder import WEIGHTS, checkpoint_folder
-from smoothheads.errors import ConfigError
+from smoothheads.data import DataInfo
+from smoothheads.errors import ConfigError, suggest
 from smoothheads.runs.exported import from_pretrained, is_export
 from smoothheads.seeding import generator
 from smoothheads.serve import images
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import ABSTAIN, Phase, Pixels, Votes, format_radius
 
-ATTACK_STEPS, ATTACK_DRAWS = 10, 16
+OPEN_NETWORKS = 2
+"""Networks in memory at a time."""
+ATTACK_STEPS, ATTACK_DRAWS, FRAMES = 10, 16, 26
+PREDICT_SAMPLES, ATTACK_SAMPLES = 1000, 500
+"""Samples where a request names none."""
 
 
-Steps = Iterator[tuple[int, dict[str, Any] | None]]
-"""After every pass: the samples that it took, and what there is to tell a client, if anything."""
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What one step of the work has to tell the client."""
+
+    image: int
+    """Position of the image in the request."""
+    kind: str
+    data: dict[str, Any]
+    samples: int = 0
+    """Noisy samples that the step took."""
+
+
+QUIET = Event(-1, "quiet", {})
+"""A step that has nothing to tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """How classifiers are opened."""
+
+    sigma: float | None = None
+    """Standard deviation of the noise for checkpoints; None takes that of the training. An export has one."""
+    alpha: float | None = None
+    n: int = 100_000
+    threads: int = 1
+    seed: int = field(default_factory=lambda: secrets.randbits(63))
+    """Secret of the server that keys the noise. A network that is evicted and opened again gives the same
+    votes, so that nobody can ask until the noise is unlucky."""
 
 
 class ServedNetwork:
-    """A smoothed classifier under a secret noise key."""
+    """A smoothed classifier that works in steps of one pass."""
 
     def __init__(self, smoothed: Smoothed) -> None:
         self._smoothed = smoothed
@@ -48,7 +81,7 @@ class ServedNetwork:
         )
 
     def facts(self) -> dict[str, Any]:
-        """What a client must know to read an answer."""
+        """Returns what a client must know to read an answer."""
         config, info = self._smoothed.config, self.info
         return {
             "data": info.name,
@@ -65,62 +98,86 @@ class ServedNetwork:
             "notes": list(self._smoothed.notes),
         }
 
-    def certify(self, image: Pixels, *, n: int, target: float = math.inf) -> Steps:
-        """Certificates that hold at every moment, one per pass; they only grow."""
+    def certify(self, image: Pixels, *, n: int, target: float = math.inf, at: int = 0) -> Iterator[Event]:
+        """Yields certificates that hold at every moment, one per pass; their radii only grow.
+
+        Args:
+            image: Grid integers [C, H, W].
+            n: Most samples.
+            target: Radius at which it stops.
+            at: Position of the image in the request.
+        """
+        yield Event(at, "start", {"picture": self._picture(image)})
         budget = AnytimeBudget(n=n, target=None if math.isinf(target) else target)
         seen = 0
         for flight in self._smoothed.steps(budget.run, image):
             certificate = flight.result if flight.request is None else flight.so_far
-            if certificate is not None:
-                told = {
-                    **self._answer(certificate.prediction, flight.votes(Phase.ESTIMATION)),
-                    "radius": float(format_radius(certificate.radius)),  # rounded down
-                    **{name: getattr(certificate, name) for name in ("p_lower", "k", "n", "n0")},
-                }
-                yield certificate.n - seen, told
-                seen = certificate.n
+            if certificate is None:
+                continue
+            told = {
+                **self._answer(certificate.prediction, flight.votes(Phase.ESTIMATION)),
+                "radius": float(format_radius(certificate.radius)),  # rounded down
+                **{name: getattr(certificate, name) for name in ("p_lower", "k", "n", "n0")},
+            }
+            yield Event(at, "moment", told, certificate.n - seen)
+            seen = certificate.n
 
-    def predict(self, image: Pixels, *, n: int) -> Steps:
-        """Nothing to tell until the last pass, which gives the answer."""
-        seen = 0
-        for flight in self._smoothed.steps(lambda _: self._predicted(n), image):
-            votes = flight.votes(Phase.ESTIMATION)
-            yield votes.n - seen, None if flight.request is not None else self._answer(flight.result, votes)
-            seen = votes.n
+    def predict(self, image: Pixels, *, n: int, at: int = 0) -> Iterator[Event]:
+        """Yields a quiet event per pass, and the prediction at the end."""
+        yield Event(at, "start", {"picture": self._picture(image)})
+        yield from self._predict(image, n, at, "answer", {})
 
-    def _predicted(self, n: int) -> algorithm.Run[int]:
-        """PREDICT, asking block by block."""
-        config = self._smoothed.config
-        counts = np.zeros(self.info.classes, dtype=np.int64)
-        for first in range(0, n, config.block):
-            counts += yield algorithm.Samples(Phase.ESTIMATION, min(config.block, n - first))
-        run = algorithm.predict(n=n, alpha=config.alpha, correction=self._smoothed.correction)
-        return algorithm.answered(run, lambda *_: counts).prediction
+    def attack(self, image: Pixels, *, radius: float, n: int) -> Iterator[Event]:
+        """Pushes the image away from its class, and yields the predictions on the way as frames.
 
-    def attack(self, image: Pixels, *, radius: float, frames: int, n: int) -> Steps:
-        """Pushes the image away from its class, up to `radius`, and tells what the classifier says there."""
+        Args:
+            image: Grid integers [C, H, W].
+            radius: Farthest l2 distance.
+            n: Samples per frame.
+        """
         if (norm := self._smoothed.law.norm) != "l2":
-            raise ConfigError("radii in the l2 norm", f"{norm} radii", "attack a network of Gaussian noise")
+            raise ConfigError(f"Attacks are for l2 radii; this network has {norm} radii.")
+        yield Event(0, "start", {"picture": self._picture(image), "radius": radius})
+        # The class that is attacked has the most votes on the image itself.
         label = 0
-        for samples, answer in self.predict(image, n=n):
-            label = label if answer is None else int(np.argmax(answer["votes"]))
-            yield samples, None
+        for event in self._predict(image, n, 0, "answer", {}):
+            if event.kind == "answer":
+                label = int(np.argmax(event.data["votes"]))
+            yield Event(-1, "quiet", {}, event.samples)
         direction = self._direction(image, label, radius)
-        yield 0, None
+        yield QUIET
         q, seen = self.info.grid.max_value, -1
-        for i in range(frames):
-            budget = squared_grid_budget(radius * i / (frames - 1), q) if i else 0
+        for i in range(FRAMES):
+            budget = squared_grid_budget(radius * i / (FRAMES - 1), q) if i else 0
             pushed = move(image, direction, budget, self.info.grid) if budget > 0 else image
             squared = squared_distance(image, pushed)
-            if squared == seen:
-                continue
+            # On a coarse grid several budgets allow no more than the same change.
+            if squared != seen:
+                shown = {"distance": math.sqrt(squared) / q, "picture": self._picture(pushed)}
+                yield from self._predict(pushed, n, 0, "frame", shown)
             seen = squared
-            shown = {"distance": math.sqrt(squared) / q, "picture": self.picture(pushed)}
-            for samples, answer in self.predict(pushed, n=n):
-                yield samples, None if answer is None else shown | answer
 
-    def picture(self, image: Pixels) -> str:
-        """For the page, as an address."""
+    def _predict(self, image: Pixels, n: int, at: int, kind: str, more: Mapping[str, Any]) -> Iterator[Event]:
+        """Runs PREDICT (Cohen et al., Algorithm 1) and asks for one block of samples at a time."""
+        config = self._smoothed.config
+
+        def run(_: Any) -> algorithm.Run[int]:
+            counts = np.zeros(self.info.classes, dtype=np.int64)
+            for first in range(0, n, config.block):
+                counts += yield algorithm.Samples(Phase.ESTIMATION, min(config.block, n - first))
+            test = algorithm.predict(n=n, alpha=config.alpha, correction=self._smoothed.correction)
+            return algorithm.answered(test, lambda *_: counts).prediction
+
+        seen = 0
+        for flight in self._smoothed.steps(run, image):
+            votes = flight.votes(Phase.ESTIMATION)
+            if flight.request is None:
+                yield Event(at, kind, {**more, **self._answer(flight.result, votes)}, votes.n - seen)
+            else:
+                yield Event(-1, "quiet", {}, votes.n - seen)
+            seen = votes.n
+
+    def _picture(self, image: Pixels) -> str:
         data = base64.b64encode(images.png(image, self.info.grid)).decode()
         return f"data:image/png;base64,{data}"
 
@@ -153,21 +210,78 @@ class ServedNetwork:
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How the classifiers are opened. They draw the secret that keys their noise themselves."""
+class Networks:
+    """The classifiers by the names that clients use; the scheduler's thread opens them when needed."""
 
-    sigma: float | None = None
-    """Of checkpoints; none: as in training. An export has its own."""
-    alpha: float | None = None
-    n: int = 100_000
-    threads: int = 1
+    def __init__(self, folders: Callable[[], Mapping[str, Path]], settings: NetworkSettings) -> None:
+        self._folders, self.settings = folders, settings
+        self._open: OrderedDict[str, ServedNetwork] = OrderedDict()
+        self._known: dict[str, tuple[DataInfo, dict[str, Any]]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._folders())
+
+    def folder(self, name: str | None) -> Path:
+        """Returns the folder of a network, of the first one for None; a name is never taken for a path."""
+        return self._find(name)[1]
+
+    def facts(self, name: str | None) -> tuple[DataInfo, dict[str, Any]] | None:
+        """Returns the image size and the facts of a network that has been opened before."""
+        return self._known.get(self._find(name)[0])
+
+    def get(self, name: str | None) -> ServedNetwork:
+        """Opens a network, or returns one that is open; the one that was used longest ago is closed."""
+        name, folder = self._find(name)
+        if name not in self._open:
+            self._open[name] = open_network(folder, self.settings)
+            self._known[name] = self._open[name].info, self._open[name].facts()
+        self._open.move_to_end(name)
+        while len(self._open) > OPEN_NETWORKS:
+            self._open.popitem(last=False)
+        return self._open[name]
+
+    def _find(self, name: str | None) -> tuple[str, Path]:
+        folders = self._folders()
+        if not folders:
+            raise ConfigError("There is no classifier in this folder: serve a checkpoint or an export.")
+        name = next(iter(folders)) if name is None else name
+        if name not in folders:
+            raise ConfigError(f"There is no model {name[:80]!r}; {suggest(name[:80], folders)}.")
+        return name, folders[name]
+
+    def opened(self, name: str | None) -> Iterator[tuple[DataInfo, dict[str, Any]]]:
+        """Yields image size and facts, as work for the scheduler."""
+        network = self.get(name)
+        yield network.info, network.facts()
+
+    def certify(
+        self, name: str | None, pixels: Sequence[Pixels], n: int | None, radius: float
+    ) -> Iterator[Event]:
+        """Yields a `start` and then `moment`s for every image."""
+        network = self.get(name)
+        for at, image in enumerate(pixels):
+            yield from network.certify(image, n=n or self.settings.n, target=radius, at=at)
+
+    def predict(self, name: str | None, pixels: Sequence[Pixels], n: int | None, _: float) -> Iterator[Event]:
+        """Yields a `start` and then an `answer` for every image."""
+        network = self.get(name)
+        for at, image in enumerate(pixels):
+            yield from network.predict(image, n=n or min(PREDICT_SAMPLES, self.settings.n), at=at)
+
+    def attack(
+        self, name: str | None, pixels: Sequence[Pixels], n: int | None, radius: float
+    ) -> Iterator[Event]:
+        """Yields `frame`s of the first image, pushed farther and farther."""
+        network = self.get(name)
+        farthest = radius if math.isfinite(radius) else 2 * network.sigma
+        yield from network.attack(pixels[0], radius=farthest, n=n or ATTACK_SAMPLES)
 
 
-def open_network(folder: Path, settings: Settings) -> ServedNetwork:
-    """A checkpoint, a training run's folder or an export."""
-    wanted = {"n": settings.n, "sigma": settings.sigma, "alpha": settings.alpha}
-    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+def open_network(folder: Path, settings: NetworkSettings) -> ServedNetwork:
+    """Opens a checkpoint, the folder of a training run, or an export."""
+    given = {"n": settings.n, "sigma": settings.sigma, "alpha": settings.alpha, "seed": settings.seed}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if not is_export(folder):
         changes["threads"] = settings.threads
     return ServedNetwork(from_pretrained(folder, **changes))

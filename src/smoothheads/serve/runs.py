@@ -1,141 +1,279 @@
-"""`/v1/runs`: ledgers, logs, studies and training runs of the served folder."""
+"""`/v1/runs`: classifiers, ledgers, logs, studies and training runs of the served folder, by their names.
+
+A name is the path below the served folder. It is looked up among what a walk has seen and never joined to a
+path, so that no request reaches anything else.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path, PurePosixPath
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Final, Generic, TypeVar
 
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, Header, Query
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 
-from smoothheads.errors import suggest
+from smoothheads.errors import SmoothheadsError, suggest
+from smoothheads.results import ledger
+from smoothheads.results.manifest import FILE
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
+from smoothheads.runs.layout import CHECKPOINT, CONFIG, METRICS
 from smoothheads.serve import logs
-from smoothheads.serve.asked import image_index
-from smoothheads.serve.catalogue import Catalogue, Remembered, stamp
-from smoothheads.serve.openapi import Endpoint, Handler
-from smoothheads.serve.pictures import Pictures
+from smoothheads.serve.api import ERRORS, Index, PngResponse
+from smoothheads.serve.images import TestImages
+from smoothheads.serve.network import is_network
 from smoothheads.studies import outcome
+from smoothheads.studies.outcome import FACTS
 
 T = TypeVar("T")
-MOST = 12  # logs in one view
+MOST: Final = 12
+"""Logs in one view."""
+DEEPEST: Final = 8
+FRESH: Final = 2.0
+"""Seconds for which a walk is good."""
+LOG_ENDINGS: Final = (".tsv", ".txt", ".log")
+LOG_HEADER: Final = b"idx\tlabel\tpredict"
 KINDS: Final = {
-    ".png": "image/png",
-    ".csv": "text/csv; charset=utf-8",
-    ".tex": "application/x-tex; charset=utf-8",
+    "png": "image/png",
+    "csv": "text/csv; charset=utf-8",
+    "tex": "application/x-tex; charset=utf-8",
 }
+Ids = Annotated[list[str], Query(alias="id", description=f"1 to {MOST} logs by their names.")]
+Id = Annotated[str, Query(description="Name of the study.")]
+Tag = Annotated[str | None, Header(alias="If-None-Match", include_in_schema=False)]
 
 
 @dataclass(frozen=True)
+class Contents:
+    """What a folder holds, by name."""
+
+    networks: dict[str, Path] = field(default_factory=dict)
+    ledgers: dict[str, Path] = field(default_factory=dict)
+    """Folders of ours, and log files of others."""
+    trainings: dict[str, Path] = field(default_factory=dict)
+    studies: dict[str, Path] = field(default_factory=dict)
+    """Folders that `study --out` wrote."""
+
+
+class RunIndex:
+    """Lists what a folder holds; it walks the folder again when it is asked some time later."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self._lock = threading.Lock()
+        self._contents, self._walked = Contents(), float("-inf")
+
+    def contents(self) -> Contents:
+        with self._lock:
+            if time.monotonic() - self._walked > FRESH:
+                self._contents, self._walked = self._walk(), time.monotonic()
+            return self._contents
+
+    def networks(self) -> dict[str, Path]:
+        return self.contents().networks
+
+    def public(self, message: str) -> str:
+        """Returns a message without the place of the folder on this machine."""
+        return message.replace(f"{self.root.parent}{os.sep}", "")
+
+    def _walk(self) -> Contents:
+        contents = Contents()
+        inside: set[Path] = set()  # checkpoints of runs and exports, which go by the names of these
+        for folder, files in _folders(self.root):
+            name = self._name(folder)
+            if is_network(folder) and folder not in inside and not _has_special(folder):
+                contents.networks[name] = folder
+                inside.add(folder / CHECKPOINT)
+            if {ledger.TABLE, FILE} <= files:
+                contents.ledgers[name] = folder
+            if FACTS in files:
+                contents.studies[name] = folder
+            if {METRICS, CONFIG} <= files:
+                contents.trainings[name] = folder
+            for file in sorted(files - {ledger.TABLE}):
+                if file.endswith(LOG_ENDINGS) and _is_log(folder / file):
+                    contents.ledgers[self._name(folder / file)] = folder / file
+        return contents
+
+    def _name(self, path: Path) -> str:
+        return self.root.name if path == self.root else path.relative_to(self.root).as_posix()
+
+
+class cached(Generic[T]):  # noqa: N801  (used like functools.cache)
+    """Remembers what `read` returns or raises for a path until the `stamp` of the path changes."""
+
+    def __init__(self, read: Callable[[Path], T], stamp: Callable[[Path], tuple[int, int]]) -> None:
+        self._read, self._stamp = read, stamp
+        self._values: dict[Path, tuple[tuple[int, int], T | SmoothheadsError]] = {}
+
+    def __call__(self, path: Path) -> T:
+        stamp, known = self._stamp(path), self._values.get(path)
+        if known is None or known[0] != stamp:
+            try:
+                known = stamp, self._read(path)
+            except SmoothheadsError as error:
+                known = stamp, error
+            self._values[path] = known
+        if isinstance(known[1], SmoothheadsError):
+            raise known[1]
+        return known[1]
+
+
 class Runs:
-    catalogue: Catalogue
-    pictures: Pictures
-    read: Remembered[Results] = field(default_factory=lambda: Remembered(read_log, stamp))
+    """Reads the logs that requests name."""
 
-    def endpoints(self) -> list[Endpoint]:
-        def at(path: str, handler: Handler, summary: str, *parameters: str) -> Endpoint:
-            return Endpoint(f"/v1/runs{path}", handler, summary, parameters)
+    def __init__(self, index: RunIndex, test_images: TestImages) -> None:
+        self.index, self.test_images = index, test_images
+        self.read = cached(read_log, logs.stamp)
 
-        chosen, pair, study = self._chosen, partial(self._chosen, exactly=2), self._study
-        file = "certified-accuracy"
-        return [
-            at("", _json(_itself, self._overview), "Ledgers, logs and training runs"),
-            at("/curves", _json(chosen, logs.curves), "Certified accuracy over the radius", "id"),
-            at("/curves.png", _file(file, chosen, logs.curves_png), "The same as a picture", "id"),
-            at("/curves.csv", _file(file, chosen, logs.curves_csv), "The same as a table", "id"),
-            at("/curves.tex", _file(file, chosen, logs.curves_latex), "Their tables for LaTeX", "id"),
-            at("/compare", _json(pair, logs.different), "The paired difference of two logs", "id"),
-            at("/image", _json(_itself, self._image), "One image in some logs", "id", "index"),
-            at("/picture", self.picture, "That image as PNG", "id", "index"),
-            at("/study", _json(study, logs.study), "The tables of a study that was kept", "id"),
-            at("/study.png", _file("study", study, logs.study_png), "Its figure", "id"),
-            at("/study.csv", _file("study", study, logs.study_csv), "The same as tables", "id"),
-            at("/study.tex", _file("study", study, logs.study_latex), "The same for LaTeX", "id"),
-        ]
-
-    async def picture(self, request: Request) -> Response:
-        def read() -> bytes | None:
-            log = self._chosen(request)[0]
-            return self.pictures.of(log, image_index(request), self.catalogue.networks().values())
-
-        picture = await run_in_threadpool(read)
-        if picture is None:
-            raise HTTPException(404, "the image's data set is not here")
-        return Response(picture, media_type="image/png")
-
-    def _overview(self, _: Request) -> dict[str, Any]:
-        seen = self.catalogue.contents()
-        return {
-            "folder": self.catalogue.root.name,
-            "ledgers": [self._row(name, path) for name, path in seen.ledgers.items()],
-            "studies": list(seen.studies),
-            "trainings": [logs.training(name, folder) for name, folder in seen.trainings.items()],
-        }
-
-    def _row(self, name: str, path: Path) -> dict[str, Any]:
-        row = logs.row(name, path, self.read)
-        return row | {"error": self.catalogue.public(row["error"])} if "error" in row else row
-
-    def _image(self, request: Request) -> dict[str, Any]:
-        index = image_index(request)
-        images = [{"id": log.name, "image": logs.image(log, index)} for log in self._chosen(request)]
-        if all(each["image"] is None for each in images):
-            raise HTTPException(404, "no such image in these logs")
-        return {"index": index, "logs": images}
-
-    def _chosen(self, request: Request, exactly: int | None = None) -> list[Results]:
-        """The logs that a request names, called by these names."""
-        names = request.query_params.getlist("id")
+    def chosen(self, names: list[str], exactly: int | None = None) -> list[Results]:
+        """Returns the logs of a request; raises HTTPException for wrong numbers and unknown names."""
         if not names or len(names) > MOST or exactly not in (None, len(names)):
             raise HTTPException(422, f"choose {exactly or f'1 to {MOST}'} logs by id")
-        known = self.catalogue.contents().ledgers
+        known = self.index.contents().ledgers
         for name in names:
             if name not in known:
-                raise HTTPException(404, f"no log {name[:80]!r}; {suggest(name[:80], known)}")
+                raise HTTPException(404, f"There is no log {name[:80]!r}; {suggest(name[:80], known)}.")
         return [replace(self.read(known[name]), name=name) for name in names]
 
-    def _study(self, request: Request) -> outcome.Outcome:
-        known = self.catalogue.contents().studies
-        name = request.query_params.get("id", "")
+    def study(self, name: str) -> outcome.Outcome:
+        known = self.index.contents().studies
         if name not in known:
             raise HTTPException(404, "no such study")
         return outcome.load(known[name])
 
+    def overview(self) -> dict[str, Any]:
+        """Returns one row for every ledger, study and training run."""
+        contents = self.index.contents()
+        rows = [logs.row(name, path, self.read) for name, path in contents.ledgers.items()]
+        for row in rows:
+            if "error" in row:
+                row["error"] = self.index.public(row["error"])
+        return {
+            "folder": self.index.root.name,
+            "ledgers": rows,
+            "studies": list(contents.studies),
+            "trainings": [logs.training(name, folder) for name, folder in contents.trainings.items()],
+        }
 
-def _itself(request: Request) -> Request:
-    return request
+    def images(self, names: list[str], index: int) -> dict[str, Any]:
+        """Returns all that the logs know of one image."""
+        found = [{"id": log.name, "image": logs.image(log, index)} for log in self.chosen(names)]
+        if all(each["image"] is None for each in found):
+            raise HTTPException(404, "no such image in these logs")
+        return {"index": index, "logs": found}
 
 
-def _json(read: Callable[[Request], T], make: Callable[[T], dict[str, Any]]) -> Handler:
-    """With a tag, so that a page that looks again and again gets nothing while nothing changes."""
+def routes(runs: Runs) -> APIRouter:
+    """Returns the routes below /v1/runs."""
+    router = APIRouter(prefix="/v1/runs", responses=ERRORS)
+    chosen = runs.chosen
 
-    async def answer(request: Request) -> Response:
-        values = await run_in_threadpool(lambda: make(read(request)))
-        body = json.dumps(values, allow_nan=False).encode()
-        tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-        headers = {"ETag": tag, "Cache-Control": "no-cache"}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(body, media_type="application/json", headers=headers)
+    @router.get("", summary="Ledgers, logs, studies and training runs")
+    def overview(tag: Tag = None) -> Response:
+        return tagged(runs.overview(), tag)
 
-    return answer
+    @router.get("/curves", summary="Certified accuracy over the radius, and the tables of `report`")
+    def curves(ids: Ids, tag: Tag = None) -> Response:
+        return tagged(logs.curves(chosen(ids)), tag)
+
+    @router.get("/curves.png", summary="The curves as a picture", response_class=PngResponse)
+    def curves_png(ids: Ids) -> Response:
+        return download("certified-accuracy.png", logs.curves_png(chosen(ids)))
+
+    @router.get("/curves.csv", summary="The curves as a table")
+    def curves_csv(ids: Ids) -> Response:
+        return download("certified-accuracy.csv", logs.curves_csv(chosen(ids)))
+
+    @router.get("/curves.tex", summary="The tables for LaTeX")
+    def curves_tex(ids: Ids) -> Response:
+        return download("certified-accuracy.tex", logs.curves_latex(chosen(ids)))
+
+    @router.get("/compare", summary="The paired difference of two logs")
+    def compare(ids: Ids, tag: Tag = None) -> Response:
+        return tagged(logs.different(chosen(ids, exactly=2)), tag)
+
+    @router.get("/image", summary="One image in some logs")
+    def image(ids: Ids, index: Index, tag: Tag = None) -> Response:
+        return tagged(runs.images(ids, index), tag)
+
+    @router.get("/picture", summary="That image as PNG", response_class=PngResponse)
+    def picture(ids: Ids, index: Index) -> Response:
+        data = logs.data_name(chosen(ids)[0])
+        found = runs.test_images.picture(data, index, runs.index.networks().values())
+        if found is None:
+            raise HTTPException(404, "the image's data set is not here")
+        return PngResponse(found)
+
+    @router.get("/study", summary="The tables of a study")
+    def study(name: Annotated[Id, Query(alias="id")] = "", tag: Tag = None) -> Response:
+        return tagged(logs.study(runs.study(name)), tag)
+
+    @router.get("/study.png", summary="The figure of a study", response_class=PngResponse)
+    def study_png(name: Annotated[Id, Query(alias="id")] = "") -> Response:
+        return download("study.png", logs.study_png(runs.study(name)))
+
+    @router.get("/study.csv", summary="The tables of a study as CSV")
+    def study_csv(name: Annotated[Id, Query(alias="id")] = "") -> Response:
+        return download("study.csv", logs.study_csv(runs.study(name)))
+
+    @router.get("/study.tex", summary="The tables of a study for LaTeX")
+    def study_tex(name: Annotated[Id, Query(alias="id")] = "") -> Response:
+        return download("study.tex", logs.study_latex(runs.study(name)))
+
+    return router
 
 
-def _file(name: str, read: Callable[[Request], T], make: Callable[[T], bytes | str]) -> Handler:
-    """To be saved as `name`, with the ending of the address."""
+def tagged(values: dict[str, Any], tag: str | None) -> Response:
+    """Returns JSON with a tag, so that a page that asks again gets nothing while nothing changes."""
+    body = json.dumps(values, allow_nan=False).encode()
+    own = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+    headers = {"ETag": own, "Cache-Control": "no-cache"}
+    if tag == own:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
 
-    async def answer(request: Request) -> Response:
-        ending = PurePosixPath(request.url.path).suffix
-        headers = {"Content-Disposition": f'attachment; filename="{name}{ending}"'}
-        data = await run_in_threadpool(lambda: make(read(request)))
-        return Response(data, media_type=KINDS[ending], headers=headers)
 
-    return answer
+def download(name: str, data: bytes | str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(data, media_type=KINDS[name.rpartition(".")[2]], headers=headers)
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, set[str]]]:
+    """Yields folders from the top down with their regular files; hidden folders and links are left alone."""
+    for where, folders, files in os.walk(root, followlinks=False):
+        folder = Path(where)
+        depth = len(folder.relative_to(root).parts)
+        folders[:] = sorted(name for name in folders if not name.startswith(".")) if depth < DEEPEST else []
+        yield folder, {name for name in files if _is_regular(folder / name)}
+
+
+def _is_regular(path: Path) -> bool:
+    """Returns whether it is a plain file: to open a FIFO would block until somebody writes into it."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False
+
+
+def _has_special(folder: Path) -> bool:
+    """Returns whether a network's folder holds a FIFO, socket or device; it is not served then."""
+    paths: Iterable[Path] = folder.rglob("*")
+    return any(not _is_regular(path) and not path.is_dir() for path in paths)
+
+
+def _is_log(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(LOG_HEADER) + 3).lstrip(b"\xef\xbb\xbf").startswith(LOG_HEADER)
+    except OSError:
+        return False

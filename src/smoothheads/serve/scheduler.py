@@ -1,7 +1,7 @@
-"""Work of several clients on one network: they take turns, wait in a queue, and stop when nobody listens.
+"""Shares one network among clients: jobs take turns, wait in a queue, and stop when nobody listens.
 
 A job is an iterator whose steps are short (a pass of the network). One thread makes the steps of all jobs in
-turn, so that a long certificate does not keep a short one waiting, and a cancelled job ends with its step.
+turn, so that a long certificate does not keep a short one waiting, and a cancelled job ends after its step.
 """
 
 from __future__ import annotations
@@ -18,50 +18,58 @@ T = TypeVar("T")
 
 
 class BusyError(Exception):
-    """The queue is full."""
+    """Raised where the queue is full."""
 
 
 class OutOfTimeError(Exception):
-    """A job had worked for as long as it may."""
+    """Raised when a job has worked for as long as it may."""
 
 
 class RequestJob(Generic[T]):
-    """Made by `Scheduler.submit`; `async for` gives what the work yields, `cancel` ends it."""
+    """Work that was submitted to a Scheduler; `async for` gives what it yields, `cancel` ends it."""
 
-    def __init__(self, work: Iterator[T], seconds: float, position: Callable[[RequestJob[Any]], int]) -> None:
+    def __init__(
+        self,
+        work: Iterator[T],
+        seconds: float,
+        position: Callable[[RequestJob[Any]], int],
+        on_cancel: Callable[[], None],
+    ) -> None:
         self.work, self.seconds = work, seconds
-        self._position = position
+        self._position, self._on_cancel = position, on_cancel
         self._items: deque[T] = deque()
         self.done = self.cancelled = False
         self._error: BaseException | None = None
-        self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
         self._begun: float | None = None
 
     def waiting(self) -> int:
-        """How many are before it in the queue, itself included; 0 when it has begun."""
+        """Returns its place in the queue, from 1 on; 0 when it has begun."""
         return self._position(self)
 
     def cancel(self) -> None:
+        """Ends the work after its present step; a job that waits leaves the queue at once."""
         self.cancelled = True
+        self._on_cancel()
 
-    async def news(self, seconds: float | None = None) -> None:
-        """Returns when there is something to take, when the work is done, or after that many seconds."""
+    async def wait(self, seconds: float | None = None) -> None:
+        """Returns when there are items to take, when the work is done, or after `seconds`."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), seconds)
+            await asyncio.wait_for(self._changed.wait(), seconds)
 
     def take(self) -> list[T]:
-        """What has come since the last time; raises what the work raised when everything before was taken."""
-        self._news.clear()
+        """Returns the items since the last call; raises the error of the work when all items were taken."""
+        self._changed.clear()
         items = [self._items.popleft() for _ in range(len(self._items))]
         if self.done:
-            self._news.set()
+            self._changed.set()
             if self._error is not None and not items:
                 raise self._error
         return items
 
     async def __aiter__(self) -> AsyncIterator[T]:
         while True:
-            await self.news()
+            await self.wait()
             done = self.done
             items = self.take()
             for item in items:
@@ -70,7 +78,7 @@ class RequestJob(Generic[T]):
                 return
 
     def _late(self) -> bool:
-        """Whether it has had its seconds, from its first step on."""
+        """Returns whether its time is over, counted from its first step."""
         now = time.monotonic()
         self._begun = now if self._begun is None else self._begun
         return now - self._begun >= self.seconds
@@ -85,16 +93,16 @@ class RequestJob(Generic[T]):
 
     def _notify(self) -> None:
         with suppress(RuntimeError):  # the loop is closed: the server is going down
-            self._loop.call_soon_threadsafe(self._news.set)
+            self._loop.call_soon_threadsafe(self._changed.set)
 
 
 class Scheduler:
-    """One thread of work; `at_once` jobs take turns and `queue` more may wait."""
+    """Works in one thread; `at_once` jobs take turns and `queue` more may wait."""
 
     def __init__(self, *, at_once: int, queue: int) -> None:
         self.at_once, self.queue = at_once, queue
         self.steps = 0
-        """Steps made so far; it stands still when nobody has work."""
+        """Steps made so far; the count stands still when there is no work."""
         self._active: deque[RequestJob[Any]] = deque()
         self._waiting: deque[RequestJob[Any]] = deque()
         self._change = threading.Condition()
@@ -103,15 +111,21 @@ class Scheduler:
         self._thread.start()
 
     @property
-    def under_way(self) -> tuple[int, int]:
-        """Jobs that take turns, and jobs that wait."""
+    def jobs(self) -> tuple[int, int]:
+        """Numbers of jobs that take turns and of jobs that wait."""
         with self._change:
             return len(self._active), len(self._waiting)
 
     def submit(self, work: Iterator[T], *, seconds: float) -> RequestJob[T]:
-        """Raises BusyError where the queue is full."""
-        job = RequestJob(work, seconds, self._position)
+        """Adds a job; raises BusyError where the queue is full.
+
+        Args:
+            work: An iterator with short steps.
+            seconds: Time limit, from the first step on.
+        """
+        job = RequestJob(work, seconds, self._position, self._wake)
         with self._change:
+            self._move_up()
             if len(self._active) < self.at_once:
                 self._active.append(job)
             elif len(self._waiting) < self.queue:
@@ -121,13 +135,25 @@ class Scheduler:
             self._change.notify()
         return job
 
+    @property
+    def full(self) -> bool:
+        """Whether the next job would be refused."""
+        with self._change:
+            self._move_up()
+            return len(self._active) >= self.at_once and len(self._waiting) >= self.queue
+
     def close(self) -> None:
+        """Cancels all jobs and ends the thread."""
         with self._change:
             self._closed = True
             for job in (*self._active, *self._waiting):
-                job.cancel()
+                job.cancelled = True
             self._change.notify()
         self._thread.join()
+
+    def _wake(self) -> None:
+        with self._change:
+            self._change.notify()
 
     def _position(self, job: RequestJob[Any]) -> int:
         with self._change:
@@ -152,7 +178,7 @@ class Scheduler:
             return self._active[0]
 
     def _move_up(self) -> None:
-        """The queue moves on; those that nobody waits for any more leave it."""
+        """Lets cancelled jobs leave the queue, and the next ones begin."""
         for job in [job for job in self._waiting if job.cancelled]:
             self._waiting.remove(job)
             job._finish()
@@ -160,7 +186,7 @@ class Scheduler:
             self._active.append(self._waiting.popleft())
 
     def _step(self, job: RequestJob[Any]) -> bool:
-        """Whether there is more to do."""
+        """Makes one step of a job, and returns whether there is more to do."""
         error: BaseException | None = None
         if not job.cancelled:
             if job._late():

@@ -7,22 +7,74 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
 from types import TracebackType
 
 from smoothheads.errors import CheckpointError, ConfigError, MissingExtraError
-from smoothheads.serve.limits import Limits
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 SHORTEST_TOKEN = 16
 PORT = 8000
+BACKLOG = 128
+"""Connections that the system holds until we accept them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one request may ask for, and what all requests together may hold.
+
+    Everything beyond these is refused with a status that says so.
+    """
+
+    n: int = 100_000
+    """Samples per image."""
+    seconds: float = 60.0
+    """Work per request, once it has begun; the certificate that holds by then is given."""
+    images: int = 32
+    """Images per request."""
+    pixels: int = 2**24
+    """Width times height of an image, checked before it is decoded."""
+    body: int = 4 * 2**20
+    """Bytes of a request."""
+    bodies: int = 64 * 2**20
+    """Bytes of all requests that are being received or decoded."""
+    parse_seconds: float = 5.0
+    """Time in which an image or a JSON text must be decoded."""
+    at_once: int = 8
+    """Requests that share the network; they take turns, pass by pass."""
+    queue: int = 32
+    """Requests that wait; further ones are refused with 429."""
+    patience: float = 20.0
+    """Seconds within which a client must send its request, and take each part of the answer."""
+    connections: int = 100
+    """Connections per address; further ones are closed at once."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, lowest = getattr(self, field.name), 0 if field.name == "queue" else 1e-9
+            if not value >= lowest:
+                raise ConfigError(f"The limit {field.name} is {value:g}: it must be above 0.")
 
 
 class Server:
-    """A server of one folder; `with Server(folder): ...` runs it in a thread.
+    """Serves one folder; `with Server(folder): ...` runs it in a thread.
 
-    Raises ConfigError for a host that others reach without a token, and where the port is taken (0: any).
+    Args:
+        folder: A checkpoint, an export, or a folder with any number of them and their ledgers.
+        host: Address to listen at. Others than this machine's own need a token.
+        port: Port to listen at; 0 takes any free one.
+        token: Password that clients must send; None admits everybody who reaches the server.
+        limits: Bounds on requests.
+        sigma: Standard deviation of the noise for checkpoints; None takes that of the training.
+        alpha: Probability that a certificate is wrong; None takes 0.001, or that of the export.
+        threads: Threads of the network.
+        frame_ancestors: Pages that may show this one in a frame, in the words of Content-Security-Policy.
+
+    Raises:
+        ConfigError: For a host that others reach without a token, and for a port that is taken.
+        CheckpointError: If the folder holds nothing to serve.
     """
 
     def __init__(
@@ -38,39 +90,45 @@ class Server:
         threads: int = 1,
         frame_ancestors: str = "'none'",
     ) -> None:
-        _require_extra()
-        import uvicorn
+        try:
+            import fastapi  # noqa: F401
+            import prometheus_client  # noqa: F401
+            import python_multipart  # noqa: F401
+            import uvicorn
+        except ImportError as error:
+            raise MissingExtraError(error.name or "fastapi", "serve") from None
 
         from smoothheads.serve.app import application
-        from smoothheads.serve.catalogue import Catalogue
-        from smoothheads.serve.guard import Access
-        from smoothheads.serve.network import Settings
+        from smoothheads.serve.guard import Access, connection_class
+        from smoothheads.serve.network import NetworkSettings
+        from smoothheads.serve.runs import RunIndex
 
-        _check_token(host, token)
-        limits = Limits() if limits is None else limits
-        if not Path(folder).is_dir():
-            raise CheckpointError(f"a folder at {folder}", "none", "check the path")
-        contents = Catalogue(Path(folder)).contents()
+        check_token(host, token)
+        limits = limits or Limits()
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise CheckpointError(f"There is no folder {folder}: check the path.")
+        contents = RunIndex(folder).contents()
         if not (contents.networks or contents.ledgers or contents.trainings):
             raise CheckpointError(
-                f"a checkpoint, an export or a folder of runs at {folder}",
-                "none",
-                "check the path; `train`, `certify` and `export` write them",
+                f"{folder} holds no checkpoint, export, ledger or training run: check the path; `train`, "
+                "`certify` and `export` write them."
             )
         self.networks, self.ledgers = len(contents.networks), len(contents.ledgers)
-        settings = Settings(sigma=sigma, alpha=alpha, n=limits.n, threads=threads)
+        settings = NetworkSettings(sigma=sigma, alpha=alpha, n=limits.n, threads=threads)
         access = Access(hosts=LOOPBACK | {host}, token=token, frame_ancestors=frame_ancestors)
-        app = application(Path(folder), settings, access, limits)
         self._socket = _listen(host, port)
         self.host, self.port = host, self._socket.getsockname()[1]
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app,
+                application(folder, settings, access, limits),
+                http=connection_class(limits),
+                ws="none",
                 log_level="warning",
                 access_log=False,
                 server_header=False,
                 timeout_graceful_shutdown=3,
-                limit_concurrency=1000,
+                backlog=BACKLOG,
             )
         )
         self._thread: threading.Thread | None = None
@@ -81,7 +139,7 @@ class Server:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     def run(self, on_start: Callable[[], None] | None = None) -> None:
-        """Until Ctrl-C."""
+        """Serves until Ctrl-C."""
         if on_start:
             on_start()
         try:
@@ -90,7 +148,7 @@ class Server:
             self._socket.close()
 
     def start(self) -> Server:
-        """In a thread; returns when it answers."""
+        """Serves in a thread, and returns when the server accepts requests."""
         self._thread = threading.Thread(target=self.run, name="smoothheads-server", daemon=True)
         self._thread.start()
         while not self._server.started and self._thread.is_alive():
@@ -98,6 +156,7 @@ class Server:
         return self
 
     def stop(self) -> None:
+        """Ends the server and waits for its thread."""
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join()
@@ -119,48 +178,34 @@ class Server:
 
 
 def notebook(folder: Path | str, *, port: int = 0, limits: Limits | None = None) -> Server:
-    """The page inside a notebook: the last line of a cell shows it. `.stop()` ends it."""
+    """Starts a server whose page a notebook shows: make it the last line of a cell. `.stop()` ends it."""
     local = "http://localhost:* http://127.0.0.1:* https://localhost:* https://127.0.0.1:*"
     return Server(folder, port=port, limits=limits, frame_ancestors=f"'self' {local}").start()
 
 
-def _require_extra() -> None:
-    try:
-        import python_multipart  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(error.name or "starlette", "serve") from None
-
-
-def _check_token(host: str, token: str | None) -> None:
+def check_token(host: str, token: str | None) -> None:
+    """Raises ConfigError where others could ask without a token, or where the token is easily guessed."""
     if token is None and host not in LOOPBACK:
         raise ConfigError(
-            f"a token, because others reach {host}",
-            "none",
-            "give --token, or set SMOOTHHEADS_TOKEN; without one only this machine is served",
+            f"Others can reach {host}, so a token is needed: give --token, or set SMOOTHHEADS_TOKEN."
         )
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise ConfigError(
-            f"a token of at least {SHORTEST_TOKEN} characters",
-            f"one of {len(token)}",
-            "for example from: python -c 'import secrets; print(secrets.token_urlsafe())'",
+            f"The token has {len(token)} characters and needs at least {SHORTEST_TOKEN}, for example from: "
+            "python -c 'import secrets; print(secrets.token_urlsafe())'."
         )
 
 
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port < 2**16:
-        raise ConfigError("a port from 0 to 65535", str(port), "8000 is usual")
+        raise ConfigError(f"The port is {port}: choose one from 0 to 65535; 8000 is usual.")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=256
-        )
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise ConfigError(
-                f"port {port} for this server", "one that is in use", "choose another --port"
-            ) from None
-        got = error.strerror or str(error)
+            raise ConfigError(f"Port {port} is in use: choose another --port.") from None
+        why = error.strerror or str(error)
         raise ConfigError(
-            f"to listen at {host} port {port}", got, "choose another --host or --port"
+            f"Cannot listen at {host} port {port} ({why}): choose another --host or --port."
         ) from None

@@ -1,0 +1,170 @@
+"""What clients send and get: pydantic models, which check requests and make the OpenAPI description."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+
+from smoothheads.errors import ConfigError, DataError, suggest
+from smoothheads.serve.server import Limits
+
+Source = bytes | NDArray[np.float64]
+"""An image file, or pixels as numbers [C, H, W]; the network's image size is not known yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A request for some images, within the server's limits."""
+
+    images: Sequence[Source]
+    model: str | None = None
+    n: int | None = None
+    radius: float = math.inf
+    """Radius at which a certificate may stop, or to which an attack goes."""
+    seconds: float = math.inf
+    resize: bool = False
+
+
+class ImageRequest(BaseModel):
+    """Body of /v1/certify, /v1/predict and /v1/attack; a form has the same fields, with files as `image`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    image: str | None = Field(None, description="An image file in base64.")
+    images: list[str] = Field([], description="Several of them.")
+    pixels: list[Any] | None = Field(
+        None, description="Grid integers [C][H][W], or a batch of them [N][C][H][W]."
+    )
+    model: str | None = Field(None, description="One of /v1/models; the first one if omitted.")
+    n: int | None = Field(None, ge=1, description="Samples per image.")
+    radius: float | None = Field(
+        None, gt=0, le=1e6, description="Certify: stop when this radius is certified. Attack: go this far."
+    )
+    seconds: float | None = Field(None, gt=0, description="Give what is certified by then.")
+    resize: bool = Field(False, description="Allow images of another size or colour.")
+
+    @field_validator("n", "seconds")
+    @classmethod
+    def _within_limits(cls, value: float | None, info: ValidationInfo) -> float | None:
+        most = getattr(info.context, str(info.field_name))
+        if value is not None and value > most:
+            raise ValueError(f"must be at most {most:g} on this server")
+        return value
+
+    def sources(self) -> list[Source]:
+        """Returns the image files and pixel arrays; raises DataError for what is neither."""
+        files = [*([] if self.image is None else [self.image]), *self.images]
+        sources: list[Source] = [_from_base64(text, f"image {i}") for i, text in enumerate(files, 1)]
+        if self.pixels is not None:
+            try:
+                array = np.asarray(self.pixels, dtype=np.float64)
+            except (TypeError, ValueError, OverflowError):
+                raise DataError("The field pixels must hold numbers in lists of equal length.") from None
+            sources += list(array) if array.ndim == 4 else [array]
+        return sources
+
+
+class Prediction(BaseModel):
+    """What is known of one image; only `error` if there was no time for it."""
+
+    label: str | None = Field(None, alias="class", description="null for an abstention.")
+    prediction: int | None = None
+    abstained: bool | None = None
+    n: int | None = Field(None, ge=0)
+    votes: list[int] | None = Field(None, description="Samples that the network gave to each class.")
+    heads: dict[str, list[int]] | None = None
+    error: str | None = None
+
+
+class Certificate(Prediction):
+    radius: float | None = Field(None, ge=0, description="Rounded down; pixels count from 0 to 1.")
+    p_lower: float | None = None
+    k: int | None = Field(None, ge=0)
+    n0: int | None = Field(None, ge=0)
+
+
+class Facts(BaseModel):
+    sigma: float | None = None
+    alpha: float | None = None
+    norm: str | None = None
+    aggregation: str | None = None
+    scope: str | None = None
+    notes: list[str] | None = None
+
+
+class Predicted(Facts):
+    answers: list[Prediction]
+
+
+class Certified(Facts):
+    answers: list[Certificate]
+
+
+class Error(BaseModel):
+    error: str
+
+
+def parse_json(body: bytes, limits: Limits) -> Request:
+    """Reads a request in JSON; raises ConfigError or DataError with one sentence."""
+    try:
+        fields = ImageRequest.model_validate_json(body, context=limits)
+    except ValidationError as error:
+        raise ConfigError(sentence(error)) from None
+    return _request(fields, fields.sources(), limits)
+
+
+def parse_form(values: Mapping[str, str], files: Sequence[bytes], limits: Limits) -> Request:
+    """Reads a request from the fields and files of a form; empty fields count as omitted."""
+    given = {name: value for name, value in values.items() if value != ""}
+    try:
+        fields = ImageRequest.model_validate(given, context=limits)
+    except ValidationError as error:
+        raise ConfigError(sentence(error)) from None
+    return _request(fields, [*files, *fields.sources()], limits)
+
+
+def sentence(error: ValidationError) -> str:
+    """Returns the first problem as one sentence."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    # The last part of the location is the field; only its name is from the client.
+    place = ".".join(str(part) for part in first["loc"])[:80]
+    if first["type"] == "extra_forbidden":
+        return f"There is no field {place!r}; {suggest(place, ImageRequest.model_fields)}."
+    message = first["msg"].removeprefix("Value error, ").removesuffix(".")
+    if not place:
+        return f"The request is not as described in /openapi.json: {message}."
+    return f"The field {place}: {message[:1].lower()}{message[1:]}."
+
+
+def _request(fields: ImageRequest, sources: Sequence[Source], limits: Limits) -> Request:
+    if not sources:
+        raise ConfigError("The request has no image: send image, images or pixels.")
+    if len(sources) > limits.images:
+        raise ConfigError(
+            f"The request has {len(sources)} images; this server takes at most {limits.images} at once."
+        )
+    return Request(
+        images=sources,
+        model=fields.model or None,
+        n=fields.n,
+        radius=math.inf if fields.radius is None else fields.radius,
+        seconds=limits.seconds if fields.seconds is None else fields.seconds,
+        resize=fields.resize,
+    )
+
+
+def _from_base64(text: str, name: str) -> bytes:
+    if text.startswith("data:"):
+        text = text.partition(",")[2]
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise DataError(f"The text of {name} is not base64: encode the whole image file.") from None
