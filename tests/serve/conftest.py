@@ -1,4 +1,4 @@
-"""A server on a run that version 1 wrote, and requests to it."""
+"""A server on a small run, and requests to it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,11 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from PIL import Image
 
-from smoothheads.errors import MissingExtraError
+from smoothheads.cli import main
 from smoothheads.serve import Limits, Server
-from smoothheads.serve.server import _require_extra
 
-RUN = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    try:
-        _require_extra()
-    except MissingExtraError:
-        for item in items:
-            if "serve" in item.path.parts:
-                item.add_marker(pytest.mark.skip(reason="the extra serve is not installed"))
+pytest.importorskip("fastapi", reason="the extra serve is not installed")
+BUDGETS = ("fixed", "table", "anytime")
 
 
 @dataclass
@@ -90,10 +81,10 @@ class Client:
             response.close()
             connection.close()
 
-    def steps(self) -> float:
-        """Passes that the server has made."""
+    def metric(self, name: str) -> float:
+        """One value of /metrics, such as the number of passes that the server has made."""
         lines = self.get("/metrics").body.decode().splitlines()
-        return next(float(line.split()[1]) for line in lines if line.startswith("smoothheads_steps "))
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
 def form(*files: bytes, **fields: Any) -> tuple[bytes, str]:
@@ -121,13 +112,24 @@ def wait_until(true: Callable[[], bool], seconds: float = 30.0) -> None:
 
 
 @pytest.fixture(scope="session")
-def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network, ledgers of all kinds, a foreign log with an odd name, and a ledger that is broken."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of `train digits-some`, with ledgers of three budgets."""
+    folder = tmp_path_factory.mktemp("run") / "some"
+    assert main(["train", "digits-some", "--train.epochs", "3", "--out", str(folder)]) == 0
+    for budget in BUDGETS:
+        options = ["--budget", budget, "--n", "500", "--first", "6", "--seed", "0"]
+        assert main(["certify", str(folder), *options, "--out", str(folder / f"ledger-{budget}")]) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def runs_folder(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run, a foreign log with an odd name, and a ledger that is broken."""
     folder = tmp_path_factory.mktemp("served") / "runs"
-    shutil.copytree(RUN, folder / "some")
+    shutil.copytree(run, folder / "some")
     odd = folder / "<img src=x onerror=alert(1)>.tsv"
     odd.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t0:00:01\n")
-    shutil.copytree(RUN / "ledger-fixed", folder / "broken")
+    shutil.copytree(run / "ledger-fixed", folder / "broken")
     (folder / "broken" / "manifest.json").write_text("{")
     return folder
 

@@ -15,7 +15,7 @@ import tyro
 
 from smoothheads.cli.serve import Serve
 from smoothheads.errors import ConfigError
-from smoothheads.serve.server import _check_token
+from smoothheads.serve.server import check_token
 
 ROOT = Path(__file__).parents[2]
 LINES = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text()).splitlines()
@@ -43,7 +43,7 @@ def test_it_runs_without_rights_and_with_a_token() -> None:
     args = tyro.cli(Serve, args=command)
     assert str(args.port) in steps("EXPOSE")
     with pytest.raises(ConfigError, match="token"):
-        _check_token(args.host, args.token)
+        check_token(args.host, args.token)
 
 
 def test_extras_and_pins_exist() -> None:

@@ -21,11 +21,13 @@ def guarded(runs_folder: Path) -> Iterator[Server]:
         yield server
 
 
-def test_another_name_or_another_site_gets_nothing(client: Client) -> None:
+def test_other_host_or_origin_gives_403(client: Client) -> None:
     assert client.get("/v1/models", Host="evil.example").status == 403
     assert client.get("/v1/models", Origin="http://evil.example").status == 403
     assert client.get("/v1/models", Origin="null").status == 403
     own = client.url.rstrip("/")
+    for other in (f"{own}.evil.example", f"{own}0", own[:-1], own.rpartition(":")[0], f"{own}/x"):
+        assert client.get("/v1/models", Origin=other).status == 403
     assert client.get("/v1/models", Origin=own).status == 200
     body, kind = form(picture(), n=100)
     answer = client.request("POST", "/v1/predict", body, Content_Type=kind, Origin="http://evil.example")
@@ -33,7 +35,7 @@ def test_another_name_or_another_site_gets_nothing(client: Client) -> None:
     assert "access-control-allow-origin" not in answer.headers
 
 
-def test_headers_that_keep_a_browser_in(client: Client) -> None:
+def test_security_headers(client: Client) -> None:
     headers = client.get("/").headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -46,21 +48,21 @@ def test_headers_that_keep_a_browser_in(client: Client) -> None:
 @pytest.mark.parametrize(
     "path", ["/../app.py", "/static/app.js", "/..%2fapp.py", "/etc/passwd", "//etc/passwd"]
 )
-def test_no_path_reaches_the_disk(client: Client, path: str) -> None:
+def test_path_traversal_gives_404(client: Client, path: str) -> None:
     assert client.request("GET", path).status == 404
 
 
-def test_the_page_fetches_nothing_from_elsewhere() -> None:
-    from smoothheads.serve.app import _static
+def test_page_fetches_nothing_from_elsewhere() -> None:
+    from smoothheads.serve.app import static_files
 
-    for name, (data, _) in _static().items():
+    for name, (data, _) in static_files().items():
         text = data.decode().replace("http://www.w3.org/", "")
         assert "http://" not in text, name
         assert "https://" not in text, name
         assert "innerHTML" not in text, name
 
 
-def test_a_token_is_asked_for(guarded: Server) -> None:
+def test_token_is_needed(guarded: Server) -> None:
     client = Client(guarded.url)
     assert client.get("/v1/models").status == 401
     assert client.get("/metrics").status == 401
@@ -73,7 +75,7 @@ def test_a_token_is_asked_for(guarded: Server) -> None:
     assert client.get("/v1/models", Authorization=f"Bearer {TOKEN}", Host="any.example").status == 200
 
 
-def test_people_log_in_once(guarded: Server) -> None:
+def test_login_sets_a_cookie(guarded: Server) -> None:
     client = Client(guarded.url)
     wrong = client.form("/login", token="wrong")
     assert wrong.headers["location"] == "/login?wrong"
@@ -86,20 +88,20 @@ def test_people_log_in_once(guarded: Server) -> None:
     assert client.get("/v1/models", Cookie="smoothheads=guess").status == 401
 
 
-def test_what_cannot_be_served_is_refused_at_once(runs_folder: Path, server: Server, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a token"):
+def test_server_refuses_what_it_cannot_serve(runs_folder: Path, server: Server, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a token is needed"):
         Server(runs_folder, host="0.0.0.0", port=0)
     with pytest.raises(ConfigError, match="at least 16"):
         Server(runs_folder, host="0.0.0.0", port=0, token="short")
     with pytest.raises(ConfigError, match="in use"):
         Server(runs_folder, port=server.port)
-    with pytest.raises(CheckpointError, match="none"):
+    with pytest.raises(CheckpointError, match="no checkpoint"):
         Server(tmp_path, port=0)
-    with pytest.raises(CheckpointError, match="a folder"):
+    with pytest.raises(CheckpointError, match="no folder"):
         Server(tmp_path / "nothing", port=0)
 
 
-def test_a_notebook_may_frame_it(runs_folder: Path) -> None:
+def test_notebook_may_frame_the_page(runs_folder: Path) -> None:
     server = notebook(runs_folder)
     try:
         assert f'src="{server.url}"' in server._repr_html_()

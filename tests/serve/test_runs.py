@@ -10,15 +10,15 @@ import pytest
 
 from smoothheads.results import read_log
 from smoothheads.serve import logs
-from smoothheads.serve.catalogue import Catalogue, Remembered, stamp
+from smoothheads.serve.runs import RunIndex, cached
 
-from .conftest import RUN, Client
+from .conftest import Client
 
 ODD = "<img src=x onerror=alert(1)>.tsv"
 PAIR = ("id", "some/ledger-fixed"), ("id", "some/ledger-table")
 
 
-def test_the_list_has_everything_and_says_what_is_broken(client: Client) -> None:
+def test_overview_names_what_is_broken(client: Client) -> None:
     seen = client.get("/v1/runs").json()
     rows = {row["id"]: row for row in seen["ledgers"]}
     assert rows["some/ledger-fixed"]["images"] == rows["some/ledger-fixed"]["expected"]
@@ -30,13 +30,13 @@ def test_the_list_has_everything_and_says_what_is_broken(client: Client) -> None
     assert client.get("/v1/models").json()["models"] == ["some"]
 
 
-def test_nothing_is_sent_twice(client: Client) -> None:
+def test_unchanged_answer_gives_304(client: Client) -> None:
     first = client.get("/v1/runs")
     again = client.get("/v1/runs", If_None_Match=first.headers["etag"])
     assert (again.status, again.body) == (304, b"")
 
 
-def test_curves_with_intervals_and_tables(client: Client) -> None:
+def test_curves_have_intervals_and_tables(client: Client) -> None:
     data = client.get("/v1/runs/curves", *PAIR).json()
     assert [curve["id"] for curve in data["curves"]] == [value for _, value in PAIR]
     for curve in data["curves"]:
@@ -45,7 +45,7 @@ def test_curves_with_intervals_and_tables(client: Client) -> None:
     assert len(data["tables"]) >= 2
 
 
-def test_downloads(client: Client) -> None:
+def test_curves_downloads(client: Client) -> None:
     assert client.get("/v1/runs/curves.png", *PAIR).body.startswith(b"\x89PNG")
     assert client.get("/v1/runs/curves.csv", *PAIR).body.startswith(
         b"log,radius,certified_accuracy,low,high\n"
@@ -55,7 +55,7 @@ def test_downloads(client: Client) -> None:
     assert latex.headers["content-disposition"] == 'attachment; filename="certified-accuracy.tex"'
 
 
-def test_two_ledgers_are_compared_image_by_image(client: Client) -> None:
+def test_compare_two_ledgers(client: Client) -> None:
     data = client.get("/v1/runs/compare", *PAIR).json()
     assert data["images"] > 0
     assert data["differ"] >= data["gain"]["better"] + data["gain"]["worse"]
@@ -63,8 +63,8 @@ def test_two_ledgers_are_compared_image_by_image(client: Client) -> None:
     assert client.get("/v1/runs/compare", PAIR[0]).status == 422
 
 
-def test_one_image_with_the_votes_of_every_head(client: Client) -> None:
-    index = json.loads((RUN / "ledger-fixed" / "manifest.json").read_text())["indices"]["first"]
+def test_image_has_the_votes_of_every_head(client: Client, run: Path) -> None:
+    index = int(read_log(run / "ledger-fixed").index[0])
     image = client.get("/v1/runs/image", PAIR[0], ("index", index)).json()["logs"][0]["image"]
     aggregations = {votes["aggregation"]: votes["counts"] for votes in image["votes"]}
     assert "ensemble" in aggregations
@@ -74,18 +74,18 @@ def test_one_image_with_the_votes_of_every_head(client: Client) -> None:
 
 
 @pytest.mark.parametrize("name", ["../some/ledger-fixed", "/etc", "", "nothing", "broken", "some"])
-def test_a_name_is_no_path(client: Client, name: str) -> None:
+def test_name_is_no_path(client: Client, name: str) -> None:
     assert client.get("/v1/runs/curves", ("id", name)).status in (404, 422)
 
 
-def test_a_ledger_that_grows_is_read_again(tmp_path: Path) -> None:
+def test_growing_ledger_is_read_again(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
-    shutil.copytree(RUN / "ledger-fixed", folder / "ledger")
+    shutil.copytree(run / "ledger-fixed", folder / "ledger")
     table = folder / "ledger" / "ledger.tsv"
     lines = table.read_text().splitlines(keepends=True)
     table.write_text("".join(lines[:3]) + lines[3][:10])  # a torn line, as a reader meets it
-    read, catalogue = Remembered(read_log, stamp), Catalogue(folder)
-    (name, path), *_ = catalogue.contents().ledgers.items()
+    read, index = cached(read_log, logs.stamp), RunIndex(folder)
+    (name, path), *_ = index.contents().ledgers.items()
     before = logs.row(name, path, read)
     table.write_text("".join(lines))
     after = logs.row(name, path, read)
@@ -104,21 +104,21 @@ def test_a_ledger_that_grows_is_read_again(tmp_path: Path) -> None:
         ("-1e-05 0.2",) * 2,
     ],
 )
-def test_a_name_is_no_formula_and_a_number_stays_one(text: str, written: str) -> None:
+def test_no_formula(text: str, written: str) -> None:
     from smoothheads.report.table import no_formula
 
     assert no_formula(text) == written
 
 
-def test_a_study_that_was_kept(tmp_path: Path) -> None:
+def test_study_tables_and_downloads(run: Path, tmp_path: Path) -> None:
     import numpy as np
 
     from smoothheads.errors import LedgerError
     from smoothheads.studies.outcome import Outcome, Result, load, save
     from smoothheads.studies.reading import read
 
-    measured = read(RUN / "ledger-fixed", "ensemble")
-    assert len(np.asarray(measured.index)) == len(read_log(RUN / "ledger-fixed"))
+    measured = read(run / "ledger-fixed", "ensemble")
+    assert len(np.asarray(measured.index)) == len(read_log(run / "ledger-fixed"))
     outcome = Outcome(
         name="x",
         title="Does <b>it</b> help?",
@@ -128,7 +128,7 @@ def test_a_study_that_was_kept(tmp_path: Path) -> None:
         results=tuple(Result("", 0.5, arm, 0, measured, {}) for arm in "ab"),
     )
     save(outcome, tmp_path / "kept")
-    (name, folder), *_ = Catalogue(tmp_path).contents().studies.items()
+    (name, folder), *_ = RunIndex(tmp_path).contents().studies.items()
     data = logs.study(load(folder))
     assert (name, data["title"]) == ("kept", "Does <b>it</b> help?")
     assert [row[0]["text"] for row in data["tables"][0]["rows"]] == ["one", "two"]

@@ -43,7 +43,7 @@ def test_two_jobs_take_turns() -> None:
     assert "".join(order) == "ababab"
 
 
-def test_a_full_queue_refuses_and_moves_up() -> None:
+def test_full_queue_refuses_and_moves_up() -> None:
     stop = threading.Event()
 
     def steps() -> Iterator[int]:
@@ -53,7 +53,7 @@ def test_a_full_queue_refuses_and_moves_up() -> None:
     async def test(scheduler: Scheduler) -> None:
         first, second, third = (scheduler.submit(steps(), seconds=9) for _ in range(3))
         assert (first.waiting(), third.waiting()) == (0, 1)
-        assert scheduler.under_way == (2, 1)
+        assert scheduler.jobs == (2, 1)
         with pytest.raises(BusyError):
             scheduler.submit(steps(), seconds=9)
         first.cancel()
@@ -66,7 +66,7 @@ def test_a_full_queue_refuses_and_moves_up() -> None:
     run(test)
 
 
-def test_a_cancelled_job_is_closed_and_makes_no_more_steps() -> None:
+def test_cancelled_job_is_closed() -> None:
     closed = threading.Event()
 
     def steps() -> Iterator[int]:
@@ -88,7 +88,7 @@ def test_a_cancelled_job_is_closed_and_makes_no_more_steps() -> None:
     assert closed.is_set()
 
 
-def test_time_is_up() -> None:
+def test_job_out_of_time() -> None:
     def steps() -> Iterator[int]:
         while True:
             yield 1
@@ -101,7 +101,7 @@ def test_time_is_up() -> None:
     run(test)
 
 
-def test_a_job_that_fails_fails_alone() -> None:
+def test_failing_job_fails_alone() -> None:
     def steps(fails: bool) -> Iterator[int]:
         yield 1
         if fails:

@@ -188,7 +188,13 @@ def routes(service: Service) -> APIRouter:
     async def predict(http: HttpRequest) -> Any:
         return await answer(http, networks.predict, "answer")
 
-    @router.post("/attack", summary="An image pushed away from its class", response_class=EventStream, **post)
+    @router.post(
+        "/attack",
+        summary="An image pushed away from its class",
+        response_class=EventStream,
+        status_code=200,  # FastAPI would look for it in the signature of EventStream
+        **post,
+    )
     async def attack(http: HttpRequest) -> Any:
         return await stream(service, http, networks.attack)
 

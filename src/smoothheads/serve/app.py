@@ -123,6 +123,7 @@ def application(folder: Path, settings: NetworkSettings, access: Access, limits:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(api.GoneError, _gone)
+    app.add_exception_handler(Exception, _failed)
     if access.token is not None:
         _describe_token(app)
     return Guard(app, access, limits, metrics)
@@ -161,6 +162,10 @@ async def _invalid(_: Request, error: Exception) -> Response:
 async def _http(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+async def _failed(_: Request, error: Exception) -> Response:  # noqa: ARG001
+    return JSONResponse({"error": "This is the server's own fault; its log says more."}, 500)
 
 
 async def _gone(_: Request, error: Exception) -> Response:  # noqa: ARG001

@@ -1,7 +1,7 @@
 """Runs functions on data from outside in a process of its own, which is killed when it takes too long.
 
 A small JPEG can take a minute to decode, and a small JSON text can hold the interpreter's lock for seconds.
-In a process of its own neither keeps anybody else waiting. `python -m smoothheads.serve.worker` is that process.
+In a process of its own neither keeps anybody else waiting: `python -m smoothheads.serve.worker`.
 """
 
 from __future__ import annotations
