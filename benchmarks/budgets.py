@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from smoothheads.certify.algorithm import Terms
 from smoothheads.certify.budgets import TableBudget
 from smoothheads.report.table import Cell, Table, to_json, to_markdown
-from smoothheads.results import intervals, metrics
+from smoothheads.results import metrics
 
 Floats = NDArray[np.float64]
 TABLE: dict[str, Any] = {"budget": "table"}
@@ -160,7 +160,7 @@ def cost_table(study: Study) -> Table:
     best = study.fixed.radius[0].mean()
     rows = []
     for name, outcome in shown.items():
-        mean = intervals.mean(outcome.samples[0])
+        mean = metrics.mean(outcome.samples[0])
         cost = Cell(f"{mean.value:,.0f}", mean.value, f"± {mean.standard_error:,.0f}", mean.standard_error)
         less, ratio = study.n / mean.value, float(outcome.radius[0].mean() / best)
         rows.append((Cell(name), cost, number(less, ".1f"), number(ratio, ".4f")))
