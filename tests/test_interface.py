@@ -28,7 +28,7 @@ from smoothheads.results import merge, recertify
 from smoothheads.runs.certify import certify_run
 from smoothheads.runs.ensemble import ensemble_run
 from smoothheads.runs.export import export_run
-from smoothheads.runs.layout import open_checkpoint
+from smoothheads.runs.models import open_checkpoint
 from smoothheads.runs.train import train_run
 
 SOURCE = Path(sh.__file__).parent
@@ -37,7 +37,7 @@ LABELS = np.arange(6) % 2
 OWN = {
     "certify.as_before",
     "exported.sums",
-    "exported.find_artefacts",
+    "exported.find_converted",
     "ensemble.member_folder",
     "export.copy_files",
     "publish.card",
@@ -227,7 +227,7 @@ def test_paths_are_text_or_path(tmp_path: Path) -> None:
     whole = merge([f"{root}/shard-0", f"{root}/shard-1"], f"{root}/run-1/ledger")
     assert recertify(str(whole), f"{root}/again", alpha=0.01).is_dir()
     out = export_run(f"{root}/run-1/ledger", f"{root}/export")
-    assert sh.open_export(str(out))(images.image(0)).shape == (1,)
+    assert sh.from_pretrained(str(out))(images.image(0)).shape == (1,)
 
 
 def test_public_functions_say_that_they_take_text_as_a_path() -> None:

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from smoothheads.results.compare import compare as compare
     from smoothheads.results.read import read_log as read_log
     from smoothheads.results.results import Results as Results
-    from smoothheads.runs.exported import from_pretrained as from_pretrained
-    from smoothheads.runs.exported import open_export as open_export
+    from smoothheads.runs.models import from_pretrained as from_pretrained
     from smoothheads.smoothed import Smoothed as Smoothed
     from smoothheads.training import RunConfig as RunConfig
     from smoothheads.training import TrainConfig as TrainConfig
@@ -56,7 +55,7 @@ _HOMES = {
     "results.compare": "compare",
     "results.read": "read_log",
     "results.results": "Results",
-    "runs.exported": "from_pretrained open_export",
+    "runs.models": "from_pretrained",
     "smoothed": "Smoothed",
     "training": "RunConfig TrainConfig train",
     "types": "ABSTAIN Certificate Certified",

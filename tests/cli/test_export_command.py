@@ -85,7 +85,7 @@ def test_the_quantised_network_that_was_certified_answers(
     message = refused(capsys, "predict", str(out), digit, "--precision", "float32")
     assert 'the function that was certified: precision = "float32" instead of "int8"' in message
     (out / "engine" / "model.bin").write_bytes(certified[:-1] + bytes([certified[-1] ^ 1]))
-    assert "engine/model.bin with sha256" in refused(capsys, "predict", str(out), digit)
+    assert "engine/model.bin has sha256" in refused(capsys, "predict", str(out), digit)
 
 
 def test_what_would_be_another_function_is_refused(
@@ -96,7 +96,7 @@ def test_what_would_be_another_function_is_refused(
     message = refused(capsys, "predict", out, digit, "--sigma", "0.3", "--block", "10")
     assert "that was certified: block = 10 instead of 20; sigma = 0.3 instead of 0.5. The cert" in message
     (tmp_path / "elsewhere" / "export.json").unlink()  # and what is left is not taken for a checkpoint
-    assert "export.json with sha256 no file" in refused(capsys, "predict", out, digit)
+    assert "export.json has sha256 no file" in refused(capsys, "predict", out, digit)
 
 
 def test_the_folder_of_the_run_will_do_and_the_summary_is_json(
@@ -135,5 +135,7 @@ def test_a_ledger_that_lies_alone_asks_for_its_checkpoint(
     certify(run)
     alone = str(shutil.move(run / "ledger", tmp_path / "alone"))
     out = ["--out", str(tmp_path / "out")]
-    assert "got none; say where it is with --checkpoint" in refused(capsys, "export", alone, *out)
+    assert "has no checkpoint of this ledger: name it with --checkpoint" in refused(
+        capsys, "export", alone, *out
+    )
     assert main(["export", alone, *out, "--checkpoint", str(run)]) == 0

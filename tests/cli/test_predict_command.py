@@ -14,9 +14,11 @@ import pytest
 from PIL import Image
 
 from smoothheads import checkpoint
-from smoothheads.cli import main, predict
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.cli import main
 from smoothheads.data import describe, load_test, named
 from smoothheads.models import ModelConfig, build
+from smoothheads.runs.models import Model
 from smoothheads.training import RunConfig, TrainConfig
 
 FEW = ["--n0", "20", "--n", "100", "--block", "20"]
@@ -173,11 +175,11 @@ def test_the_noise_is_secret_unless_a_seed_is_given(
 ) -> None:
     used: list[int | None] = []
 
-    def note(_: Path, args: predict.Predict) -> None:
-        used.append(args.certify.seed)
+    def note(_: Model, config: CertifyConfig, **__: object) -> None:
+        used.append(config.seed)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(predict, "_smoothed", note)
+    monkeypatch.setattr(Model, "certifier", note)
     picture = str(pictures / "0.png")
     for arguments in ([], [], ["--seed", "5"], ["--seed=5"]):
         with pytest.raises(ZeroDivisionError):

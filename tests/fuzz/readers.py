@@ -32,7 +32,7 @@ from smoothheads.results.audit import audit
 from smoothheads.results.compare import compare, summarize
 from smoothheads.results.derive import linf, merge, recertified, top_k
 from smoothheads.results.read import read_log
-from smoothheads.runs.exported import Exported
+from smoothheads.runs.models import Export
 from smoothheads.training import RunConfig, TrainState
 
 from .mutate import damage_bytes, damage_json, damage_table
@@ -186,7 +186,7 @@ def exports(root: Path) -> Once:
         lines = [f"{sha256(folder / name)}  {name}\n" for name in names if name != "SHA256SUMS"]
         (folder / "SHA256SUMS").write_text("".join(lines))
 
-    once = with_one_damaged([*files, folder / "SHA256SUMS"], lambda: Exported.open(folder), mend)
+    once = with_one_damaged([*files, folder / "SHA256SUMS"], lambda: Export.open(folder), mend)
 
     def and_restore(rng: Random) -> object:
         try:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from smoothheads.runs.cluster import STORE_BYTES, own_folder
+from smoothheads.runs.on_ray import STORE_BYTES, own_folder
 
 NODE = {"num_cpus": 1, "object_store_memory": STORE_BYTES, "include_dashboard": False}
 
@@ -82,6 +82,8 @@ def descendants(process: int) -> dict[int, str]:
     return found
 
 
-def voters() -> list[int]:
-    """Processes of Ray's below this one that count votes."""
-    return [each for each, command in descendants(os.getpid()).items() if command.startswith("ray::Voter")]
+def certifiers() -> list[int]:
+    """Processes of Ray's below this one that certify images."""
+    return [
+        each for each, command in descendants(os.getpid()).items() if command.startswith("ray::RayWorker")
+    ]

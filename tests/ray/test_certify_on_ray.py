@@ -13,24 +13,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.ray.conftest import TwoNodes, voters
+from tests.ray.conftest import TwoNodes, certifiers
 
 from smoothheads import checkpoint
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import Dataset, Splits, SubsetConfig, select, take
-from smoothheads.errors import SmoothheadsError, SoundnessError, WorkerError
+from smoothheads.errors import SoundnessError, WorkerError
 from smoothheads.models import ModelConfig
 from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import versions
-from smoothheads.runs import on_ray, voter
-from smoothheads.runs.certify import certify_run
-from smoothheads.runs.cluster import Cluster, Need, nodes, require_room
-from smoothheads.runs.on_ray import CrewStatus
-from smoothheads.runs.voter import Counted, FunctionFacts, Package, Range, Ready, Voter, digest
-from smoothheads.smoothed import Smoothed
+from smoothheads.runs import on_ray
+from smoothheads.runs.certify import FunctionFacts, certify_run
+from smoothheads.runs.on_ray import Cluster, Need, PoolStatus, RayWorker, nodes, require_room
 from smoothheads.training import RunConfig
-from smoothheads.types import Phase
 
 CONFIG = CertifyConfig.of(0.5, seed=0, n0=20, n=400, block=20)
 
@@ -104,15 +100,14 @@ def test_workers_and_nodes_come_and_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One is killed while another one hangs, then a node leaves and another one joins: nothing is lost or
-    counted twice. Images go through Ray's store, as large ones do."""
-    monkeypatch.setattr(voter, "SMALL", 0)
+    counted twice."""
     monkeypatch.setattr(on_ray, "SILENCE", 4.0)
     monkeypatch.setattr(on_ray, "SLOWEST", 3)
     config = CONFIG.changed(n=4000, blocks_per_pass=3)
     notes: list[str] = []
 
     def workers() -> None:
-        first, second = voters()
+        first, second = certifiers()
         os.kill(first, signal.SIGKILL)
         os.kill(second, signal.SIGSTOP)
 
@@ -122,7 +117,7 @@ def test_workers_and_nodes_come_and_go(
 
     happened, events = 0, (workers, nodes)
 
-    def on_status(status: CrewStatus) -> None:
+    def on_status(status: PoolStatus) -> None:
         """The next event, as soon as the last one was noticed and all workers that can be there are."""
         nonlocal happened
         noticed = sum("is lost" in note for note in notes) >= (0, 2, 3)[happened]
@@ -159,7 +154,7 @@ def test_twenty_kills_at_random_moments(
     def killer() -> None:
         nonlocal kills
         while kills < 20 and not over.wait(chance.uniform(0, 6)):
-            there = voters()
+            there = certifiers()
             if kills % 5 == 4 and cluster.others:
                 cluster.leave(cluster.others[-1])
                 kills += 1
@@ -167,7 +162,7 @@ def test_twenty_kills_at_random_moments(
                 os.kill(chance.choice(there), signal.SIGKILL)
                 kills += 1
 
-    def on_status(status: CrewStatus) -> None:
+    def on_status(status: PoolStatus) -> None:
         if not cluster.others:  # Ray wants nodes to be started by the main thread
             cluster.join()
         if kills == 20 and status.starting == 0:
@@ -196,9 +191,9 @@ def test_twenty_kills_at_random_moments(
 def test_other_versions_are_refused(ready: Checkpoint, images: Dataset) -> None:
     """In this process, without Ray: nothing of the package is even looked at."""
     here = versions()
-    reply = Voter().prepare(here | {"torch": "1.0"}, b"")
+    reply = RayWorker().prepare(here | {"torch": "1.0"}, b"")
     assert isinstance(reply, WorkerError)
-    assert f"got torch {here['torch']} instead of 1.0" in str(reply)
+    assert f"has torch {here['torch']} instead of 1.0" in str(reply)
 
 
 def test_another_function_is_refused_and_named(
@@ -208,7 +203,7 @@ def test_another_function_is_refused_and_named(
     true = FunctionFacts.of
     monkeypatch.setattr(FunctionFacts, "of", lambda engine, image: true(engine, 16 - image))
     notes: list[str] = []
-    with pytest.raises(WorkerError, match=r"got .*: other logits on the first block"):
+    with pytest.raises(WorkerError, match=r"computes other logits on the first block"):
         certify_run(
             ready, images, CONFIG, tmp_path / "out", cluster=Cluster(), workers=None, on_note=notes.append
         )
@@ -231,30 +226,12 @@ def test_what_a_worker_refuses_ends_the_run(
 def test_a_cluster_without_enough_memory_is_named(cluster: TwoNodes) -> None:
     import ray
 
-    with pytest.raises(WorkerError, match=r"1 core, 1048576 MiB for a worker, got .* MiB\)"):
+    with pytest.raises(WorkerError, match=r"needs 1 core, 1048576 MiB, and no node has that \(.* MiB\)"):
         require_room(ray, Need(1, 0, 2**40))
     with pytest.raises(WorkerError, match="1 GPU"):
         require_room(ray, Need(1, 1, 2**20))
 
 
-def test_a_worker_counts_what_it_was_sent(ready: Checkpoint, images: Dataset) -> None:
-    """In this process, without Ray: damaged pixels are noticed."""
-    smoothed = Smoothed(ready.model, ready.info, CONFIG)
-    package = Package.of(smoothed, images.image(0))
-    voter, image = Voter(), images.image(1)
-    reply = voter.prepare(versions(), package.pickled())
-    assert isinstance(reply, Ready)
-    assert reply.facts == FunctionFacts.of(smoothed.engine, images.image(0))
-    asked = Range(image, digest(image), 5, 1, 3, 50)
-    answer = voter.votes([asked])
-    assert isinstance(answer, Counted)
-    wanted = smoothed.engine.votes(image, 5, Phase.ESTIMATION, 3, 50)
-    assert (answer.counts[0] == wanted.counts).all()
-    changed = Range(image ^ 1, digest(image), 5, 1, 3, 50)
-    assert isinstance(voter.votes([changed]), SmoothheadsError)
-
-
-def test_progress_says_who_does_what() -> None:
-    status = CrewStatus(working=3, starting=2, idle=0, per_second=1234.5, images=(7, 5, 9))
-    assert str(status) == "1,234 samples/s, 3 workers on images 5 to 9, 2 starting"
-    assert str(CrewStatus(1, 0, 1, 0.0, (4,))) == "0 samples/s, 1 workers on image 4, 1 idle"
+def test_progress_says_how_many_workers_do_what() -> None:
+    assert str(PoolStatus(working=3, starting=2, idle=0)) == "workers: 3 working, 2 starting"
+    assert str(PoolStatus(0, 0, 1)) == "workers: 1 idle"

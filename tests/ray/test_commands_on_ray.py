@@ -54,7 +54,7 @@ def test_a_driver_that_is_killed_goes_on_and_leaves_nobody_behind(network: Path,
         first.kill()
         first.wait()
     assert any("raylet" in each for each in started.values())
-    assert any(each.startswith("ray::Voter") for each in started.values())
+    assert any(each.startswith("ray::RayWorker") for each in started.values())
     assert len(without_time(out)) > 1
     ended = subprocess.run([*command, "--json"], env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr

@@ -14,11 +14,12 @@ from tests.ray.conftest import TwoNodes, descendants
 from tests.studies.small import TEXT, Inline, study
 
 from smoothheads.data import named
-from smoothheads.runs.cluster import Cluster
+from smoothheads.errors import WorkerError
+from smoothheads.runs.executors import Executor, Future
+from smoothheads.runs.on_ray import Cluster
 from smoothheads.studies import on_ray
-from smoothheads.studies.executor import Finished
 from smoothheads.studies.jobs import ELSEWHERE, StudyJob, perform
-from smoothheads.studies.on_ray import Brought, Maker, RayTasks
+from smoothheads.studies.on_ray import JobActor, RayJobs, SyncedFiles
 from smoothheads.studies.outcome import collect
 from smoothheads.studies.plan import StudyPlan, Training
 from smoothheads.studies.prepare import prepare
@@ -63,21 +64,26 @@ def test_a_lost_worker_costs_little_and_changes_nothing(
 ) -> None:
     monkeypatch.setattr(on_ray, "LOOK_SECONDS", 0.2)
     plan, whole = alone
-    store, tasks = StudyStore(tmp_path / "store"), RayTasks(Cluster())
+    store, tasks = StudyStore(tmp_path / "store"), RayJobs(Cluster())
     killed: list[int] = []
 
-    class Killing:
+    class Killing(Executor):
         """Kills the first worker as soon as something of it was brought back."""
 
         slots = property(lambda _: tasks.slots)
-        submit, close = tasks.submit, tasks.close
+
+        def submit(self, function: Any, item: Any) -> Future[Any]:
+            return tasks.submit(function, item)
+
+        def close(self) -> None:
+            tasks.close()
 
         def wait(self, seconds: float) -> Any:
             ended = tasks.wait(seconds)
             metrics = store.artefact(training(plan)) / "metrics.jsonl"
             if not killed and not ended and metrics.is_file() and metrics.stat().st_size:
                 there = descendants(os.getpid()).items()
-                killed.extend(each for each, command in there if command.startswith("ray::Maker"))
+                killed.extend(each for each, command in there if command.startswith("ray::JobActor"))
                 os.kill(killed[0], signal.SIGKILL)
             return ended
 
@@ -86,12 +92,12 @@ def test_a_lost_worker_costs_little_and_changes_nothing(
     require_same(plan, store, whole)
 
 
-def news(maker: Maker, files: dict[str, bytes], *, until: str = "") -> Brought:
-    """All that a maker writes until a file is there, or to its end."""
+def news(actor: JobActor, files: dict[str, bytes], *, until: str = "") -> SyncedFiles:
+    """All that a job writes until a file is there, or to its end."""
     while True:
-        found = maker.look(0.1)
+        found = actor.look(0.1)
         files |= found.files
-        for path in found.gone:
+        for path in found.removed:
             del files[path]
         if found.finished or (until and any(path.endswith(until) for path in files)):
             return found
@@ -100,13 +106,13 @@ def news(maker: Maker, files: dict[str, bytes], *, until: str = "") -> Brought:
 def test_training_goes_on_elsewhere_from_what_was_brought_back(
     tmp_path: Path, alone: tuple[StudyPlan, StudyStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without Ray: two makers, one after the other, as on two nodes that share no folder."""
+    """Without Ray: two actors, one after the other, as on two nodes that share no folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     plan, whole = alone
     item, files = training(plan), dict[str, bytes]()
-    first, second = Maker(), Maker()
+    first, second = JobActor(), JobActor()
     first.start(item, {}, str(tmp_path))
     news(first, files, until="metrics.jsonl")
     while not files[next(path for path in files if path.endswith("metrics.jsonl"))]:
@@ -119,7 +125,7 @@ def test_training_goes_on_elsewhere_from_what_was_brought_back(
     second.start(item, files, str(tmp_path))
     assert news(second, files).error is None
     second.clean()
-    on_ray._write(tmp_path / "store", files)
+    on_ray.write_files(tmp_path / "store", files)
     facts = [store.facts(item) or {} for store in (StudyStore(tmp_path / "store"), whole)]
     assert facts[0]["weights"] == facts[1]["weights"]
     lines = [
@@ -134,11 +140,12 @@ def test_what_another_study_is_making_is_not_made_on_ray_too(
 ) -> None:
     """And what is made on Ray not by another study beside it; without the lock both write to one folder."""
     job = StudyJob(training(alone[0]), StudyStore(tmp_path))
-    tasks = RayTasks(Cluster())
+    tasks = RayJobs(Cluster())
     with job.store.held(job.item):
-        tasks.submit(job)
-        assert tasks.wait(1) == [Finished(job, ELSEWHERE)]
-    tasks.submit(job)
+        refused = tasks.submit(perform, job)
+        assert tasks.wait(1) == [refused]
+        assert refused.result() == ELSEWHERE
+    tasks.submit(perform, job)
     assert perform(job) == ELSEWHERE
     tasks.close()
     assert job.store.facts(job.item) is None
@@ -150,12 +157,12 @@ def test_a_job_that_fits_nowhere_fails_alone(
 ) -> None:
     monkeypatch.setattr(on_ray, "MEMORY", 2**50)
     plan, _ = alone
-    tasks = RayTasks(Cluster())
-    tasks.submit(StudyJob(training(plan), StudyStore(tmp_path)))
-    (finished,) = tasks.wait(1)
+    tasks = RayJobs(Cluster())
+    future = tasks.submit(perform, StudyJob(training(plan), StudyStore(tmp_path)))
+    assert tasks.wait(1) == [future]
     tasks.close()
-    assert finished.error is not None
-    assert "MiB for a worker" in finished.error
+    with pytest.raises(WorkerError, match="no node has that"):
+        future.result()
 
 
 def test_a_node_without_the_data_is_named(
@@ -163,12 +170,10 @@ def test_a_node_without_the_data_is_named(
 ) -> None:
     item = training(alone[0])
     elsewhere = replace(item.config, data=named("cifar10", root=str(tmp_path / "nowhere")))
-    tasks, ended = RayTasks(Cluster()), list[Finished]()
-    tasks.submit(StudyJob(replace(item, config=elsewhere), StudyStore(tmp_path)))
-    while not ended:
-        ended = tasks.wait(1)
+    tasks = RayJobs(Cluster())
+    future = tasks.submit(perform, StudyJob(replace(item, config=elsewhere), StudyStore(tmp_path)))
+    while not tasks.wait(1):
+        pass
     tasks.close()
-    assert ended[0].error is not None
-    assert ended[0].error.startswith(f"on {socket.gethostname()}: expected")
-    assert "nowhere" in ended[0].error
-    assert StudyStore(tmp_path).failure(item) == ended[0].error
+    with pytest.raises(WorkerError, match=f"on {socket.gethostname()}: .*nowhere"):
+        future.result()

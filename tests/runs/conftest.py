@@ -13,7 +13,7 @@ from smoothheads.data import Splits, SubsetConfig, select
 from smoothheads.models import ModelConfig
 from smoothheads.models.multihead import MultiHead
 from smoothheads.runs.certify import certify_run
-from smoothheads.runs.layout import open_checkpoint
+from smoothheads.runs.models import open_checkpoint
 from smoothheads.training import RunConfig
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,25 +15,25 @@ from PIL import Image
 
 from smoothheads.cli import main
 from smoothheads.data import load_test, named
-from smoothheads.runs.exported import Exported
-from smoothheads.runs.layout import open_checkpoint
+from smoothheads.runs.models import Export, open_checkpoint
 from smoothheads.smoothed import Smoothed
 
-RUN = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
+Make = Callable[..., Path]
 
 
-def test_the_network_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_network_alone(tmp_path: Path, certified_run: Make, capsys: pytest.CaptureFixture[str]) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+    run = certified_run()
     out = tmp_path / "model.onnx"
-    assert main(["export", str(RUN), "--format", "onnx", "--out", str(out)]) == 0
+    assert main(["export", str(run), "--format", "onnx", "--out", str(out)]) == 0
     session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
     assert [(each.name, each.shape[1:]) for each in session.get_inputs()] == [("pixels", [1, 8, 8])]
     pixels = np.random.default_rng(0).random((5, 1, 8, 8), dtype=np.float32)
     with torch.no_grad():
-        expected = open_checkpoint(RUN).model(torch.from_numpy(pixels)).numpy()
+        expected = open_checkpoint(run).model(torch.from_numpy(pixels)).numpy()
     assert np.allclose(session.run(None, {"pixels": pixels})[0], expected, atol=1e-4)
-    assert main(["export", str(RUN), "--format", "onnx", "--out", str(out)]) == 2
-    assert "a new file" in capsys.readouterr().err
+    assert main(["export", str(run), "--format", "onnx", "--out", str(out)]) == 2
+    assert "exists already: choose another --out" in capsys.readouterr().err
 
 
 WITHOUT = """
@@ -54,15 +54,12 @@ HEAVY = ("torch", "safetensors", "onnx", "openvino", "sklearn", "matplotlib", "p
 ASKED: tuple[list[str], ...] = ([], ["--radius"], ["--radius", "0.1"], ["--seconds", "0.1"])
 
 
-def test_predict_from_an_export_needs_no_pytorch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict_from_an_export_needs_no_pytorch(
+    tmp_path: Path, certified_run: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
-    few = ["--n", "200", "--n0", "20", "--block", "50", "--first", "2", "--engine", "onnxruntime"]
-    run = tmp_path / "run"
-    shutil.copytree(RUN, run)  # the converted network is kept in it
-    assert main(["certify", str(run), *few, "--out", str(tmp_path / "ledger")]) == 0
-    export = str(tmp_path / "export")
-    options = ["--checkpoint", str(run), "--out", export]
-    assert main(["export", str(tmp_path / "ledger"), *options]) == 0
+    run, export = certified_run(engine="onnxruntime", n=200, block=50), str(tmp_path / "export")
+    assert main(["export", str(run / "ledger"), "--out", export]) == 0
     assert "extra onnx" in (tmp_path / "export" / "README.txt").read_text()
     digit = load_test(named("digits")).image(0)[0] * 15
     Image.fromarray(digit.astype(np.uint8)).save(tmp_path / "digit.png")
@@ -77,7 +74,7 @@ def test_predict_from_an_export_needs_no_pytorch(tmp_path: Path, capsys: pytest.
     for answer, asked in zip(answers[:3], ASKED[:3], strict=True):  # the last depends on the clock
         assert main(["predict", export, picture, "--seed", "7", "--json", *asked]) == 0
         assert json.loads(capsys.readouterr().out)[0] == answer
-    certifier = Exported.open(export).certifier(seed=7)
+    certifier = Export.open(export).certifier(seed=7)
     assert not isinstance(certifier, Smoothed)
-    smoothed, image = Exported.open(export).smoothed(seed=7), digit[None] // 15
+    smoothed, image = Export.open(export).smoothed(seed=7), digit[None] // 15
     assert certifier.predict(image)[1].tolist() == smoothed.predict(image)[1].tolist()

@@ -22,8 +22,7 @@ from smoothheads.models import ModelConfig
 from smoothheads.models.multihead import MultiHead
 from smoothheads.runs.certify import certify_run
 from smoothheads.runs.export import export_run
-from smoothheads.runs.exported import Exported, _function, is_export, open_export
-from smoothheads.runs.layout import open_checkpoint
+from smoothheads.runs.models import Export, from_pretrained, function_settings, is_export, open_checkpoint
 from smoothheads.smoothed import Smoothed
 from smoothheads.training import RunConfig
 
@@ -68,7 +67,7 @@ def test_it_answers_as_the_run_did_when_that_is_gone(
     export_run(run / "ledger", tmp_path / "out")
     shutil.move(tmp_path / "out", tmp_path / "moved")
     shutil.rmtree(run)
-    smoothed = sh.open_export(str(tmp_path / "moved"), seed=0)
+    smoothed = sh.from_pretrained(str(tmp_path / "moved"), seed=0)
     assert smoothed.config == config
     assert not smoothed.notes
     assert answers(smoothed, small_digits) == before
@@ -102,7 +101,7 @@ def test_it_runs_the_converted_network_that_was_certified(
         raise AssertionError("an export converts nothing")
 
     monkeypatch.setattr("smoothheads.certify.engines.convert.converted", never)
-    smoothed = open_export(out, seed=0)
+    smoothed = from_pretrained(out, seed=0)
     assert smoothed.engine.describe() == stated
     assert answers(smoothed, small_digits) == before
 
@@ -114,10 +113,10 @@ def test_a_flipped_bit_in_any_file_is_refused(out: Path) -> None:
         data = path.read_bytes()
         for position in {0, len(data) // 2, len(data) - 1}:
             path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
-            with pytest.raises(CheckpointError, match="an export as it was written in"):
-                Exported.open(out)
+            with pytest.raises(CheckpointError, match="is not as it was exported"):
+                Export.open(out)
         path.write_bytes(data)
-    Exported.open(out)
+    Export.open(out)
 
 
 def test_no_byte_of_the_list_may_change(out: Path) -> None:
@@ -127,7 +126,7 @@ def test_no_byte_of_the_list_may_change(out: Path) -> None:
         for bit in (0, 5, 7):
             path.write_bytes(data[:position] + bytes([data[position] ^ (1 << bit)]) + data[position + 1 :])
             with pytest.raises(CheckpointError):
-                Exported.open(out)
+                Export.open(out)
 
 
 def test_a_missing_file_is_refused_and_the_rest_does_not_pass_for_a_checkpoint(out: Path) -> None:
@@ -136,12 +135,12 @@ def test_a_missing_file_is_refused_and_the_rest_does_not_pass_for_a_checkpoint(o
         path.unlink()
         assert is_export(out)
         with pytest.raises(CheckpointError, match=path.name):
-            Exported.open(out)
+            Export.open(out)
         path.write_bytes(data)
     lines = (out / "SHA256SUMS").read_text().splitlines(keepends=True)
     (out / "SHA256SUMS").write_text("".join(line for line in lines if "manifest.json" not in line))
     with pytest.raises(CheckpointError, match=r"no line for checkpoint/manifest.json, ledger/manifest.json"):
-        Exported.open(out)
+        Export.open(out)
 
 
 def test_the_list_leads_nowhere_else(out: Path, tmp_path: Path) -> None:
@@ -149,8 +148,8 @@ def test_the_list_leads_nowhere_else(out: Path, tmp_path: Path) -> None:
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     with (out / "SHA256SUMS").open("a") as file:
         file.write(f"{empty}  ../outside\n")
-    with pytest.raises(CheckpointError, match="outside with sha256 no file"):
-        Exported.open(out)
+    with pytest.raises(CheckpointError, match="outside has sha256 no file"):
+        Export.open(out)
 
 
 def test_a_note_beside_the_files_does_no_harm_and_nothing_is_written(out: Path) -> None:
@@ -159,7 +158,7 @@ def test_a_note_beside_the_files_does_no_harm_and_nothing_is_written(out: Path) 
     for path in [out, *(path for path in before if path.is_dir())]:
         path.chmod(0o555)
     try:
-        open_export(out)
+        from_pretrained(out)
         assert sorted(out.rglob("*")) == before
     finally:
         for path in [out, *(path for path in before if path.is_dir())]:
@@ -167,27 +166,27 @@ def test_a_note_beside_the_files_does_no_harm_and_nothing_is_written(out: Path) 
 
 
 def test_another_budget_is_fine_but_another_function_is_refused(out: Path, small_digits: Splits) -> None:
-    smoothed = open_export(out, n=60, alpha=0.01, seed=5)
+    smoothed = from_pretrained(out, n=60, alpha=0.01, seed=5)
     assert smoothed.predict(small_digits.test.image(0))[1].sum() == 60
     others: dict[str, Any] = {
         "sigma": 0.5, "noise": "gaussian", "aggregation": "head-1", "block": 10, "engine": "openvino",
         "precision": "bfloat16", "compile": "on", "graphs": False, "device": "cuda",
         "blocks_per_pass": 2, "threads": 2,
     }  # fmt: skip
-    assert others.keys() | {"lazy_consensus"} == set(_function(CertifyConfig(sigma=0.25)))
+    assert others.keys() | {"lazy_consensus"} == set(function_settings(CertifyConfig(sigma=0.25)))
     for name, value in others.items():
         said = re.escape(json.dumps(value))
         with pytest.raises(ConfigError, match=rf"was certified: .*{name} = {said} instead of"):
-            open_export(out, **{name: value})
+            from_pretrained(out, **{name: value})
 
 
 def test_other_software_is_named(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from smoothheads.runs import exported
+    from smoothheads.runs import models
 
     monkeypatch.setattr(
-        exported, "versions", lambda: exported.Exported.open(out).manifest.versions | {"torch": "9"}
+        models, "versions", lambda: models.Export.open(out).manifest.versions | {"torch": "9"}
     )
-    (note,) = open_export(out).notes
+    (note,) = from_pretrained(out).notes
     assert 'may differ here: versions.torch "9", certified with' in note
 
 
@@ -201,6 +200,6 @@ def test_a_network_that_the_registry_does_not_know(
     settings = CertifyConfig.of(0.25, seed=0, n0=20, n=100, block=20)
     out = export_run(certify_run(ready, images, settings, tmp_path / "own" / "ledger"), tmp_path / "out")
     with pytest.raises(CheckpointError, match="somebody's own module"):
-        open_export(out)
-    smoothed = open_export(out, model=tiny_network(heads=2, seed=7))
+        from_pretrained(out)
+    smoothed = from_pretrained(out, model=tiny_network(heads=2, seed=7))
     assert smoothed.predict(images.image(0), 0)[1].sum() == 100

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from smoothheads.studies.executor import Finished
-from smoothheads.studies.jobs import StudyJob, perform
+from typing import Any
+
+from smoothheads.runs.executors import Future, SerialExecutor
 from smoothheads.studies.parse import parse_study
 from smoothheads.studies.spec import Study
 
@@ -41,22 +42,16 @@ def study(text: str = TEXT) -> Study:
     return parse_study(text, "small", "small.toml")
 
 
-class Inline:
-    """Jobs are done when somebody waits for them."""
+class Inline(SerialExecutor):
+    """Runs jobs in this process and notes the keys of those that ended."""
 
     slots = 2
 
     def __init__(self) -> None:
-        self.jobs: list[StudyJob] = []
+        super().__init__()
         self.done: list[str] = []
 
-    def submit(self, job: StudyJob) -> None:
-        self.jobs.append(job)
-
-    def wait(self, seconds: float) -> list[Finished]:
-        job = self.jobs.pop(0)
+    def wait(self, seconds: float) -> list[Future[Any]]:
+        job = self._queue[0][2]
         self.done.append(job.key)
-        return [Finished(job, perform(job))]
-
-    def close(self) -> None:
-        pass
+        return super().wait(seconds)

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from tests.studies.small import TEXT, Inline, study
 
-from smoothheads.studies.executor import LocalProcesses
-from smoothheads.studies.jobs import StudyJob
+from smoothheads.errors import WorkerError
+from smoothheads.runs.executors import ONE_THREAD, ProcessExecutor
+from smoothheads.studies.jobs import STOP_SECONDS, StudyJob, perform
 from smoothheads.studies.outcome import collect
 from smoothheads.studies.plan import StudyPlan, Training
 from smoothheads.studies.prepare import prepare
@@ -33,7 +34,7 @@ def test_killed_and_started_again_it_gives_the_same(tmp_path: Path) -> None:
     plan, _ = prepare(study(LONG))
     killed = _killed_in_training(plan, tmp_path)
     whole = StudyStore(tmp_path / "whole")
-    assert run(plan, killed, LocalProcesses(1), {}) == {}
+    assert run(plan, killed, ProcessExecutor(1, STOP_SECONDS, ONE_THREAD), {}) == {}
     run(plan, whole, Inline(), {})
     ours, theirs = (all_tables(collect(plan, store)) for store in (killed, whole))
     assert ours == theirs
@@ -43,14 +44,14 @@ def test_killed_and_started_again_it_gives_the_same(tmp_path: Path) -> None:
 
 def test_a_process_that_dies_is_a_failed_arm(tmp_path: Path) -> None:
     plan, _ = prepare(study(LONG))
-    executor = LocalProcesses(1)
-    executor.submit(StudyJob(_training(plan), StudyStore(tmp_path)))
-    (worker,) = executor._busy.values()
+    executor = ProcessExecutor(1, STOP_SECONDS, ONE_THREAD)
+    future = executor.submit(perform, StudyJob(_training(plan), StudyStore(tmp_path)))
+    ((worker, _),) = executor._busy.values()
     worker.process.kill()
-    (finished,) = executor.wait(60)
+    assert executor.wait(60) == [future]
     executor.close()
-    assert finished.error is not None
-    assert "ended with code -9" in finished.error
+    with pytest.raises(WorkerError, match=r"was ended by SIGKILL \(exit code -9\)"):
+        future.result()
 
 
 def _killed_in_training(plan: StudyPlan, folder: Path) -> StudyStore:

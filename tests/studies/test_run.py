@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,9 +27,9 @@ from smoothheads.errors import LedgerError, StorageError
 from smoothheads.files import exclusive, sha256
 from smoothheads.provenance import processor
 from smoothheads.report.table import to_csv, to_json, to_text
+from smoothheads.runs.executors import Future
 from smoothheads.runs.train import train_run
 from smoothheads.studies import reading, stages
-from smoothheads.studies.executor import Finished
 from smoothheads.studies.figures import gains_against_fit, gains_figure, write_figures
 from smoothheads.studies.html import page, write_page
 from smoothheads.studies.jobs import ELSEWHERE, StudyJob, network_folder, perform
@@ -90,9 +91,9 @@ def test_what_another_study_is_making_is_waited_for(
     other = exclusive(folder(store, item))
 
     class OtherStops(Inline):
-        def wait(self, seconds: float) -> list[Finished]:
+        def wait(self, seconds: float) -> list[Future[Any]]:
             ended = super().wait(seconds)
-            if ended[0].error == ELSEWHERE:
+            if ended[0].result() == ELSEWHERE:
                 other.__exit__(None, None, None)
             return ended
 
@@ -309,7 +310,7 @@ def test_the_status_of_a_running_study_rests_on_its_own_estimate(
         monkeypatch.setattr(f"smoothheads.studies.prepare.{trial}", lambda *_: pytest.fail("a trial"))
 
     class Asked(Inline):
-        def submit(self, job: StudyJob) -> None:
+        def submit(self, function: Any, item: Any) -> Future[Any]:
             assert main(["study", str(file), "--store", str(store.root), "--status"]) == 0
             assert noted_estimate(other, store) is None
             raise KeyboardInterrupt
@@ -416,17 +417,17 @@ def test_rows_are_kept_while_the_study_runs(tmp_path: Path, monkeypatch: pytest.
     class Broken(Inline):
         """Ends the process, as it were, after the first certification."""
 
-        def __init__(self, slots: int) -> None:
+        def __init__(self, *_: object) -> None:
             super().__init__()
 
-        def wait(self, seconds: float) -> list[Finished]:
+        def wait(self, seconds: float) -> list[Future[Any]]:
             if any(isinstance(job.item, Certification) for job in certified):
                 raise KeyboardInterrupt
-            certified.extend(self.jobs[:1])
+            certified.append(self._queue[0][2])
             return super().wait(seconds)
 
     certified: list[StudyJob] = []
-    monkeypatch.setattr("smoothheads.studies.executor.LocalProcesses", Broken)
+    monkeypatch.setattr("smoothheads.runs.executors.ProcessExecutor", Broken)
     monkeypatch.setattr("smoothheads.studies.run.STATUS_SECONDS", 0.0)
     monkeypatch.setattr("smoothheads.studies.prepare.estimate", lambda *_: {})
     (tmp_path / "small.toml").write_text(TEXT)
@@ -612,7 +613,7 @@ def test_a_failed_arm_does_not_stop_the_others(finished: tuple[StudyPlan, StudyS
     assert "failed" in to_text(all_tables(outcome)[0])
 
     class Asked(Inline):
-        def wait(self, seconds: float) -> list[Finished]:
+        def wait(self, seconds: float) -> list[Future[Any]]:
             counts.append(status(plan, store, {}).count("failed"))
             return super().wait(seconds)
 

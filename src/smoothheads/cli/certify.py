@@ -21,8 +21,7 @@ from smoothheads.errors import ConfigError
 from smoothheads.types import Certified
 
 if TYPE_CHECKING:
-    from smoothheads.runs.cluster import Cluster
-    from smoothheads.runs.on_ray import CrewStatus
+    from smoothheads.runs.on_ray import Cluster, PoolStatus
 
 DESCRIPTION = """Certify test images: for each one a class and a radius R, so that with probability at least
 1 - alpha no perturbation of norm below R changes the answer of the smoothed classifier. The noise decides the
@@ -95,7 +94,7 @@ def main(arguments: list[str]) -> None:
 
     from smoothheads.data import load
     from smoothheads.runs.certify import certification_images, certify_run
-    from smoothheads.runs.layout import engines_folder, open_checkpoint
+    from smoothheads.runs.models import engines_folder, open_checkpoint
 
     checkpoint = open_checkpoint(folder)
     data: DataConfig = replace(checkpoint.config.data, root=args.root or checkpoint.config.data.root)
@@ -124,7 +123,7 @@ def main(arguments: list[str]) -> None:
         def on_votes(count: int) -> None:
             progress.add(count, ", ".join(filter(None, notes.values())))
 
-        def on_status(status: CrewStatus) -> None:
+        def on_status(status: PoolStatus) -> None:
             notes["cluster"] = str(status)
             on_votes(0)
 
@@ -173,6 +172,6 @@ def parse_cluster(
         if address is not None:
             raise ConfigError("--on ray with --ray-address", "no --on", "add --on ray, or drop the address")
         return None
-    from smoothheads.runs.cluster import Cluster
+    from smoothheads.runs.on_ray import Cluster
 
     return Cluster(address, None if workers is None else workers * threads)

@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
 
 def _train_and_certify(name: str, args: DemoArguments) -> Path:
     from smoothheads.runs.certify import certification_images, certify_run
-    from smoothheads.runs.layout import open_checkpoint
+    from smoothheads.runs.models import open_checkpoint
     from smoothheads.runs.train import train_run
     from smoothheads.training import EpochDone, StepDone
 

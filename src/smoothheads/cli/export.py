@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
     from smoothheads.config import load_json
     from smoothheads.results.read import ledger_folder
     from smoothheads.runs.export import export_onnx, export_run
-    from smoothheads.runs.exported import FACTS
+    from smoothheads.runs.models import FACTS
 
     if args.format == "onnx":
         file = export_onnx(Path(name or ""), args.out or Path("model.onnx"), checkpoint=args.checkpoint)

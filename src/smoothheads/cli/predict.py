@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.checkpoint.folder import trained_config
 from smoothheads.cli.common import first_argument, parse, print_json, say, take_components, take_option
 from smoothheads.cli.progress import Progress
 from smoothheads.errors import ConfigError, shown
@@ -19,9 +18,8 @@ from smoothheads.errors import ConfigError, shown
 if TYPE_CHECKING:
     from smoothheads.certify.certifier import Certifier
     from smoothheads.data import Frame
-    from smoothheads.runs.exported import Exported
+    from smoothheads.runs.models import Model
     from smoothheads.runs.predict import Answer, AnswerFile
-    from smoothheads.smoothed import Smoothed
 
 DESCRIPTION = """Classify pictures with the smoothed classifier: with probability 1 - alpha or more the answer
 is the smoothed classifier's, or it is an abstention. With --radius each answer has a certified radius; with
@@ -66,12 +64,8 @@ class Predict:
 def main(arguments: list[str]) -> int:
     remedy = "give the folder that `smoothheads train` or `export` wrote"
     name, rest = first_argument(arguments, "a checkpoint", remedy)
-    folder = Path(name or "")
-    export = _export(folder) if name else None
-    if export:
-        certify = replace(export.config, seed=None)
-    else:
-        certify = CertifyConfig.of(trained_config(folder).train.sigma if name else 0.25, n=1000)
+    model = _opened(name) if name else None
+    certify = CertifyConfig.of(0.25, n=1000) if model is None else model.prediction_config
     seconds, rest = take_option(rest, "--seconds")  # this command's own, not the budget's
     certify, rest = take_components(rest, certify)
     rest += [] if seconds is None else ["--seconds", seconds]
@@ -92,12 +86,18 @@ def main(arguments: list[str]) -> int:
 
     from smoothheads.data import Frame
 
-    smoothed = export.certifier(args.certify) if export else _smoothed(folder, args)
+    assert model is not None, "only the help does without one"
+    smoothed = model.certifier(args.certify, images=len(args.images))
     for note in smoothed.notes:
         say(note)
-    data = trained_config(folder).data
-    data = replace(data, root=args.root or data.root)
+    data = replace(model.data, root=args.root or model.data.root)
     return _predict(smoothed, args, Frame(smoothed.info, data, args.resize))
+
+
+def _opened(name: str) -> Model:
+    from smoothheads.runs.models import open_model
+
+    return open_model(name)
 
 
 def _predict(smoothed: Certifier, args: Predict, frame: Frame) -> int:
@@ -166,25 +166,3 @@ def _is_number(words: list[str]) -> bool:
         return bool(words) and float(words[0]) == float(words[0])
     except ValueError:
         return False
-
-
-def _export(folder: Path) -> Exported | None:
-    from smoothheads.runs.exported import Exported, is_export
-
-    return Exported.open(folder) if is_export(folder) else None
-
-
-def _smoothed(folder: Path, args: Predict) -> Smoothed:
-    from smoothheads.certify.engines import Store
-    from smoothheads.data import load
-    from smoothheads.runs.layout import engines_folder, open_checkpoint
-    from smoothheads.smoothed import Smoothed
-
-    checkpoint = open_checkpoint(folder)
-    return Smoothed(
-        checkpoint.model,
-        checkpoint.info,
-        args.certify,
-        store=Store(engines_folder(folder), lambda: load(checkpoint.config.data).train),
-        images=len(args.images),
-    )

@@ -101,9 +101,10 @@ def make(
     the plan was asked for. `keep` is called when more has been certified: the store may not outlive the run.
     """
     from smoothheads.device import cores
+    from smoothheads.runs.executors import ONE_THREAD, Executor, ProcessExecutor
     from smoothheads.studies import prepare, run
-    from smoothheads.studies.executor import Executor, LocalProcesses
-    from smoothheads.studies.on_ray import RayTasks
+    from smoothheads.studies.jobs import STOP_SECONDS
+    from smoothheads.studies.on_ray import RayJobs
     from smoothheads.studies.plan import Certification
     from smoothheads.studies.store import StudyStore
 
@@ -117,7 +118,8 @@ def make(
     say(describe(plan, missing, store, images=images, seconds=sum(costs.values()), jobs=jobs))
     if args.plan:
         return None
-    executor: Executor = LocalProcesses(jobs) if cluster is None else RayTasks(cluster)
+    local = ProcessExecutor(jobs, STOP_SECONDS, ONE_THREAD)
+    executor: Executor = local if cluster is None else RayJobs(cluster)
     certified = [item.key for item in missing.items if isinstance(item, Certification)]
     seen = 0
 

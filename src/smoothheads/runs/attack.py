@@ -27,8 +27,7 @@ from smoothheads.results.manifest import FILE, Manifest
 from smoothheads.results.read import ledger_folder, read_log
 from smoothheads.results.results import Results
 from smoothheads.runs.certify import certification_images
-from smoothheads.runs.exported import find_artefacts
-from smoothheads.runs.layout import LEDGER, open_checkpoint
+from smoothheads.runs.models import LEDGER, find_converted, open_checkpoint
 
 OnImages = Callable[[int, int, int], None]
 """Told how many images are done, of how many, and how many balls were broken."""
@@ -88,7 +87,7 @@ def attack_run(
         raise LedgerError("a ledger with its manifest", "a foreign log", "certify with `smoothheads certify`")
     log = _first(log, first)
     folder = about.ledger if about.ledger.is_dir() else about.ledger.parent
-    artefacts = tuple(find_artefacts(manifest, folder, about.network).values()) or None
+    artefacts = tuple(find_converted(manifest, folder, about.network).values()) or None
     dataset, certified = _images(checkpoint, log.name, manifest, root), manifest.certify
     out = Path(out or folder / "attack")
     facts = {  # what the results depend on

@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import replace
-from functools import partial
+import hashlib
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from smoothheads import device as devices
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.drive import OnVotes
-from smoothheads.certify.engines import EngineConfig, Store, Work, work_of
+from smoothheads.certify.engines import Engine, EngineConfig, Request, Store, Work, artefact, work_of
+from smoothheads.certify.engines.artefact import FACTS, Artefact
+from smoothheads.certify.engines.base import BlockEngine
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config.check import at_least
-from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, load_test, select
-from smoothheads.errors import ConfigError, DataError, duration
+from smoothheads.data import DataConfig, DataInfo, Dataset, SubsetConfig, load, load_test, select
+from smoothheads.data.arrays import ArrayDataset
+from smoothheads.errors import ConfigError, DataError, WorkerError, duration
+from smoothheads.files import exclusive, new_folder
+from smoothheads.models.multihead import MultiHead
 from smoothheads.results.ledger import Ledger, reserve_ledger
 from smoothheads.results.manifest import FILE, Manifest, Shard, read_manifest
-from smoothheads.runs.cluster import Cluster
-from smoothheads.runs.layout import ENGINES
-from smoothheads.runs.on_ray import Crew, OnStatus
-from smoothheads.runs.workers import Job, certify_images, worth
+from smoothheads.runs.executors import Executor, ProcessExecutor
+from smoothheads.runs.models import ENGINES
+from smoothheads.runs.on_ray import Cluster, Need, OnStatus, RayPool
 from smoothheads.smoothed import Smoothed
-from smoothheads.types import Certified
+from smoothheads.types import Certified, Phase, Pixels
 
 OnRow = Callable[[Certified, int, int], None]
 """Called with the record, how many images are done and how many there are."""
+
+START_SECONDS: Final = 6.0  # until a worker process has loaded everything; measured on two cores
+BATCH_SECONDS: Final = 1.0  # of work that a worker is given at a time
+BATCHES: Final = 3  # that each worker gets at least, so that none waits long for the last one
+WORKER_BYTES: Final = 300 * 2**20  # of memory that a worker takes at least, besides the network
 
 
 def certification_images(
@@ -35,37 +51,45 @@ def certification_images(
     subset: SubsetConfig,
     on_note: Callable[[str], None] | None = None,
 ) -> Dataset:
-    """The chosen test images, which must be of the kind that the network was trained on; `on_note` is told
-    when they are not those of the data set that it was trained with."""
-    whole = load_test(data)
-    dataset = select(whole, subset)
-    want, got = checkpoint.info, dataset.info
-    for what, a, b in (
-        ("shape", want.shape, got.shape),
-        ("grid", want.grid.max_value, got.grid.max_value),
-        ("classes", want.classes, got.classes),
+    """Returns the chosen test images, which must be of the kind that the network was trained on.
+
+    Args:
+        checkpoint: The network, which knows shape, grid and classes of its images.
+        data: The data set and where it lies.
+        subset: Which of its test images.
+        on_note: Told when they are not those of the data set that the network was trained with.
+    """
+    everything = load_test(data)
+    dataset = select(everything, subset)
+    expected, info = checkpoint.info, dataset.info
+    for what, trained, here in (
+        ("shape", expected.shape, info.shape),
+        ("grid", expected.grid.max_value, info.grid.max_value),
+        ("number of classes", expected.classes, info.classes),
     ):
-        if a != b:
-            raise DataError(f"images of {what} {a}, as in training", f"{b}", "point at the matching data set")
-    _require_classes(want.class_names, got.class_names)
-    trained = checkpoint.manifest.get("test_data")
-    if on_note and isinstance(trained, dict) and trained.get("fingerprint") != whole.fingerprint:
+        if trained != here:
+            raise DataError(
+                f"The network was trained on images of {what} {trained}, and these have {here}: "
+                "point at the matching data set."
+            )
+    _check_class_names(expected.class_names, info.class_names)
+    trained_on = checkpoint.manifest.get("test_data")
+    if on_note and isinstance(trained_on, dict) and trained_on.get("fingerprint") != everything.fingerprint:
         on_note(
-            f"note: these are not the test images of the training ({trained.get('name')}): here {got.name}, "
-            f"{len(whole)} images with fingerprint {whole.fingerprint[:12]}..."
+            f"note: these are not the test images of the training ({trained_on.get('name')}): here "
+            f"{info.name}, {len(everything)} images with fingerprint {everything.fingerprint[:12]}..."
         )
     return dataset
 
 
-def _require_classes(trained: tuple[str, ...], here: tuple[str, ...]) -> None:
+def _check_class_names(trained: tuple[str, ...], here: tuple[str, ...]) -> None:
     """Class k must mean the same; where one side only numbers its classes, nothing can be said."""
     numbers = tuple(map(str, range(len(trained))))
     if trained != here and numbers not in (trained, here):
         first = next(k for k, pair in enumerate(zip(trained, here, strict=True)) if pair[0] != pair[1])
         raise DataError(
-            f"the classes of the training (class {first}: {trained[first]!r})",
-            f"{here[first]!r}",
-            "point at the data set that the network was trained on",
+            f"Class {first} was {trained[first]!r} in training and is {here[first]!r} in this data set: "
+            "point at the data set that the network was trained on."
         )
 
 
@@ -90,97 +114,101 @@ def certify_run(
 ) -> Path:
     """Certifies what the ledger in `out` does not hold yet; every finished image is safe on the disk.
 
-    `shard` (i, n) takes every n-th image from the i-th on, i from 0; `results.merge` joins the ledgers.
-    `workers` processes share the images out (none: a trial decides whether one per core are worth it); the
-    ledger is the same, and `on_votes` is then not called. On a `cluster` they are Ray's (none: as many as
-    fit), and `on_status` is told from time to time what they do.
-    Converted networks are kept in `artefacts` (default: in `out`). `training` gives the images that int8 is
-    calibrated with (default: those of the checkpoint's config), and `on_convert` is told how many are read.
-    `on_note` is told what `auto` stands for (it stays so for the whole ledger) and what a lazy consensus has
-    saved.
+    The rows do not depend on `workers` or `cluster`, the time column apart.
+
+    Args:
+        checkpoint: The network f.
+        dataset: The images x and their labels.
+        config: sigma, n, alpha and everything else that the certificates depend on.
+        out: The folder of the ledger, which is new, empty, or has a ledger with the same settings.
+        workers: The number of processes. None decides by a trial whether one per core are worth their
+            start; on a cluster None takes as many as fit.
+        cluster: The Ray cluster whose workers certify.
+        artefacts: Where converted networks are kept (default: in `out`).
+        training: Gives the images that int8 is calibrated with (default: those of the checkpoint's config).
+        shard: (i, n) takes every n-th image from the i-th on, i from 0; `results.merge` joins the ledgers.
+        fresh: Throws away what the ledger holds.
+        on_note: Told what `auto` stands for (it stays so for the whole ledger), which workers were lost, and
+            what a lazy consensus has saved.
+        on_convert: Told how many of the calibration images are read.
+        on_start: Told how many images the ledger holds already.
+        on_row: Told every finished image.
+        on_votes: Told after every few passes how many samples were counted, if this process counts them.
+        on_status: Told now and then what the workers of the cluster do.
     """
     if not len(dataset):
-        raise ConfigError("at least one image to certify", "an empty selection", "widen the subset")
+        raise ConfigError("No image is selected: widen the subset.")
     if workers is not None:
         at_least("workers", workers, 1)
     out = Path(out)
     reserve_ledger(out, ignore=(ENGINES,))
-    artefacts = Path(artefacts or out / ENGINES)
-    note, read = on_note or (lambda _: None), training or (lambda: load(checkpoint.config.data).train)
-    done: list[Work] = []
-    with nullcontext() if cluster is None else cluster.connected() as ray:
-        smoothed = Smoothed(
-            checkpoint.model,
-            checkpoint.info,
-            config if fresh else as_before(config, out),
-            store=Store(artefacts, read, on_progress=on_convert),
-            images=len(dataset),
-        )
+    store = Store(
+        Path(artefacts or out / ENGINES),
+        training or (lambda: load(checkpoint.config.data).train),
+        on_progress=on_convert,
+    )
+    note = on_note or (lambda _: None)
+    with ExitStack() as stack:
+        # A cluster that does not answer is noticed before anything is built.
+        ray = None if cluster is None else stack.enter_context(cluster.connected())
+        settings = config if fresh else with_earlier_choices(config, out)
+        smoothed = Smoothed(checkpoint.model, checkpoint.info, settings, store=store, images=len(dataset))
         for reason in smoothed.notes:
             note(reason)
         manifest = make_manifest(checkpoint, dataset, smoothed)
         if shard is not None:
             manifest = replace(manifest, shard=Shard(number=shard[0], of=shard[1]))
-        others = set(dataset.indices.tolist()) - set(manifest.expected or ())
-        with Ledger.open(out, manifest, fresh=fresh, ignore=(ENGINES,)) as ledger:
-            if on_start:
-                on_start(len(ledger))
-            skip = ledger.done | others
-            left = [i for i, index in enumerate(dataset.indices.tolist()) if index not in skip]
-            if workers is None and cluster is None:
-                workers = _worth(smoothed, len(left), note)
-            before = work_of(smoothed.engine)  # in trials
-            records = partial(smoothed.records, dataset, skip=skip, on_votes=on_votes)
-            if ray is not None:
-                crew = Crew(ray, smoothed, dataset.image(0), len(left), workers, note, on_status, done.append)
-                rows = records(drive=crew.drive)
-            elif workers == 1:
-                rows = records()
-            else:
-                job = Job(checkpoint.model, checkpoint.info, smoothed.config, dataset, artefacts)
-                rows = certify_images(job, left, workers or 1, done.append)
-            for certified in rows:
-                ledger.append(certified)
-                if on_row:
-                    on_row(certified, len(ledger), len(dataset) - len(others))
-    work = sum(done, start=work_of(smoothed.engine) - before)
+        of_other_shards = set(dataset.indices.tolist()) - set(manifest.expected or ())
+        ledger = stack.enter_context(Ledger.open(out, manifest, fresh=fresh, ignore=(ENGINES,)))
+        if on_start:
+            on_start(len(ledger))
+        skip = ledger.done | of_other_shards
+        left = [i for i, index in enumerate(dataset.indices.tolist()) if index not in skip]
+        executor: Executor | None
+        if ray is None:
+            executor = _processes(smoothed, len(left), workers, note)
+        else:
+            told = on_status or (lambda _: None)
+            executor = RayPool(ray, _need(smoothed.config), most=workers, on_note=note, on_status=told)
+        done: list[Work] = []
+        if executor is None:
+            rows = smoothed.records(dataset, skip=skip, on_votes=on_votes)
+        else:
+            worker = CertifyWorker.of(smoothed, dataset.image(0), None if ray else store.folder)
+            batches = _batches(dataset, left, _batch_size(smoothed, len(left), executor.slots))
+            results = stack.enter_context(executor).map(worker, batches)
+            rows = chain.from_iterable(_rows(result, done) for result in results)
+        before = work_of(smoothed.engine)  # in trials
+        for certified in rows:
+            ledger.append(certified)
+            if on_row:
+                on_row(certified, len(ledger), len(dataset) - len(of_other_shards))
+        work = sum(done, start=work_of(smoothed.engine) - before)
     if work.samples:
         note(str(work))
     return out
 
 
-def as_before(config: CertifyConfig, out: Path) -> CertifyConfig:
-    """`config` with the seed that was drawn and the engine that was chosen for the ledger in `out`, if there
-    is one and `config` leaves them open."""
+def with_earlier_choices(config: CertifyConfig, out: Path) -> CertifyConfig:
+    """Returns `config` with the seed that was drawn and the engine that was chosen for the ledger in `out`,
+    if there is one and `config` leaves them open."""
     if not (config.engine.undecided or config.seed is None) or not (out / FILE).is_file():
         return config
     stored = read_manifest(out).certify
-    engine = (
-        stored.engine
-        if config.engine.undecided and _stands_for(config.engine, stored.engine)
-        else config.engine
-    )
-    return replace(config, engine=engine, seed=stored.seed if config.seed is None else config.seed)
-
-
-def _stands_for(wanted: EngineConfig, stored: EngineConfig) -> bool:
-    """Whether a trial for `wanted` may have chosen `stored`: what does not say `auto` is the same."""
-    given, before = wanted.settings(), stored.settings()
-    return wanted.name in ("auto", stored.name) and all(
-        value in ("auto", before[name]) for name, value in given.items() if name in before
+    stands = config.engine.undecided and _may_stand_for(config.engine, stored.engine)
+    return replace(
+        config,
+        engine=stored.engine if stands else config.engine,
+        seed=stored.seed if config.seed is None else config.seed,
     )
 
 
-def _worth(smoothed: Smoothed, images: int, note: Callable[[str], None]) -> int:
-    """How many workers pay here; the ledger does not depend on it."""
-    config = smoothed.config
-    if config.device != "cpu":
-        return 1
-    seconds = images * smoothed.budget.typical_samples * smoothed.seconds_per_sample()
-    count = worth(seconds, images, config.engine.threads)
-    if count > 1:
-        note(f"{count} workers: one alone would take about {duration(seconds)}")
-    return count
+def _may_stand_for(config: EngineConfig, stored: EngineConfig) -> bool:
+    """Returns whether a trial for `config` may have chosen `stored`: what does not say `auto` is the same."""
+    now, before = config.settings(), stored.settings()
+    return config.name in ("auto", stored.name) and all(
+        value in ("auto", before[name]) for name, value in now.items() if name in before
+    )
 
 
 def make_manifest(checkpoint: Checkpoint, dataset: Dataset, smoothed: Smoothed) -> Manifest:
@@ -193,7 +221,7 @@ def make_manifest(checkpoint: Checkpoint, dataset: Dataset, smoothed: Smoothed) 
 
 
 def network_facts(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What a reader of the ledger wants to know of the network; what is not known is left out."""
+    """Returns what a reader of the ledger wants to know of the network; what is not known is left out."""
     config, metrics = checkpoint.config, checkpoint.manifest.get("metrics") or {}
     facts = {
         "arch": config.model.arch,
@@ -204,3 +232,171 @@ def network_facts(checkpoint: Checkpoint) -> dict[str, Any]:
         "seconds": checkpoint.manifest.get("seconds"),
     }
     return {name: value for name, value in facts.items() if value is not None}
+
+
+# Sharing the images out among workers.
+
+
+def _need(config: CertifyConfig) -> Need:
+    """Returns what a worker needs besides the network."""
+    if config.device not in ("cpu", "cuda"):
+        raise ConfigError(f"Ray chooses the GPU of a worker: use device cuda instead of {config.device!r}.")
+    return Need(config.engine.threads, int(config.device == "cuda"), WORKER_BYTES)
+
+
+def _processes(
+    smoothed: Smoothed, images: int, workers: int | None, note: Callable[[str], None]
+) -> ProcessExecutor | None:
+    """Returns the processes that certify the images, or None where this one does it best."""
+    config = smoothed.config
+    if workers is None and config.device == "cpu":
+        seconds = images * _seconds_per_image(smoothed)
+        workers = useful_workers(seconds, images, config.engine.threads)
+        if workers > 1:
+            note(f"{workers} workers: one alone would take about {duration(seconds)}")
+    count = min(workers or 1, images)
+    return ProcessExecutor(count) if count > 1 else None
+
+
+def useful_workers(seconds: float, images: int, threads: int) -> int:
+    """Returns how many processes to share images out among.
+
+    Args:
+        seconds: How long one process takes for all of them.
+        images: Their number.
+        threads: Cores that one worker uses.
+    """
+    most = max(1, min(devices.cores() // threads, images))
+    # One alone, if starting the others costs more than they save.
+    return most if seconds * (1 - 1 / most) > START_SECONDS else 1
+
+
+def _seconds_per_image(smoothed: Smoothed) -> float:
+    return smoothed.budget.typical_samples * smoothed.seconds_per_sample()
+
+
+def _batch_size(smoothed: Smoothed, images: int, workers: int) -> int:
+    """Returns how many images a worker gets at a time: work for BATCH_SECONDS and enough to fill a pass, but
+    every worker gets its share."""
+    per_pass = smoothed.engine.blocks_per_pass
+    size = min(math.ceil(BATCH_SECONDS / _seconds_per_image(smoothed)), -(-images // (BATCHES * workers)))
+    return max(1, min(max(size, per_pass), -(-images // workers)))
+
+
+def _batches(dataset: Dataset, positions: Sequence[int], size: int) -> Iterator[Dataset]:
+    """Reads the images at these positions, batch by batch: workers need not see the data set's files."""
+    for first in range(0, len(positions), size):
+        batch = np.array(positions[first : first + size])
+        pixels = np.stack([dataset.image(position) for position in batch])
+        yield ArrayDataset(pixels, dataset.labels[batch], dataset.info, dataset.indices[batch])
+
+
+def _rows(result: tuple[list[Certified], Work], done: list[Work]) -> list[Certified]:
+    rows, work = result
+    done.append(work)
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedFiles:
+    """A converted network as bytes, for nodes that do not see its folder."""
+
+    sha256: str
+    files: dict[str, bytes]
+
+    @classmethod
+    def of(cls, converted: Artefact) -> ConvertedFiles:
+        names = (*converted.files, FACTS)
+        return cls(converted.sha256, {name: (converted.folder / name).read_bytes() for name in names})
+
+    def write(self) -> Artefact:
+        """Writes it once for all workers of this machine; raises CheckpointError for other bytes."""
+        root = Path(tempfile.gettempdir()) / f"smoothheads-{os.getuid()}"
+        folder = root / self.sha256
+        with exclusive(root, wait=True):
+            if not folder.exists():
+                with new_folder(folder) as partial:
+                    for name, data in self.files.items():
+                        (partial / name).write_bytes(data)
+        return artefact.stored(folder, self.sha256)
+
+
+class FunctionFacts(NamedTuple):
+    """What must be equal for two workers to compute the same function."""
+
+    engine: dict[str, Any]
+    probe: str
+    """A hash of votes and logits on the first block."""
+
+    @classmethod
+    def of(cls, engine: Engine, image: Pixels) -> FunctionFacts:
+        request = Request(image, 0, Phase.PILOT, 0, engine.noise.block_size * engine.blocks_per_pass)
+        digest = hashlib.sha256(engine.votes_of([request])[0].counts.tobytes())
+        if isinstance(engine, BlockEngine):
+            with engine.computing():
+                for logits_LNC, _ in engine.logits([request]):
+                    digest.update(logits_LNC.cpu().numpy().tobytes())
+        return cls(engine.describe(), digest.hexdigest())
+
+    def difference(self, other: FunctionFacts) -> str | None:
+        """Returns how `other` differs, None if it does not."""
+        names = [
+            name for name in self.engine | other.engine if self.engine.get(name) != other.engine.get(name)
+        ]
+        if names:
+            pairs = [f"{name} {other.engine.get(name)} instead of {self.engine.get(name)}" for name in names]
+            return ", ".join(pairs)
+        if self.probe != other.probe:
+            return "other logits on the first block: its processor or its libraries round otherwise"
+        return None
+
+
+@dataclass
+class CertifyWorker:
+    """Certifies batches of images in another process, with an engine that it builds there.
+
+    Args:
+        model: The network.
+        info: What images it takes.
+        config: The settings, with their seed.
+        folder: Where converted networks lie, if this machine has them.
+        converted: The converted networks themselves, if it does not.
+        probe: An image, on which all workers must compute the same logits.
+        facts: What the driver computes on it; None where worker and driver are the same machine.
+    """
+
+    model: MultiHead
+    info: DataInfo
+    config: CertifyConfig
+    folder: Path | None
+    converted: tuple[ConvertedFiles, ...]
+    probe: Pixels
+    facts: FunctionFacts | None
+
+    @classmethod
+    def of(cls, smoothed: Smoothed, probe: Pixels, folder: Path | None) -> CertifyWorker:
+        here = folder is not None
+        return cls(
+            smoothed.model,
+            smoothed.info,
+            smoothed.config,
+            folder,
+            () if here else tuple(map(ConvertedFiles.of, smoothed.engine.artefacts)),
+            probe,
+            None if here else FunctionFacts.of(smoothed.engine, probe),
+        )
+
+    def prepare(self) -> None:
+        """Builds the engine; raises WorkerError where it computes another function than the driver's."""
+        given = tuple(each.write() for each in self.converted)
+        self._smoothed = Smoothed(self.model, self.info, self.config, store=Store(self.folder, given=given))
+        facts = self.facts and FunctionFacts.of(self._smoothed.engine, self.probe)
+        if self.facts and facts and (difference := self.facts.difference(facts)):
+            raise WorkerError(f"This node computes {difference}.")
+
+    def __call__(self, images: Dataset) -> tuple[list[Certified], Work]:
+        """Certifies every image and returns the work that it took."""
+        if not hasattr(self, "_smoothed"):
+            self.prepare()
+        before = work_of(self._smoothed.engine)
+        return list(self._smoothed.records(images)), work_of(self._smoothed.engine) - before

@@ -17,7 +17,7 @@ from smoothheads.errors import DataError
 from smoothheads.noise import make_noise
 from smoothheads.results.diversity import Gaps, Spread
 from smoothheads.runs.certify import certification_images
-from smoothheads.runs.layout import CHECKPOINT, open_checkpoint
+from smoothheads.runs.models import CHECKPOINT, open_checkpoint
 from smoothheads.runs.sampling import Sampling
 from smoothheads.types import ENSEMBLE, Phase
 

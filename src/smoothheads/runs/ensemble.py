@@ -17,7 +17,7 @@ from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, select
 from smoothheads.errors import ConfigError
 from smoothheads.files import reserve
 from smoothheads.models import fit_weights
-from smoothheads.runs.layout import CHECKPOINT, open_checkpoint
+from smoothheads.runs.models import CHECKPOINT, open_checkpoint
 from smoothheads.runs.train import train_run
 from smoothheads.training.config import RunConfig
 from smoothheads.training.validate import noisy_logits

@@ -18,9 +18,16 @@ from smoothheads.results.compare import summarize
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
-from smoothheads.runs import exported
-from smoothheads.runs.exported import CHECKPOINT_FILES, EXTRAS, LEDGER_FILES, Exported
-from smoothheads.runs.layout import CHECKPOINT, LEDGER, open_checkpoint
+from smoothheads.runs import models
+from smoothheads.runs.models import (
+    CHECKPOINT,
+    CHECKPOINT_FILES,
+    EXTRAS,
+    LEDGER,
+    LEDGER_FILES,
+    Export,
+    open_checkpoint,
+)
 
 README = """\
 A smoothed image classifier with certificates
@@ -63,7 +70,7 @@ In Python:
   import smoothheads as sh
   from smoothheads.data import read_image
 
-  smoothed = sh.open_export("FOLDER")
+  smoothed = sh.from_pretrained("FOLDER")
   image = read_image(Path("image.png"), smoothed.info)
   prediction, votes = smoothed.predict(image)      # sh.ABSTAIN, or a place in smoothed.info.class_names
   certified = smoothed.certify_image(image)        # certified.prediction, certified.radius
@@ -73,44 +80,61 @@ Both check every file against SHA256SUMS first; without smoothheads: sha256sum -
 
 
 def export_run(ledger: Path | str, out: Path | str, *, checkpoint: Path | str | None = None) -> Path:
-    """Writes the folder `out`, which must be new: whole or not at all, and the same bytes every time.
+    """Writes the folder `out`: completely or not at all, and the same bytes every time.
 
-    The checkpoint is looked for above the ledger, where `certify` puts it, unless it is given. Raises
-    LedgerError for a ledger that is not finished or of other weights, CheckpointError where the checkpoint or
-    the converted network that was certified is missing or is not the same any more.
+    Raises LedgerError for a ledger that is not finished or of other weights, CheckpointError where the
+    checkpoint or the converted network that was certified is missing or has changed since.
+
+    Args:
+        ledger: The folder of the ledger.
+        out: The folder to write, which is new or empty.
+        checkpoint: The network, if it is not above the ledger, where `certify` puts the ledger.
     """
     ledger, out = Path(ledger), Path(out)
     reserve(out)
     log = read_log(ledger)
     manifest = _finished(log)
-    sources = _sources(manifest, ledger, Path(checkpoint or _above(ledger)))
-    facts: dict[str, Any] = {"format": exported.FORMAT, "summary": summary(log, manifest)}
+    place = Path(checkpoint or _checkpoint_above(ledger))
+    network = checkpoint_folder(place)
+    models.check_weights(manifest, verified_manifest(network)["sha256"][WEIGHTS])
+    # Every file by the name that it gets: the checkpoint, the ledger, and what the engine converted.
+    sources = {f"{CHECKPOINT}/{name}": network / name for name in CHECKPOINT_FILES}
+    sources |= {f"{LEDGER}/{name}": ledger / name for name in LEDGER_FILES}
+    for name, converted in models.find_converted(manifest, ledger, place).items():
+        files = (*converted.files, artefact.FACTS)
+        sources |= {f"{name}/{file}": converted.folder / file for file in files}
+    facts = summary(log, manifest)
     with new_folder(out) as partial:
         copy_files(sources, partial)
-        write_json(partial / exported.FACTS, facts)
-        write_atomic(partial / exported.README, _readme(facts["summary"], manifest))
-        write_atomic(partial / exported.SUMS, exported.sums(partial))
-        Exported.open(partial)
+        write_json(partial / models.FACTS, {"format": models.FORMAT, "summary": facts})
+        write_atomic(partial / models.README, _readme(facts, manifest))
+        write_atomic(partial / models.SUMS, models.checksums(partial))
+        Export.open(partial)
     return out
 
 
 def copy_files(sources: Mapping[str, Path], folder: Path) -> None:
-    """Each file under the name that it gets in the folder."""
+    """Copies each file under its name in the folder."""
     for name, source in sources.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, folder / name)
 
 
 def export_onnx(place: Path | str, out: Path | str, *, checkpoint: Path | str | None = None) -> Path:
-    """Writes the network of a checkpoint, a training run or a ledger as the one file `out`, which must be
-    new."""
+    """Writes a network as the one file `out`, which must be new.
+
+    Args:
+        place: A checkpoint, a training run or a ledger.
+        out: The file to write.
+        checkpoint: The network of a ledger that lies elsewhere.
+    """
     from smoothheads.certify.engines import onnx
 
     place, out = Path(place), Path(out)
     if out.exists():
-        raise StorageError(f"a new file {out}", "one that is there", "choose another --out")
-    here = (checkpoint_folder(place) / WEIGHTS).is_file()
-    loaded = open_checkpoint(checkpoint or (place if here else _above(place)))
+        raise StorageError(f"{out} exists already: choose another --out.")
+    is_network = (checkpoint_folder(place) / WEIGHTS).is_file()
+    loaded = open_checkpoint(checkpoint or (place if is_network else _checkpoint_above(place)))
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "model.onnx"
         onnx.convert(loaded.model, loaded.info.shape, made)
@@ -119,8 +143,12 @@ def export_onnx(place: Path | str, out: Path | str, *, checkpoint: Path | str | 
 
 
 def summary(log: Results, manifest: Manifest) -> dict[str, Any]:
-    """What was certified and how it came out; accuracies as shares of all images."""
-    found, config = summarize(log), exported.settings(manifest)
+    """Returns what was certified and the results; accuracies are fractions of all images."""
+    found, config = summarize(log), models.certified_settings(manifest)
+
+    def estimate(value: float, error: float) -> dict[str, float | None]:
+        return {"value": value, "standard_error": None if math.isnan(error) else error}
+
     columns = zip(found.radii, found.certified, strict=True)
     return {
         "data": manifest.data.name if manifest.data else None,
@@ -138,46 +166,28 @@ def summary(log: Results, manifest: Manifest) -> dict[str, Any]:
         "precision": getattr(config.engine, "precision", "float32"),
         "accuracy": found.accuracy,
         "abstained": found.abstained.value,
-        "acr": _estimate(*found.acr),
-        "certified": [{"radius": radius, **_estimate(*share)} for radius, share in columns],
+        "acr": estimate(*found.acr),
+        "certified": [{"radius": radius, **estimate(*share)} for radius, share in columns],
     }
-
-
-def _estimate(value: float, standard_error: float) -> dict[str, float | None]:
-    return {"value": value, "standard_error": None if math.isnan(standard_error) else standard_error}
 
 
 def _finished(log: Results) -> Manifest:
     if log.manifest is None:
-        raise LedgerError("a ledger of `smoothheads certify`", f"another log, {log.name}", "run `certify`")
+        raise LedgerError(f"{log.name} is no ledger of `smoothheads certify`: certify the network first.")
     left = len(log.manifest.indices or ()) - len(log)
     if left > 0:
         raise LedgerError(
-            f"a finished ledger in {log.name}",
-            f"one that lacks {left} of {len(log) + left} images",
-            "run its `certify` again, or `merge` the shards",
+            f"The ledger {log.name} lacks {left} of {len(log) + left} images: run its `certify` again, or "
+            "`merge` the shards."
         )
     return log.manifest
 
 
-def _above(ledger: Path) -> Path:
+def _checkpoint_above(ledger: Path) -> Path:
     folder = ledger.absolute().parent
     if not (checkpoint_folder(folder) / WEIGHTS).is_file():
-        raise CheckpointError(
-            f"the checkpoint of this ledger in {folder}", "none", "say where it is with --checkpoint"
-        )
+        raise CheckpointError(f"{folder} has no checkpoint of this ledger: name it with --checkpoint.")
     return folder
-
-
-def _sources(manifest: Manifest, ledger: Path, checkpoint: Path) -> dict[str, Path]:
-    """What is copied, by the name that it gets; all of it is what the manifest says."""
-    network = checkpoint_folder(checkpoint)
-    exported.require_weights(manifest, verified_manifest(network)["sha256"][WEIGHTS])
-    sources = {f"{CHECKPOINT}/{name}": network / name for name in CHECKPOINT_FILES}
-    sources |= {f"{LEDGER}/{name}": ledger / name for name in LEDGER_FILES}
-    for name, found in exported.find_artefacts(manifest, ledger, checkpoint).items():
-        sources |= {f"{name}/{file}": found.folder / file for file in (*found.files, artefact.FACTS)}
-    return sources
 
 
 def _readme(facts: dict[str, Any], manifest: Manifest) -> str:

@@ -17,8 +17,7 @@ from smoothheads.files import write_atomic
 from smoothheads.report import guarantee
 from smoothheads.results import read_log
 from smoothheads.runs.export import copy_files, export_run
-from smoothheads.runs.exported import CHECKPOINT_FILES, SUMS, Exported, is_export
-from smoothheads.runs.layout import CHECKPOINT, LEDGER
+from smoothheads.runs.models import CHECKPOINT, CHECKPOINT_FILES, LEDGER, SUMS, Export, is_export
 
 CARD: Final = "README.md"
 
@@ -87,7 +86,7 @@ def card(folder: Path, name: str) -> str:
     if not is_export(folder):
         lead = "An image classifier with heads for randomized smoothing. Nothing was certified of it yet."
         return _front(name, None) + BODY.format(name=name, lead=lead)
-    facts: dict[str, Any] = Exported.open(folder).facts["summary"]
+    facts: dict[str, Any] = Export.open(folder).facts["summary"]
     log = read_log(folder / LEDGER)
     lead = (
         "A smoothed image classifier with certificates: for each test image a radius within which no change "
@@ -134,7 +133,7 @@ def _parts(folder: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as temporary:
         staged = Path(temporary) / "repository"
         if is_export(folder):
-            copy_files({name: folder / name for name in (SUMS, *Exported.open(folder).listed())}, staged)
+            copy_files({name: folder / name for name in (SUMS, *Export.open(folder).check_files())}, staged)
         elif (folder / LEDGER).is_dir():
             export_run(folder / LEDGER, staged)
         else:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import safetensors.torch
@@ -23,19 +26,17 @@ from smoothheads import checkpoint, ranks
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.checkpoint.folder import MANIFEST
 from smoothheads.checkpoint.join import differing
-from smoothheads.config import from_dict, load_json, require_equal, to_dict
+from smoothheads.config import from_dict, leaves, load_json, require_equal, to_dict
 from smoothheads.data import DataInfo, Dataset, augments, load, read_split
 from smoothheads.data.splits import Read
 from smoothheads.device import parse, threads
-from smoothheads.errors import CheckpointError, DataError, StorageError, WorkerError
+from smoothheads.errors import CheckpointError, DataError, MissingExtraError, StorageError, WorkerError
 from smoothheads.files import append, exclusive, holder, reserve, storage, write_atomic, write_json
 from smoothheads.models import build
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.method import Preparation
 from smoothheads.provenance import versions
-from smoothheads.runs.interrupt import Interrupt
-from smoothheads.runs.layout import CHECKPOINT, CONFIG, METRICS, PREPARED, STATE, open_checkpoint
-from smoothheads.runs.tensorboard import Writer
+from smoothheads.runs.models import CHECKPOINT, CONFIG, METRICS, PREPARED, STATE, open_checkpoint
 from smoothheads.training import EpochDone, Plan, RunConfig, StepDone, Trainer, make_plan
 from smoothheads.training.loop import resolve
 from smoothheads.training.shards import own_shards
@@ -250,14 +251,14 @@ def _loop(
     saved = time.monotonic()
     with (
         _appending(out / METRICS, metrics_size) as metrics,
-        Writer(out, enabled=tensorboard) as writer,
+        TensorBoard(out, enabled=tensorboard) as board,
         Interrupt() as interrupt,
     ):
         for event in trainer.run():
             if isinstance(event, EpochDone):
                 last = event.metrics
                 append(metrics, json.dumps(last).encode() + b"\n", out / METRICS)
-                writer.add(event)
+                board.add(event)
             if on_event:
                 on_event(event)
             stop = ranks.any_of(interrupt.requested)
@@ -313,3 +314,53 @@ def _appending(path: Path, size: int) -> Iterator[FileIO]:
         file.truncate(size)
         file.seek(size)
         yield file
+
+
+class Interrupt:
+    """Inside the block the first SIGINT or SIGTERM is only noted, so that the state can be saved between two
+    steps; a second one stops at once."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._before: dict[int, signal._HANDLER] = {}
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():  # handlers cannot be set elsewhere
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+
+class TensorBoard:
+    """Writes the metrics of every epoch for TensorBoard; without `enabled` it is not even imported."""
+
+    def __init__(self, folder: Path, *, enabled: bool) -> None:
+        self._writer: Any = None
+        if enabled:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                raise MissingExtraError("tensorboard", "tensorboard") from None
+            self._writer = SummaryWriter(folder / "tensorboard")
+
+    def __enter__(self) -> TensorBoard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def add(self, event: EpochDone) -> None:
+        for key, value in leaves(event.metrics) if self._writer is not None else ():
+            name, several = key.replace(".", "/"), isinstance(value, list)
+            for head, number in enumerate(value if several else [value], start=1):
+                self._writer.add_scalar(f"{name}/head-{head}" if several else name, number, event.epoch)

@@ -20,7 +20,7 @@ from smoothheads.results import ledger, metrics
 from smoothheads.results.compare import compare, summarize
 from smoothheads.results.metrics import binomial_band
 from smoothheads.results.results import Results
-from smoothheads.runs.layout import METRICS
+from smoothheads.runs.models import METRICS
 from smoothheads.studies import figures
 from smoothheads.studies import tables as study_tables
 from smoothheads.studies.outcome import Outcome

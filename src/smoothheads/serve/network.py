@@ -26,7 +26,7 @@ from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.checkpoint.folder import WEIGHTS, checkpoint_folder
 from smoothheads.data import DataInfo
 from smoothheads.errors import ConfigError, suggest
-from smoothheads.runs.exported import from_pretrained, is_export
+from smoothheads.runs.models import from_pretrained, is_export
 from smoothheads.seeding import generator
 from smoothheads.serve import images
 from smoothheads.smoothed import Smoothed

@@ -66,7 +66,7 @@ def _shown(plan: StudyPlan) -> list[Row]:
 
 def _of_network(folder: Path, images: Dataset, sigma: float, draws: int) -> dict[str, Any]:
     from smoothheads.runs import diversity
-    from smoothheads.runs.layout import open_checkpoint
+    from smoothheads.runs.models import open_checkpoint
     from smoothheads.runs.sampling import Sampling
 
     checkpoint = open_checkpoint(folder)

@@ -1,7 +1,7 @@
-"""What a process of a study does: makes one item and notes how it went. Made again, an item goes on.
+"""What a worker of a study does: makes one item and notes how it went. Made again, an item goes on.
 
-A job is the item and the folder of the store, nothing else, so that any executor on any machine that sees the
-store can do it.
+A job is the item and the folder of the store, nothing else, so that an executor on any machine that sees the
+store can run it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 import traceback
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,10 @@ from smoothheads.errors import HeldError, SmoothheadsError
 from smoothheads.provenance import processor
 from smoothheads.studies import reading
 from smoothheads.studies.plan import Certification, Item, Joining, Training
-from smoothheads.studies.store import StudyStore
+from smoothheads.studies.store import LOG, StudyStore
 
+STOP_SECONDS = 60.0
+"""How long a training may take to save its state when it is stopped."""
 ELSEWHERE = "another process is making it"
 """What `perform` returns of an item that another study on the same store has begun: no failure."""
 
@@ -35,9 +37,16 @@ class StudyJob:
 
 
 def perform(job: StudyJob) -> str | None:
-    """Makes the item unless it is there; a failure is noted and its message returned, or ELSEWHERE."""
+    """Makes the item unless it is there; notes a failure and returns its message, or ELSEWHERE."""
+    folder = job.store.folder(job.item)
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        with job.store.held(job.item):
+        with (
+            job.store.held(job.item),
+            (folder / LOG).open("a") as log,
+            redirect_stdout(log),
+            redirect_stderr(log),
+        ):
             return _perform(job)
     except HeldError:
         return ELSEWHERE

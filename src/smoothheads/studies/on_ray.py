@@ -9,68 +9,69 @@ import shutil
 import socket
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from smoothheads.errors import HeldError, SmoothheadsError
+from smoothheads.errors import HeldError, SmoothheadsError, WorkerError
 from smoothheads.files import LOCK, is_partial, write_atomic
-from smoothheads.runs.cluster import Cluster, Need, nodes, require_room
-from smoothheads.studies.executor import STOP_SECONDS, Finished, LocalProcesses
-from smoothheads.studies.jobs import ELSEWHERE, StudyJob, network_folder
+from smoothheads.runs.executors import ONE_THREAD, Executor, Future, ProcessExecutor
+from smoothheads.runs.on_ray import MOST_LOSSES, Cluster, Need, last_line, nodes, require_room
+from smoothheads.studies.jobs import ELSEWHERE, STOP_SECONDS, StudyJob, network_folder, perform
 from smoothheads.studies.plan import Certification, Item, Training, needs
 from smoothheads.studies.store import DONE, StudyStore
 
 LOOK_SECONDS: Final = 10.0  # after which a node hands over what is new
 MEMORY: Final = 500 * 2**20  # bytes that a job takes at least
-MOST_LOSSES: Final = 10  # times that a job is given to another node before it counts as failed
 
 Files = dict[str, bytes]
 """By their paths below the store, in the order in which they were written."""
 
 
-class Brought(NamedTuple):
-    """What a job wrote since it was looked at last, and whether it has ended."""
+class SyncedFiles(NamedTuple):
+    """What a job wrote and removed since the last look."""
 
     files: Files
-    gone: list[str]
+    removed: list[str]
     finished: bool = False
     error: str | None = None
-    """What went wrong, and where."""
 
 
-class Maker:
-    """On a node: one job, in a process and a folder of its own."""
+class JobActor:
+    """Runs one job on a node, in a process and a folder of its own."""
 
     def start(self, item: Item, files: Files, folder: str) -> None:
-        """Relative paths in settings mean what they mean to the driver, if its folder is there."""
+        # Relative paths in settings mean what they mean to the driver, if its folder is there.
         with suppress(OSError):
             os.chdir(folder)
         self._root = Path(tempfile.mkdtemp(prefix="smoothheads-"))
         self._folder = StudyStore(self._root).folder(item)
-        _write(self._root, files)
+        write_files(self._root, files)
         self._sent = _stamps(self._folder)
-        self._processes = LocalProcesses(1)
-        self._processes.submit(StudyJob(item, StudyStore(self._root)))
+        self._executor = ProcessExecutor(1, STOP_SECONDS, ONE_THREAD)
+        self._future = self._executor.submit(perform, StudyJob(item, StudyStore(self._root)))
 
-    def look(self, seconds: float) -> Brought:
-        ended = self._processes.wait(seconds)
-        files, gone = self._changed()
-        error = f"on {socket.gethostname()}: {ended[0].error}" if ended and ended[0].error else None
-        return Brought(files, gone, bool(ended), error)
+    def look(self, seconds: float) -> SyncedFiles:
+        """Returns what is new, after so many seconds or when the job has ended."""
+        if not self._executor.wait(seconds):
+            return SyncedFiles(*self._changes())
+        files, removed = self._changes()
+        error = self._future.exception() or self._future.result()
+        return SyncedFiles(files, removed, True, f"on {socket.gethostname()}: {error}" if error else None)
 
-    def stop(self) -> Brought:
-        """Training saves its state first."""
-        self._processes.close()
-        return Brought(*self._changed())
+    def stop(self) -> SyncedFiles:
+        """Ends the job. A training saves its state first."""
+        self._executor.close()
+        return SyncedFiles(*self._changes())
 
     def clean(self) -> None:
-        self._processes.close()
+        self._executor.close()
         shutil.rmtree(self._root, ignore_errors=True)
 
-    def _changed(self) -> tuple[Files, list[str]]:
-        """As everything stood at one moment, which is what a crash at that moment would have left."""
+    def _changes(self) -> tuple[Files, list[str]]:
+        """Returns the folder as it was at one moment, as a crash at that moment would have left it."""
         while True:
             stamps = _stamps(self._folder)
             new = [path for path, stamp in stamps.items() if self._sent.get(path) != stamp]
@@ -79,111 +80,123 @@ class Maker:
                     path.relative_to(self._root).as_posix(): path.read_bytes()
                     for path in sorted(new, key=lambda path: stamps[path])
                 }
+                # A file that changed while others were read: read all of them again.
                 if _stamps(self._folder) == stamps:
                     break
-        gone = [path.relative_to(self._root).as_posix() for path in self._sent.keys() - stamps.keys()]
+        removed = [path.relative_to(self._root).as_posix() for path in self._sent.keys() - stamps.keys()]
         self._sent = stamps
-        return files, gone
+        return files, removed
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class _Running:
+    """A job on its way: its actor, and the lock on its item here, where the store is."""
+
     job: StudyJob
-    actor: Any
+    future: Future[str | None]
+    lock: ExitStack
+    actor: Any = None
     losses: int = 0
+    """How many actors were lost since something was brought back."""
 
 
-class RayTasks:
-    """An executor whose jobs have the cores and GPUs that their settings want."""
+class RayJobs(Executor):
+    """Runs jobs of a study with the cores and GPUs that their settings ask for."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._exit, self._most = ExitStack(), cluster.cores
         self._ray = self._exit.enter_context(cluster.connected())
-        self._running: dict[Any, _Running] = {}  # by what is asked
-        self._refused: list[Finished] = []
-        self._held: dict[str, ExitStack] = {}  # by the item's key
+        self._running: dict[Any, _Running] = {}  # by Ray's reference to the next look
+        self._ended: list[Future[Any]] = []
 
     @property
     def slots(self) -> int:
-        """One per core, also of nodes that joined."""
-        return self._most or max(1, int(sum(node.cores for node in nodes(self._ray))))
+        return self._most or max(1, int(sum(node.cores for node in nodes(self._ray))))  # nodes may join
 
-    def submit(self, job: StudyJob) -> None:
-        """Its item is held here, where the store is, as long as it is made on any node."""
-        held = ExitStack()
+    def submit(self, function: Callable[[Any], Any], item: Any) -> Future[Any]:
+        assert function is perform, "what is brought back is what a study's job writes"
+        running = _Running(item, Future(), ExitStack())
         try:
-            held.enter_context(job.store.held(job.item))
+            # The item is held here as long as any node makes it.
+            running.lock.enter_context(item.store.held(item.item))
+            require_room(self._ray, _need(item.item))
+            self._start(running)
         except HeldError:
-            self._refused.append(Finished(job, ELSEWHERE))
-            return
-        self._held[job.key] = held
-        try:
-            require_room(self._ray, _need(job.item))
+            self._end(running, ELSEWHERE)
         except SmoothheadsError as error:
-            self._refused.append(self._ended(job, str(error)))
-        else:
-            self._start(job, 0)
+            self._end(running, error)
+        return running.future
 
-    def wait(self, seconds: float) -> list[Finished]:
-        ended, self._refused = self._refused, []
-        if ended or not self._running:
-            return ended
-        asked = list(self._running)
-        first, _ = self._ray.wait(asked, num_returns=1, timeout=seconds)
-        for reference in first and self._ray.wait(asked, num_returns=len(asked), timeout=0)[0]:
-            ended += self._heard(reference)
+    def wait(self, seconds: float) -> list[Future[Any]]:
+        if not self._ended and self._running:
+            looks = list(self._running)
+            first, _ = self._ray.wait(looks, num_returns=1, timeout=seconds)
+            for look in first and self._ray.wait(looks, num_returns=len(looks), timeout=0)[0]:
+                self._receive(look)
+        ended, self._ended = self._ended, []
         return ended
 
     def close(self) -> None:
-        """What was reached is brought back first."""
         try:
+            # What was reached is brought back first.
             stopped = [(each.actor.stop.remote(), each) for each in self._running.values()]
             deadline = time.monotonic() + STOP_SECONDS + LOOK_SECONDS
-            for reference, running in stopped:
+            for answer, running in stopped:
                 with suppress(self._ray.exceptions.RayError):
-                    news = self._ray.get(reference, timeout=max(0.1, deadline - time.monotonic()))
-                    _bring(running.job.store.root, news)
+                    synced = self._ray.get(answer, timeout=max(0.1, deadline - time.monotonic()))
+                    _bring_back(running.job.store.root, synced)
                 self._ray.kill(running.actor)
-            self._running = {}
         finally:
-            for held in self._held.values():
-                held.close()
-            self._held = {}
+            for running in self._running.values():
+                running.lock.close()
+            self._running = {}
             self._exit.close()
 
-    def _start(self, job: StudyJob, losses: int) -> None:
-        actor = self._ray.remote(Maker).options(max_restarts=0, **_need(job.item).options).remote()
-        actor.start.remote(job.item, _sent(job), os.getcwd())
-        self._running[actor.look.remote(LOOK_SECONDS)] = _Running(job, actor, losses)
+    def _start(self, running: _Running) -> None:
+        """Starts the job from what the store has of it."""
+        item, store = running.job.item, running.job.store
+        needed = [each for each in needs(item) if not isinstance(each, Certification)]
+        files = {
+            path.relative_to(store.root).as_posix(): path.read_bytes()
+            for folder in (*(network_folder(each, store) for each in needed), store.folder(item))
+            for path in _stamps(folder)
+        }
+        running.actor = self._ray.remote(JobActor).options(max_restarts=0, **_need(item).options).remote()
+        running.actor.start.remote(item, files, os.getcwd())
+        self._running[running.actor.look.remote(LOOK_SECONDS)] = running
 
-    def _heard(self, reference: Any) -> list[Finished]:
-        running = self._running.pop(reference)
-        job = running.job
+    def _receive(self, look: Any) -> None:
+        running = self._running.pop(look)
         try:
-            news: Brought = self._ray.get(reference)
+            synced: SyncedFiles = self._ray.get(look)
         except self._ray.exceptions.RayTaskError as error:
-            return [self._ended(job, str(error).strip().splitlines()[-1])]
+            self._end(running, WorkerError(last_line(error)))
+            return
         except self._ray.exceptions.RayError as error:
-            if running.losses + 1 >= MOST_LOSSES:
-                reason = str(error).strip().partition("\n")[0]
-                return [self._ended(job, f"its worker was lost {MOST_LOSSES} times: {reason}")]
-            self._start(job, running.losses + 1)
-            return []
-        _bring(job.store.root, news)
-        if not news.finished:
-            losses = 0 if news.files else running.losses
-            self._running[running.actor.look.remote(LOOK_SECONDS)] = _Running(job, running.actor, losses)
-            return []
-        with suppress(self._ray.exceptions.RayError):
-            self._ray.get(running.actor.clean.remote())
-        self._ray.kill(running.actor)
-        return [self._ended(job, news.error)]
+            running.losses += 1
+            if running.losses < MOST_LOSSES:
+                self._start(running)
+            else:
+                why = str(error).strip().partition("\n")[0]
+                self._end(running, WorkerError(f"Its worker was lost {MOST_LOSSES} times ({why})."))
+            return
+        _bring_back(running.job.store.root, synced)
+        if synced.finished:
+            with suppress(self._ray.exceptions.RayError):
+                self._ray.get(running.actor.clean.remote())
+            self._ray.kill(running.actor)
+            self._end(running, WorkerError(synced.error) if synced.error else None)
+            return
+        running.losses = 0 if synced.files else running.losses
+        self._running[running.actor.look.remote(LOOK_SECONDS)] = running
 
-    def _ended(self, job: StudyJob, error: str | None) -> Finished:
-        if error is not None:
-            job.store.fail(job.item, error)
-        self._held.pop(job.key).close()
-        return Finished(job, error)
+    def _end(self, running: _Running, outcome: str | SmoothheadsError | None) -> None:
+        running.lock.close()
+        if isinstance(outcome, SmoothheadsError):
+            running.future.set_exception(outcome)
+        else:
+            running.future.set_result(outcome)
+        self._ended.append(running.future)
 
 
 def _need(item: Item) -> Need:
@@ -197,30 +210,20 @@ def _need(item: Item) -> Need:
     return Need(threads, int(device.startswith("cuda")), MEMORY)
 
 
-def _sent(job: StudyJob) -> Files:
-    """The networks that a job needs, and what it has written so far."""
-    root = job.store.root
-    networks = [each for each in needs(job.item) if not isinstance(each, Certification)]
-    folders = [*(network_folder(each, job.store) for each in networks), job.store.folder(job.item)]
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes() for folder in folders for path in _stamps(folder)
-    }
-
-
-def _bring(root: Path, news: Brought) -> None:
-    """In the order in which it was written, that it is done last of all."""
-    _write(root, news.files)
-    for path in news.gone:
+def _bring_back(root: Path, synced: SyncedFiles) -> None:
+    write_files(root, synced.files)
+    for path in synced.removed:
         (root / path).unlink(missing_ok=True)
 
 
-def _write(root: Path, files: Files) -> None:
+def write_files(root: Path, files: Files) -> None:
+    """Writes them in the order in which they were written on the node, that the job is done last of all."""
     for path in sorted(files, key=lambda path: path.endswith(f"/{DONE}")):
         write_atomic(root / path, files[path])
 
 
 def _stamps(folder: Path) -> dict[Path, tuple[int, int]]:
-    """When each file below a folder was written and how long it is; locks and unfinished files apart."""
+    """Returns time and size of each file below a folder, without locks and partial files."""
     found = {}
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):

@@ -19,7 +19,7 @@ from smoothheads.results import read_log
 from smoothheads.results.derive import recertified
 from smoothheads.results.manifest import FILE, read_manifest
 from smoothheads.results.row import parse_time
-from smoothheads.runs.layout import METRICS
+from smoothheads.runs.models import METRICS
 from smoothheads.types import ENSEMBLE, format_radius
 
 Floats = NDArray[np.float64]

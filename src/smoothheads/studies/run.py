@@ -8,9 +8,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from smoothheads.errors import SmoothheadsError
+from smoothheads.runs.executors import Executor, Future
 from smoothheads.studies import reading
-from smoothheads.studies.executor import Executor
-from smoothheads.studies.jobs import ELSEWHERE, StudyJob, fraction
+from smoothheads.studies.jobs import ELSEWHERE, StudyJob, fraction, perform
 from smoothheads.studies.plan import Item, StudyPlan, needs
 from smoothheads.studies.store import StudyStore
 
@@ -57,7 +58,7 @@ def run(
     waiting = [item for item in plan.longest_first(costs).items if item.key not in done]
     for item in waiting:
         store.forget_failure(item)
-    running: set[str] = set()
+    running: dict[Future[str | None], Item] = {}
     said = time.monotonic()
     with closing(executor), store.noting(costs, executor.slots):
         while waiting or running:
@@ -67,23 +68,27 @@ def run(
                     break
                 if not_before.get(item.key, 0.0) > time.monotonic():
                     continue
-                executor.submit(StudyJob(item, store))
-                running.add(item.key)
+                running[executor.submit(perform, StudyJob(item, store))] = item
                 waiting.remove(item)
             if waiting and not running:  # all that is left is made elsewhere, or needs it
                 time.sleep(POLL_SECONDS)
-            for finished in executor.wait(POLL_SECONDS) if running else ():
-                running.discard(finished.job.key)
-                if finished.error is None:
-                    done.add(finished.job.key)
-                elif finished.error == ELSEWHERE:
-                    waiting.append(finished.job.item)
-                    not_before[finished.job.key] = time.monotonic() + ELSEWHERE_SECONDS
+            for future in executor.wait(POLL_SECONDS) if running else ():
+                item = running.pop(future)
+                try:
+                    error = future.result()
+                except SmoothheadsError as lost:  # the worker could not note it itself
+                    error = str(lost)
+                    store.fail(item, error)
+                if error is None:
+                    done.add(item.key)
+                elif error == ELSEWHERE:
+                    waiting.append(item)
+                    not_before[item.key] = time.monotonic() + ELSEWHERE_SECONDS
                 else:
-                    failed[finished.job.key] = finished.error
+                    failed[item.key] = error
             if on_status and time.monotonic() - said >= STATUS_SECONDS:
                 said = time.monotonic()
-                on_status(_status(plan, store, costs, running, failed))
+                on_status(_status(plan, store, costs, {item.key for item in running.values()}, failed))
     return failed
 
 

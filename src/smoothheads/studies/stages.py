@@ -17,7 +17,7 @@ from smoothheads.models import ModelConfig, build
 from smoothheads.models.cost import cost, parts
 from smoothheads.models.multihead import MultiHead
 from smoothheads.runs.certify import certify_run
-from smoothheads.runs.layout import CONFIG, open_checkpoint
+from smoothheads.runs.models import CONFIG, open_checkpoint
 from smoothheads.runs.train import train_run
 from smoothheads.studies.spec import Images
 from smoothheads.training import RunConfig

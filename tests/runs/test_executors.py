@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -16,10 +17,9 @@ from smoothheads import checkpoint
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import Dataset, Splits, SubsetConfig, select
-from smoothheads.errors import ConfigError, SoundnessError, WorkerError
-from smoothheads.runs import workers
-from smoothheads.runs.certify import certify_run
-from smoothheads.runs.workers import Job, certify_images, worth
+from smoothheads.errors import ConfigError, WorkerError
+from smoothheads.runs.certify import _batch_size, _batches, certify_run, useful_workers
+from smoothheads.runs.executors import Executor, ProcessExecutor, SerialExecutor
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certified
 
@@ -68,52 +68,45 @@ def test_workers_that_fill_their_passes_write_the_same_ledger(
     assert without_time(two) == without_time(one)
 
 
-def test_an_error_of_a_worker_comes_out_as_it_is(ready: Checkpoint, images: Dataset) -> None:
-    last = list(ready.model.heads[1].parameters())[-1]
-    last.data.fill_(float("nan"))
-    job = Job(ready.model, ready.info, CONFIG, images)
-    with pytest.raises(SoundnessError, match="20 noisy samples of image 0 with NaN or infinite logits"):
-        list(certify_images(job, range(9), 1))
+@pytest.mark.parametrize("executor", [SerialExecutor(), ProcessExecutor(2)], ids=["serial", "processes"])
+def test_map_keeps_the_order_and_raises_the_error_in_its_turn(executor: Executor) -> None:
+    with executor:
+        results = executor.map(math.sqrt, iter([4, 9, -1, 1]))
+        assert [next(results), next(results)] == [2, 3]
+        with pytest.raises(ValueError, match="math domain error"):
+            next(results)
+
+
+def test_map_reads_items_as_late_as_possible() -> None:
+    read: list[int] = []
+
+    def items() -> Iterator[int]:
+        for item in range(1000):
+            read.append(item)
+            yield item
+
+    assert next(SerialExecutor().map(abs, items())) == 0
+    assert len(read) < 20
 
 
 @reads_proc
-def test_a_worker_that_dies_is_reported(ready: Checkpoint, images: Dataset) -> None:
-    job = Job(ready.model, ready.info, CONFIG, images)
-    found = certify_images(job, list(range(9)) * 20, 1)
-    assert next(found).index == 0
-    (process,) = children(os.getpid())
-    os.kill(process, signal.SIGKILL)
-    with pytest.raises(
-        WorkerError, match=r"one that was ended by SIGKILL \(exit code -9\); .* memory runs out"
-    ):
-        list(found)
+def test_a_worker_that_dies_fails_its_item_alone() -> None:
+    with ProcessExecutor(2) as executor:
+        futures = [executor.submit(signal.raise_signal, item) for item in (0, signal.SIGKILL, 0, 0)]
+        while not all(future.done() for future in futures):
+            executor.wait(1)
+        assert [future.result() for future in futures if future is not futures[1]] == [None] * 3
+        with pytest.raises(WorkerError, match=r"ended by SIGKILL \(exit code -9\), as .* memory runs out"):
+            futures[1].result()
     assert not children(os.getpid())
 
 
 @reads_proc
-def test_a_worker_that_was_stopped_ends_the_run_with_a_message(
-    ready: Checkpoint, images: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It holds its end of the pipe and no signal but kill moves it: without a limit we would wait forever."""
-    monkeypatch.setattr(workers, "TICK", 0.1)
-    found = certify_images(Job(ready.model, ready.info, CONFIG, images), list(range(9)) * 20, 1)
-    next(found)
-    (process,) = children(os.getpid())
-    os.kill(process, signal.SIGSTOP)
-    monkeypatch.setattr(workers, "SILENCE", 2.0)  # not before: a slow machine may be silent as long
-    monkeypatch.setattr(workers, "SLOWEST", 0)
-    with pytest.raises(WorkerError, match=f"a sign of life from worker process {process} within 2 s"):
-        list(found)
-    assert not children(os.getpid())
-
-
-@reads_proc
-def test_a_worker_whose_listener_is_gone_ends_without_a_word(
-    ready: Checkpoint, images: Dataset, capfd: pytest.CaptureFixture[str]
-) -> None:
-    found = certify_images(Job(ready.model, ready.info, CONFIG, images), list(range(9)) * 20, 1)
-    next(found)
-    found.close()  # type: ignore[attr-defined]
+def test_closing_ends_workers_that_are_busy(capfd: pytest.CaptureFixture[str]) -> None:
+    with ProcessExecutor(2) as executor:
+        for _ in range(3):
+            executor.submit(time.sleep, 1000)
+        eventually(lambda: len(children(os.getpid())) == 2)
     assert not children(os.getpid())
     assert capfd.readouterr().err == ""
 
@@ -132,17 +125,33 @@ def children(parent: int) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.parametrize(("images", "sizes"), [(0, []), (1, [1]), (9, [5, 4]), (40, [16, 16, 8])])
-def test_a_large_pass_leaves_no_worker_without_images(images: int, sizes: list[int]) -> None:
-    groups = workers._shared_out(range(images), 16, 2)
-    assert [len(group) for group in groups] == sizes
-    assert [position for group in groups for position in group] == list(range(images))
+@pytest.mark.parametrize(
+    ("count", "seconds", "size"),
+    [
+        (40, 2.0, 4),  # a long image: as many as a pass takes
+        (40, 1e-6, 7),  # short ones: a third of each worker's share
+        (900, 0.1, 10),  # work for a second
+        (5, 1e-6, 3),  # every worker gets its share
+    ],
+)
+def test_batches_fill_a_pass_and_leave_no_worker_without_images(
+    ready: Checkpoint, count: int, seconds: float, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smoothed = Smoothed(ready.model, ready.info, CONFIG.changed(blocks_per_pass=4))
+    monkeypatch.setattr(Smoothed, "seconds_per_sample", lambda _: seconds / 120)
+    assert _batch_size(smoothed, count, 2) == size
 
 
-def test_a_network_that_cannot_travel_is_refused(ready: Checkpoint, images: Dataset) -> None:
+def test_batches_are_the_images_of_their_positions(images: Dataset) -> None:
+    first, second = _batches(images, [1, 3, 4], 2)
+    assert first.indices.tolist() + second.indices.tolist() == images.indices[[1, 3, 4]].tolist()
+    assert (second.image(0) == images.image(4)).all()
+
+
+def test_a_network_that_cannot_travel_is_refused(ready: Checkpoint, images: Dataset, tmp_path: Path) -> None:
     ready.model.heads[0].register_forward_hook(lambda *_: None)
-    with pytest.raises(ConfigError, match="a network that can be sent to workers"):
-        list(certify_images(Job(ready.model, ready.info, CONFIG, images), [0, 1], 2))
+    with pytest.raises(ConfigError, match="This network cannot be sent to workers"):
+        certify_run(ready, images, CONFIG, tmp_path / "out", workers=2)
 
 
 PROGRAM = """
@@ -212,7 +221,7 @@ def test_workers_must_save_more_than_their_start(
     seconds: float, images: int, threads: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
-    assert worth(seconds, images, threads) == expected
+    assert useful_workers(seconds, images, threads) == expected
 
 
 def test_a_long_run_gets_its_workers_and_the_same_ledger(

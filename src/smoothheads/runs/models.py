@@ -1,0 +1,316 @@
+"""Opens whatever names a classifier: a checkpoint, the folder of a training run, an export, or `hf://user/name`.
+
+An export is the function that was certified, together with what was certified of it. Opening one checks
+every file against SHA256SUMS, which finds damage and mix-ups. Whoever can rewrite the list can rewrite the
+files, so a stranger's folder is as trustworthy as the way its list came to you.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from smoothheads import checkpoint, hub
+from smoothheads.certify.certifier import Certifier
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import Artefacts, Store, artefact
+from smoothheads.certify.engines.artefact import Artefact
+from smoothheads.certify.engines.onnx import OnnxRuntime
+from smoothheads.checkpoint import folder as layout
+from smoothheads.checkpoint.folder import checkpoint_folder, description, trained_config
+from smoothheads.config import differences, load_json, require_equal, to_dict
+from smoothheads.data import DataConfig
+from smoothheads.errors import CheckpointError, ConfigError, LedgerError
+from smoothheads.files import sha256
+from smoothheads.provenance import versions
+from smoothheads.results import ledger
+from smoothheads.results.manifest import FILE, Manifest, read_manifest
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from smoothheads.checkpoint import Checkpoint
+    from smoothheads.data import Dataset
+    from smoothheads.smoothed import Smoothed
+
+# The names in the folder of a training run.
+CHECKPOINT = layout.FOLDER
+CONFIG, METRICS, STATE, PREPARED = "config.json", "metrics.jsonl", "state.safetensors", "prepared.safetensors"
+ENGINES, LEDGER = "engines", "ledger"
+
+# The names in an export.
+FORMAT = "smoothheads-export/1"
+FACTS, README, SUMS, ENGINE = "export.json", "README.txt", "SHA256SUMS", "engine"
+CHECKPOINT_FILES = (layout.WEIGHTS, layout.CONFIG, layout.MANIFEST)
+LEDGER_FILES = (ledger.TABLE, FILE)
+EXTRAS = {"openvino": "openvino", "onnxruntime": "onnx"}
+"""The extras of the engines that convert networks."""
+
+
+def open_checkpoint(place: Path | str) -> Checkpoint:
+    return checkpoint.load(place)
+
+
+def engines_folder(place: Path | str) -> Path:
+    """Returns the folder of networks that were converted for an engine, which is beside the checkpoint."""
+    return checkpoint_folder(place).absolute().parent / ENGINES
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained classifier; made by `open_model`."""
+
+    folder: Path
+    structure: nn.Module | None = None
+    """The module that the weights belong to, if the registry of architectures does not know it."""
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        return checkpoint.load(self.folder, self.structure)
+
+    @cached_property
+    def data(self) -> DataConfig:
+        """Returns the data set that it was trained on, without loading the network."""
+        return trained_config(self.folder).data
+
+    @property
+    def config(self) -> CertifyConfig:
+        """Returns the settings that it is smoothed with unless others are given."""
+        return CertifyConfig.of(trained_config(self.folder).train.sigma)
+
+    @property
+    def prediction_config(self) -> CertifyConfig:
+        """Returns the settings of `predict`, with few samples and a secret seed."""
+        return self.config.changed(n=1000)
+
+    def smoothed(self, config: CertifyConfig | None = None, images: int = 1, **changes: Any) -> Smoothed:
+        """Returns the smoothed classifier, with these settings or with `changes` to its own.
+
+        Args:
+            config: The settings; None takes its own.
+            images: How many images it is for, which decides whether `auto` tries several engines.
+            changes: Settings such as n=1000 or alpha=0.01.
+        """
+        from smoothheads.smoothed import Smoothed
+
+        loaded, store = self.checkpoint, Store(engines_folder(self.folder), self._training_images)
+        config = (config or self.config).changed(**changes)
+        return Smoothed(loaded.model, loaded.info, config, store=store, images=images)
+
+    def certifier(self, config: CertifyConfig | None = None, images: int = 1, **changes: Any) -> Certifier:
+        """Returns what certifies images, without PyTorch where that is possible."""
+        return self.smoothed(config, images, **changes)
+
+    def _training_images(self) -> Dataset:
+        from smoothheads.data import load
+
+        return load(self.data).train
+
+
+@dataclass(frozen=True)
+class Export(Model):
+    """A folder that `smoothheads export` wrote."""
+
+    @classmethod
+    def open(cls, folder: Path | str, structure: nn.Module | None = None) -> Export:
+        """Raises CheckpointError for a folder that is not exactly as it was exported."""
+        export = cls(hub.local(folder), structure)
+        listed = export.check_files()
+        if export.facts.get("format") != FORMAT:
+            raise CheckpointError(
+                f"{export.folder} has format {export.facts.get('format')!r} and not {FORMAT}: "
+                "use the version that wrote it."
+            )
+        if missing := required_files(export.manifest) - listed:
+            raise _incomplete(export.folder, f"{SUMS} has no line for {', '.join(sorted(missing))}")
+        check_weights(export.manifest, sha256(export.folder / CHECKPOINT / layout.WEIGHTS))
+        return export
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """Returns the manifest of its ledger."""
+        return read_manifest(self.folder / LEDGER)
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """Returns what export.json says."""
+        try:
+            return load_json(self.folder / FACTS)
+        except ConfigError as error:
+            raise CheckpointError(f"{error} Or export again.") from None
+
+    @property
+    def config(self) -> CertifyConfig:
+        return certified_settings(self.manifest)
+
+    @property
+    def prediction_config(self) -> CertifyConfig:
+        return replace(self.config, seed=None)
+
+    def smoothed(self, config: CertifyConfig | None = None, images: int = 1, **changes: Any) -> Smoothed:
+        """Returns the smoothed classifier that was certified; its `notes` say what of the software differs.
+
+        Raises ConfigError for settings that make another function: n0, n, alpha and the budget are free.
+        """
+        from smoothheads.smoothed import Smoothed
+
+        del images  # an export leaves nothing to a trial
+        loaded, config = self.checkpoint, self._same_function(config, changes)
+        smoothed = Smoothed(loaded.model, loaded.info, config, store=Store(given=self._converted()))
+        smoothed.notes += self._differences(smoothed)
+        return smoothed
+
+    def certifier(self, config: CertifyConfig | None = None, images: int = 1, **changes: Any) -> Certifier:
+        config = self._same_function(config, changes)
+        seeded = config.seeded()
+        if not isinstance(seeded.engine, OnnxRuntime):
+            return self.smoothed(config, images)
+        assert seeded.seed is not None
+        _, info = description(self.folder / CHECKPOINT)
+        noise = seeded.noise.keyed(seeded.sigma, info.grid, seeded.seed, seeded.block)
+        (converted,) = self._converted()
+        engine = seeded.engine.open(converted, noise)
+        certifier = Certifier(engine, info, seeded, repeatable=config.seed is not None)
+        certifier.notes = self._differences(certifier)
+        return certifier
+
+    def check_files(self) -> set[str]:
+        """Returns the names in SHA256SUMS; raises CheckpointError where a file is missing or has changed."""
+        path = self.folder / SUMS
+        if not path.is_file():
+            raise _incomplete(self.folder, f"it has no {SUMS}")
+        present, listed = _files(self.folder), set()
+        for line in path.read_bytes().decode("latin-1").removesuffix("\n").split("\n"):
+            match = re.fullmatch(r"([0-9a-f]{64})  (\S+)", line)
+            if match is None:
+                raise _incomplete(self.folder, f"{SUMS} is damaged")
+            expected, name = match.groups()
+            # Names that lead out of the folder are not among its files.
+            got = sha256(self.folder / name) if name in present else "no file"
+            if got != expected:
+                raise _incomplete(self.folder, f"{name} has sha256 {got[:12]} instead of {expected[:12]}")
+            listed.add(name)
+        return listed
+
+    def _converted(self) -> Artefacts:
+        hashes = converted_hashes(self.manifest)
+        return tuple(artefact.stored(self.folder / name, digest) for name, digest in hashes.items())
+
+    def _same_function(self, config: CertifyConfig | None, changes: dict[str, Any]) -> CertifyConfig:
+        config = (config or replace(self.config, seed=None)).changed(**changes)
+        remedy = "the certificate is for the exported function; certify the other one and export that"
+        certified, now = function_settings(self.config), function_settings(config)
+        require_equal(certified, now, ConfigError, "the function that was certified", remedy)
+        return config
+
+    def _differences(self, smoothed: Certifier) -> tuple[str, ...]:
+        now = {"engine": smoothed.engine.describe(), "versions": versions()}
+        found = differences({key: getattr(self.manifest, key) for key in now}, now)
+        if not found:
+            return ()
+        changes = "; ".join(f"{key} {here}, certified with {stated}" for key, stated, here in found)
+        return (f"rounding, and with it the function, may differ here: {changes}",)
+
+
+def open_model(place: str | Path, structure: nn.Module | None = None) -> Model:
+    """Opens the classifier in a folder or at `hf://user/name[@revision]`.
+
+    Args:
+        place: A checkpoint, the folder of a training run, or an export.
+        structure: The module that the weights belong to, if the registry of architectures does not know it.
+    """
+    folder = hub.local(place)
+    return Export.open(folder, structure) if is_export(folder) else Model(folder, structure)
+
+
+def from_pretrained(place: str | Path, *, model: nn.Module | None = None, **changes: Any) -> Smoothed:
+    """Returns the smoothed classifier in a folder or at `hf://user/name[@revision]`.
+
+    An export is exactly the function that was certified, and refuses `changes` that make another one; a plain
+    checkpoint has the sigma that it was trained with unless `changes` name another. Every file is checked
+    against its hash, and no code that comes with it is run.
+
+    Args:
+        place: A checkpoint, the folder of a training run, or an export.
+        model: The structure of a network that the registry of architectures does not know.
+        changes: Settings such as n=1000 or alpha=0.01.
+    """
+    return open_model(place, model).smoothed(**changes)
+
+
+def is_export(folder: Path | str) -> bool:
+    """Returns whether it is an export, perhaps one that lost a file: it must not pass for a checkpoint."""
+    return any((hub.local(folder) / name).is_file() for name in (FACTS, SUMS))
+
+
+# What a ledger says about the function that it certifies.
+
+
+def function_settings(config: CertifyConfig) -> dict[str, Any]:
+    """Returns the settings that make the function; the others say how often it is sampled."""
+    plain = to_dict(config)
+    noise, engine = plain["noise"], plain["engine"]
+    own = {name: plain[name] for name in ("sigma", "aggregation", "block")}
+    return own | {"noise": noise.pop("name"), **noise, "engine": engine.pop("name"), **engine}
+
+
+def certified_settings(manifest: Manifest) -> CertifyConfig:
+    """Returns what a ledger was certified with, as a classifier without labels uses it."""
+    config = manifest.certify
+    if config.engine.undecided:
+        raise LedgerError("The ledger does not say which engine it was certified with: certify again.")
+    return config.changed(label_aware=False) if config.budget.uses_label else config
+
+
+def converted_hashes(manifest: Manifest) -> dict[str, str]:
+    """Returns the hashes of the converted networks that were certified, by their folders in an export."""
+    stated = manifest.engine.get("artefact", {})
+    parts = {ENGINE: stated} if "sha256" in stated else {f"{ENGINE}/{part}": stated[part] for part in stated}
+    named = all(isinstance(part, dict) and isinstance(part.get("sha256"), str) for part in parts.values())
+    if not named or (not parts and certified_settings(manifest).engine.name in EXTRAS):
+        raise LedgerError(f"The manifest does not name the converted network ({stated!r}): certify again.")
+    return {folder: part["sha256"] for folder, part in parts.items()}
+
+
+def find_converted(manifest: Manifest, ledger: Path, checkpoint: Path) -> dict[str, Artefact]:
+    """Returns the converted networks that were certified, by their folders in an export.
+
+    Raises CheckpointError if they are not where `certify` keeps them any more.
+    """
+    roots = engines_folder(checkpoint), ledger / ENGINES
+    return {folder: artefact.find(roots, digest) for folder, digest in converted_hashes(manifest).items()}
+
+
+def check_weights(manifest: Manifest, got: str) -> None:
+    """Raises LedgerError unless the ledger was certified with the weights of this hash."""
+    stated = str(manifest.weights)
+    if stated != got:
+        raise LedgerError(
+            f"The ledger was certified with the weights {stated[:12]}..., and these are {got[:12]}...: "
+            "give the checkpoint that the ledger is about."
+        )
+
+
+def required_files(manifest: Manifest) -> set[str]:
+    """Returns the files that an export of this ledger has, the list of hashes apart."""
+    onnx = isinstance(manifest.certify.engine, OnnxRuntime)
+    converted = (*artefact.FILES[artefact.ONNX if onnx else artefact.FORMAT], artefact.FACTS)
+    folders = {CHECKPOINT: CHECKPOINT_FILES, LEDGER: LEDGER_FILES}
+    folders |= dict.fromkeys(converted_hashes(manifest), converted)
+    return {FACTS, README} | {f"{folder}/{name}" for folder, names in folders.items() for name in names}
+
+
+def checksums(folder: Path) -> str:
+    """Returns the hashes of all files in the folder, as `sha256sum` writes them."""
+    return "".join(f"{sha256(folder / name)}  {name}\n" for name in sorted(_files(folder)))
+
+
+def _files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def _incomplete(folder: Path, why: str) -> CheckpointError:
+    return CheckpointError(f"{folder} is not as it was exported ({why}): copy it again, or export again.")
