@@ -80,9 +80,9 @@ def test_a_driver_that_is_killed_goes_on_and_leaves_nobody_behind(network: Path,
         (["--on", "ray", "--shard", "0/2", "--seed", "1"], "expected --shard or --on ray, got both"),
         (
             ["--on", "ray", "--ray-address", "127.0.0.1:9"],
-            "a Ray cluster at 127.0.0.1:9, got no answer",
+            "No Ray cluster answers at 127.0.0.1:9",
         ),
-        (["--on", "ray", "--ray-address", "ray://head:10001"], "host:port, or auto, got 'ray://head:10001'"),
+        (["--on", "ray", "--ray-address", "ray://head:10001"], "'ray://head:10001' is no address of a Ray cluster: give host:port"),
         (["--on", "ray", "--workers", "0"], "workers >= 1"),
     ],
 )
