@@ -82,7 +82,10 @@ def test_a_driver_that_is_killed_goes_on_and_leaves_nobody_behind(network: Path,
             ["--on", "ray", "--ray-address", "127.0.0.1:9"],
             "No Ray cluster answers at 127.0.0.1:9",
         ),
-        (["--on", "ray", "--ray-address", "ray://head:10001"], "'ray://head:10001' is no address of a Ray cluster: give host:port"),
+        (
+            ["--on", "ray", "--ray-address", "ray://head:10001"],
+            "'ray://head:10001' is no address of a Ray",
+        ),
         (["--on", "ray", "--workers", "0"], "workers >= 1"),
     ],
 )
