@@ -23,8 +23,16 @@ from smoothheads.certify.engines.artefact import FACTS, Artefact
 from smoothheads.certify.engines.base import BlockEngine
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config.check import at_least
-from smoothheads.data import DataConfig, DataInfo, Dataset, SubsetConfig, load, load_test, select
-from smoothheads.data.arrays import ArrayDataset
+from smoothheads.data import (
+    ArrayDataset,
+    DataConfig,
+    DataInfo,
+    Dataset,
+    SubsetConfig,
+    load,
+    load_test,
+    select,
+)
 from smoothheads.errors import ConfigError, DataError, WorkerError, duration
 from smoothheads.files import exclusive, new_folder
 from smoothheads.models.multihead import MultiHead

@@ -26,7 +26,7 @@ from smoothheads.results import ledger
 from smoothheads.results.manifest import FILE
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
-from smoothheads.runs.layout import CHECKPOINT, CONFIG, METRICS
+from smoothheads.runs.models import CHECKPOINT, CONFIG, METRICS
 from smoothheads.serve import logs
 from smoothheads.serve.api import ERRORS, Index, PngResponse
 from smoothheads.serve.images import TestImages
