@@ -168,7 +168,7 @@ BAD = {
     "not an image": (b"hello", "image 1"),
     "empty": (b"", "image 1"),
     "torn": (IMAGE[:-20], "image 1"),
-    "large": (picture(size=(101, 101)), "10,000 pixels"),
+    "large": (picture(size=(101, 101)), "at most 10,000"),
     "wrong size": (picture(size=(9, 8)), "images of 8x8 pixels, and image 1 has 9x8"),
     "animated": (animated(), "animated"),
     "16 bit": (picture("I;16"), "8-bit"),

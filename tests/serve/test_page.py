@@ -97,7 +97,7 @@ def test_a_wrong_size_says_so_and_may_be_resized(tab: Callable[..., Any]) -> Non
     page.wait_for_selector("#file", state="attached")
     large = {"name": "x.png", "mimeType": "image/png", "buffer": picture(size=(20, 10))}
     page.set_input_files("#file", large)
-    assert "8x8 pixels, got 20x10" in page.text_content("[role=alert]")
+    assert "8x8 pixels, and image 1 has 20x10" in page.text_content("[role=alert]")
     page.click("text=Resize it and go on")
     until(page, "#samples", lambda text: text != "0")
 

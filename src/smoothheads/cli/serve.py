@@ -1,4 +1,4 @@
-"""smoothheads serve CHECKPOINT|EXPORT|FOLDER"""
+"""The command `smoothheads serve FOLDER`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import tyro
 from smoothheads.cli.common import parse, say
 from smoothheads.serve.server import Limits
 
-DESCRIPTION = """A page in the browser: classify an image, see its certificate tighten as votes arrive, push
-it along an attack, and look at the ledgers and training runs of a folder, live. The same over HTTP:
-POST /v1/certify and /v1/predict, described in /openapi.json; /healthz, /readyz and /metrics for machines.
+DESCRIPTION = """Open a page in the browser: classify an image, see its certificate tighten as votes arrive,
+push the image along an attack, and look at the ledgers and training runs of a folder while they grow. Programs
+can do the same over HTTP: POST /v1/certify and /v1/predict, described in /openapi.json; /healthz, /readyz and
+/metrics are for machines.
 
-Only this machine is served unless --host says otherwise, and then a token is needed. The noise is keyed by a
-secret that is drawn when the server starts, so that nobody can look for an image with unlucky noise."""
+Only this machine is served unless --host says otherwise, and then a token is needed. A secret that is drawn when
+the server starts keys the noise, so that nobody can search for an image with unlucky noise."""
 
 TOKEN = "SMOOTHHEADS_TOKEN"
 
@@ -27,16 +28,18 @@ class Serve:
     """A checkpoint, a training run, an export, hf://user/name, or a folder with any number of them and their
     ledgers."""
     host: str = "127.0.0.1"
-    """Address to listen at; others than this machine's own need a token."""
+    """Address to listen at. Any address that other machines reach needs a token."""
     port: int = 8000
-    """0: any that is free."""
+    """Port to listen at; 0 takes any free one."""
     token: str | None = None
-    """What clients must send (Authorization: Bearer), and people type once; default: $SMOOTHHEADS_TOKEN."""
+    """Password that programs send (Authorization: Bearer TOKEN) and people type once. If omitted,
+    $SMOOTHHEADS_TOKEN is used."""
     sigma: float | None = None
-    """Noise of a checkpoint (default: as in training); an export has its own."""
+    """Standard deviation of the noise for checkpoints. If omitted, that of the training; an export has one."""
     alpha: float | None = None
-    """Probability that a certificate is wrong (default: 0.001, or the export's)."""
+    """Probability that a certificate is wrong. If omitted, 0.001, or that of the export."""
     threads: int = 1
+    """Threads of the network."""
     limits: Annotated[Limits, tyro.conf.arg(name="limit")] = field(default_factory=Limits)
 
 
@@ -57,5 +60,5 @@ def main(arguments: list[str]) -> None:
         alpha=args.alpha,
         threads=args.threads,
     )
-    found = f"{server.networks} classifiers, {server.ledgers} ledgers"
-    server.run(on_start=lambda: say(f"{found}; open {server.url} (Ctrl-C ends it)"))
+    count = f"{server.networks} classifiers, {server.ledgers} ledgers"
+    server.run(on_start=lambda: say(f"{count}; open {server.url} (Ctrl-C ends it)"))

@@ -113,7 +113,8 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = int(message["status"])
                 self._protect(MutableHeaders(scope=message), scope["path"])
-            await asyncio.wait_for(send(message), self.limits.patience)
+            async with asyncio.timeout(self.limits.patience):
+                await send(message)
 
         body = _Body(receive, self.limits, self.bodies)
         scope["release_body"] = body.release  # for routes that need the body no longer than a moment
@@ -172,13 +173,15 @@ class _Body:
     def __init__(self, receive: Receive, limits: Limits, bodies: Bodies) -> None:
         self._receive, self._limits, self._bodies = receive, limits, bodies
         self._size, self._complete = 0, False
-        self._deadline = time.monotonic() + limits.patience
+        self._deadline = asyncio.get_running_loop().time() + limits.patience
 
     async def __call__(self) -> Message:
         if self._complete:
             return await self._receive()
         try:
-            message = await asyncio.wait_for(self._receive(), max(0.0, self._deadline - time.monotonic()))
+            # Not wait_for, which in Python 3.11 may swallow a cancellation.
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
         except TimeoutError:
             raise HTTPException(408, "the request took too long to arrive") from None
         count = len(message.get("body", b""))

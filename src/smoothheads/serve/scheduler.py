@@ -55,7 +55,8 @@ class RequestJob(Generic[T]):
     async def wait(self, seconds: float | None = None) -> None:
         """Returns when there are items to take, when the work is done, or after `seconds`."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
 
     def take(self) -> list[T]:
         """Returns the items since the last call; raises the error of the work when all items were taken."""
