@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from smoothheads.runs.models import engines_folder, open_checkpoint
 from torch import nn
 
 from benchmarks import plain
@@ -22,6 +21,7 @@ from smoothheads.errors import ConfigError, one_of
 from smoothheads.models import ARCHITECTURES, ModelConfig
 from smoothheads.models.multihead import MultiHead
 from smoothheads.runs.certify import certification_images
+from smoothheads.runs.models import engines_folder, open_checkpoint
 from smoothheads.smoothed import Smoothed
 from smoothheads.studies.measure import BATCH, Job, build_network, random_images
 from smoothheads.types import Phase

@@ -48,8 +48,9 @@ from smoothheads.objectives import (
 from smoothheads.objectives.soft_labels import class_frequencies
 from smoothheads.provenance import versions
 from smoothheads.report.table import Cell, Table, to_markdown
-from smoothheads.training import EpochDone, StepDone, TrainConfig, Trainer
-from smoothheads.training.validate import noisy_accuracy
+from smoothheads.training import TrainConfig
+from smoothheads.training.loop import EpochDone, StepDone, Trainer
+from smoothheads.training.metrics import noisy_accuracy
 
 BASE = "gaussian"
 METHODS: dict[str, Method] = {

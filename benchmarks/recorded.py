@@ -20,7 +20,6 @@ from typing import Annotated, Any, Self
 import numpy as np
 import tyro
 from numpy.typing import NDArray
-from smoothheads.runs.models import open_checkpoint
 
 from smoothheads.certify.algorithm import Terms
 from smoothheads.certify.config import CertifyConfig
@@ -31,6 +30,7 @@ from smoothheads.files import write_atomic, write_json
 from smoothheads.noise import keyed_uniform
 from smoothheads.provenance import versions
 from smoothheads.runs.certify import certification_images
+from smoothheads.runs.models import open_checkpoint
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certificate, Counts, Phase, Pixels
 

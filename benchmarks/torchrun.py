@@ -28,7 +28,8 @@ from smoothheads.device import threads
 from smoothheads.objectives import Gaussian, ObjectiveConfig
 from smoothheads.results.metrics import interval_of_median
 from smoothheads.studies.measure import describe_machine, interleaved, ratio
-from smoothheads.training import StepDone, TrainConfig, Trainer
+from smoothheads.training import TrainConfig
+from smoothheads.training.loop import StepDone, Trainer
 
 SERVE = "serve"
 Step = dict[str, Any]

@@ -18,7 +18,8 @@ from smoothheads import device as devices
 from smoothheads.data.loader import plain_batches
 from smoothheads.objectives import Gaussian, ObjectiveConfig, TeachingConfig
 from smoothheads.studies.measure import Job, describe_machine, interleaved, training_job
-from smoothheads.training import TrainConfig, Trainer
+from smoothheads.training import TrainConfig
+from smoothheads.training.loop import Trainer
 
 PLAIN: Final = "plain step"
 LAYOUTS: Final = {"smoothheads": True, "smoothheads, channels first": False}  # whether channels come last

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from smoothheads.smoothed import Smoothed as Smoothed
     from smoothheads.training import RunConfig as RunConfig
     from smoothheads.training import TrainConfig as TrainConfig
-    from smoothheads.training import train as train
+    from smoothheads.training.fit import train as train
     from smoothheads.types import ABSTAIN as ABSTAIN
     from smoothheads.types import Certificate as Certificate
     from smoothheads.types import Certified as Certified
@@ -57,7 +57,8 @@ _HOMES = {
     "results.results": "Results",
     "runs.models": "from_pretrained",
     "smoothed": "Smoothed",
-    "training": "RunConfig TrainConfig train",
+    "training": "RunConfig TrainConfig",
+    "training.fit": "train",
     "types": "ABSTAIN Certificate Certified",
 }
 _get = lazy.attributes(__name__, _HOMES)

@@ -7,7 +7,7 @@ import torch
 
 from smoothheads.checkpoint import load_state, save_state
 from smoothheads.errors import CheckpointError
-from smoothheads.training import TrainState
+from smoothheads.training.loop import TrainState
 
 
 def test_state_comes_back_to_the_bit(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from smoothheads.cli import main
 from smoothheads.cli.train import COMMON
 from smoothheads.data import SubsetConfig
 from smoothheads.runs.train import train_run
-from smoothheads.training import Plan, StepDone
+from smoothheads.training.loop import Plan, StepDone
 
 FEW = ["--train.epochs", "1", "--data.subset.first", "24"]
 

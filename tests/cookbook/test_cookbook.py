@@ -33,7 +33,8 @@ from smoothheads.objectives import (
     TeachingConfig,
 )
 from smoothheads.objectives.objective import Objective
-from smoothheads.training import RunConfig, TrainConfig, Trainer
+from smoothheads.training import RunConfig, TrainConfig
+from smoothheads.training.loop import Trainer
 
 SINGLE = [name for name in METHODS.names() if name != "drt"]
 SHAPES = {"": SINGLE, "some-": METHODS.names(), "5heads-": METHODS.names(), "some-5dnns-": METHODS.names()}

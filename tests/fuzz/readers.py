@@ -33,7 +33,8 @@ from smoothheads.results.compare import compare, summarize
 from smoothheads.results.derive import linf, merge, recertified, top_k
 from smoothheads.results.read import read_log
 from smoothheads.runs.models import Export
-from smoothheads.training import RunConfig, TrainState
+from smoothheads.training import RunConfig
+from smoothheads.training.loop import TrainState
 
 from .mutate import damage_bytes, damage_json, damage_table
 

@@ -47,14 +47,14 @@ def test_one_head_is_plain_training_bit_for_bit(tiny_heads: Models, make_step: S
 
 def test_uniform_heads_minimise_the_mean_over_heads(tiny_heads: Models, make_step: Steps) -> None:
     terms = objective(teaching=TeachingConfig(weights="uniform"))(make_step(tiny_heads(3)))
-    torch.testing.assert_close(terms.loss.detach(), terms.watched["head_loss"].mean())
-    assert terms.watched["mean_weight"].tolist() == [1.0, 1.0, 1.0]
+    torch.testing.assert_close(terms.loss.detach(), terms.metrics["head_loss"].mean())
+    assert terms.metrics["mean_weight"].tolist() == [1.0, 1.0, 1.0]
 
 
 def test_what_is_reported_is_per_head_and_detached(tiny_heads: Models, make_step: Steps) -> None:
     terms = objective()(make_step(tiny_heads(3)))
-    assert len(terms.watched) == 5
-    for value in terms.watched.values():
+    assert len(terms.metrics) == 5
+    for value in terms.metrics.values():
         assert value.shape == (3,)
         assert not value.requires_grad
 
@@ -73,7 +73,7 @@ def test_diversity_is_absent_for_one_head_and_when_switched_off(tiny_heads: Mode
 def test_under_autocast_the_losses_are_float32(tiny_heads: Models, make_step: Steps) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         terms = objective()(make_step(tiny_heads(3)))
-    assert terms.loss.dtype == terms.watched["lambda"].dtype == torch.float32
+    assert terms.loss.dtype == terms.metrics["lambda"].dtype == torch.float32
 
 
 @pytest.mark.parametrize("pace", ["quantile", "class-quantile", "own-accuracy"])
@@ -134,7 +134,7 @@ def test_the_effective_share_of_images(
     terms = objective(method=Gaussian(draws=2), teaching=teaching)(step)
     pairs = [(1 / 4, 1 / 3), (1, 1 / 2), (3 / 8, 1)]
     expected = [(a + b) ** 2 / (a * a + b * b) / 2 for a, b in pairs]
-    assert terms.watched["effective_share"].tolist() == pytest.approx(expected)
+    assert terms.metrics["effective_share"].tolist() == pytest.approx(expected)
     assert terms.loss.item() == pytest.approx(0.8957393080401633, abs=1e-12)
 
 
@@ -142,7 +142,7 @@ def test_hard_weights_that_are_all_zero_still_give_numbers(tiny_heads: Models, m
     teaching = TeachingConfig(weights="hard", pace="fixed", lambda_last=1e-6)
     terms = objective(teaching=teaching)(make_step(tiny_heads(2)))
     assert terms.loss.item() == 0
-    assert terms.watched["effective_share"].tolist() == [0, 0]
+    assert terms.metrics["effective_share"].tolist() == [0, 0]
 
 
 def test_the_sum_over_heads_is_their_number_times_the_mean(tiny_heads: Models, make_step: Steps) -> None:

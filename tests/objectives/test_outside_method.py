@@ -25,8 +25,8 @@ class LastTwo:
     def __init__(self, images: int) -> None:
         self.images, self.refreshed = images, torch.zeros(1)
 
-    def refresh(self, epoch: int, right_shares: Callable[[int], Tensor]) -> None:
-        self.refreshed += right_shares(1).numel() == self.images
+    def refresh(self, epoch: int, hit_fractions: Callable[[int], Tensor]) -> None:
+        self.refreshed += hit_fractions(1).numel() == self.images
 
     def order(self, epoch: int, generator: torch.Generator) -> Tensor:
         return self.images - 1 - torch.arange(self.images) % 2

@@ -5,12 +5,12 @@ import warnings
 import pytest
 
 from smoothheads.objectives import Consistency, Gaussian, ObjectiveConfig, SmoothMix, TeachingConfig
-from smoothheads.objectives.presets import PRESETS, resolve, warn_if_unlike
+from smoothheads.objectives.config import PRESETS, resolve_preset, warn_if_unlike
 
 
 def test_the_presets_differ_where_paper_and_code_do() -> None:
     paper, official, published = (
-        resolve(ObjectiveConfig(preset=preset, method=SmoothMix()))
+        resolve_preset(ObjectiveConfig(preset=preset, method=SmoothMix()))
         for preset in ("paper", "official", "official-2022")
     )
     assert (paper.teaching.hard_weight_source, paper.teaching.tie) == ("teacher", "easy")
@@ -22,7 +22,7 @@ def test_the_presets_differ_where_paper_and_code_do() -> None:
 
 def test_the_official_consistency_stops_the_mean() -> None:
     flows = {
-        preset: resolve(ObjectiveConfig(preset=preset, method=Consistency())).method.mean_gradient  # type: ignore[arg-type, attr-defined]
+        preset: resolve_preset(ObjectiveConfig(preset=preset, method=Consistency())).method.mean_gradient  # type: ignore[arg-type, attr-defined]
         for preset in PRESETS
     }
     assert flows == {"paper": True, "official": False, "official-2022": False}
@@ -32,15 +32,15 @@ def test_fields_that_were_set_stay() -> None:
     config = ObjectiveConfig(
         preset="official", teaching=TeachingConfig(tie="easy"), method=Consistency(mean_gradient=True)
     )
-    resolved = resolve(config)
+    resolved = resolve_preset(config)
     assert resolved.teaching.tie == "easy"
     assert resolved.method == config.method
     assert resolved.teaching.hard_weight_source == "student"
 
 
 def test_resolving_twice_changes_nothing() -> None:
-    once = resolve(ObjectiveConfig(preset="official", method=Gaussian()))
-    assert resolve(once) == once
+    once = resolve_preset(ObjectiveConfig(preset="official", method=Gaussian()))
+    assert resolve_preset(once) == once
 
 
 def test_the_old_codes_weighting_of_heads_is_said_to_be_left_out() -> None:

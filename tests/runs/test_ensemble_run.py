@@ -17,7 +17,7 @@ from smoothheads.models.multihead import MultiHead
 from smoothheads.runs import ensemble as subject
 from smoothheads.runs.ensemble import ensemble_run
 from smoothheads.training import RunConfig, TrainConfig
-from smoothheads.training.validate import noisy_logits
+from smoothheads.training.metrics import noisy_logits
 
 RUN = RunConfig(
     data=Digits(subset=SubsetConfig(first=100), validation=0.2),

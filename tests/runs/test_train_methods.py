@@ -29,7 +29,8 @@ from smoothheads.objectives import (
     TeachingConfig,
 )
 from smoothheads.runs.train import train_run
-from smoothheads.training import EpochDone, RunConfig, StepDone, TrainConfig
+from smoothheads.training import RunConfig, TrainConfig
+from smoothheads.training.loop import EpochDone, StepDone
 
 CONFIG = RunConfig(
     data=named("digits", subset=SubsetConfig(first=48), validation=0.2),

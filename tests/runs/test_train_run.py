@@ -17,7 +17,8 @@ from smoothheads.models import ModelConfig
 from smoothheads.objectives import CatRs, Gaussian, ObjectiveConfig
 from smoothheads.runs.certify import network_facts
 from smoothheads.runs.train import train_run
-from smoothheads.training import EpochDone, RunConfig, StepDone, TrainConfig
+from smoothheads.training import RunConfig, TrainConfig
+from smoothheads.training.loop import EpochDone, StepDone
 
 CONFIG = RunConfig(
     data=named("digits", subset=SubsetConfig(first=80)),

@@ -41,7 +41,7 @@ from smoothheads.studies.run import noted_estimate, run, status
 from smoothheads.studies.spec import Images
 from smoothheads.studies.store import StudyStore
 from smoothheads.studies.tables import all_tables, costs, gains, headline
-from smoothheads.training import EpochDone, StepDone
+from smoothheads.training.loop import EpochDone, StepDone
 from smoothheads.types import format_radius
 
 

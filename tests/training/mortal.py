@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from smoothheads import cli, ranks
-from smoothheads.training import EpochDone, StepDone, Trainer
+from smoothheads.training.loop import EpochDone, StepDone, Trainer
 
 MARK = Path(sys.argv[1])
 immortal = Trainer.run

@@ -36,7 +36,8 @@ from smoothheads.objectives import (
 )
 from smoothheads.runs import train as runs
 from smoothheads.runs.ensemble import train_members
-from smoothheads.training import EpochDone, RunConfig, StepDone, TrainConfig, Trainer
+from smoothheads.training import RunConfig, TrainConfig
+from smoothheads.training.loop import EpochDone, StepDone, Trainer
 
 BASE = RunConfig(
     data=named("digits", subset=SubsetConfig(first=34), validation=0.2),

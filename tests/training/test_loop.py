@@ -15,9 +15,11 @@ from smoothheads.data import Splits
 from smoothheads.data.loader import Loader
 from smoothheads.errors import ConfigError, TrainingError
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives import DiversityConfig, Gaussian, ObjectiveConfig, TeachingConfig
+from smoothheads.objectives import DiversityConfig, Gaussian, ObjectiveConfig
 from smoothheads.objectives.diversity import cosine_penalty
-from smoothheads.training import EpochDone, StepDone, TrainConfig, Trainer, train
+from smoothheads.training import TrainConfig
+from smoothheads.training.fit import train
+from smoothheads.training.loop import EpochDone, StepDone, Trainer
 
 Network = Callable[..., MultiHead]
 SETTINGS: dict[str, Any] = {"sigma": 0.3, "epochs": 2, "batch": 32, "precision": "float32"}
@@ -92,25 +94,6 @@ def test_a_saved_state_is_not_changed_by_going_on(tiny_network: Network, small_d
     assert equal(before, state.tensors)
 
 
-def test_accumulation_changes_only_rounding_without_batch_statistics(small_digits: Splits) -> None:
-    def network() -> MultiHead:
-        torch.manual_seed(0)
-        heads = [nn.Sequential(nn.Linear(32, 10)) for _ in range(2)]
-        return MultiHead(nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU()), heads)
-
-    objective = ObjectiveConfig(method=Gaussian(draws=1), teaching=TeachingConfig(weights="uniform"))
-    losses = []
-    for parts in (1, 3):
-        model = network()
-        seen: list[float] = []
-        config = TrainConfig(**(SETTINGS | {"accumulate": parts, "epochs": 1, "sigma": 1e-6}))
-        trainer = Trainer(model, small_digits.train, config=config, objective=objective)
-        seen += [event.loss for event in trainer.run() if isinstance(event, StepDone)]
-        losses.append(seen)
-    # The draws differ in order, but sigma is next to nothing: the same images must give the same losses.
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-
-
 @pytest.mark.parametrize(("unit", "images"), [("draws", 16), ("images", 32)])
 def test_batch_unit_counts_copies_or_images(
     tiny_network: Network, small_digits: Splits, unit: str, images: int
@@ -142,7 +125,7 @@ def test_a_loss_that_is_not_finite_stops_training(tiny_network: Network, small_d
     trainer = make_trainer(tiny_network, small_digits)
     with torch.no_grad():
         next(trainer.model.heads.parameters()).fill_(float("nan"))
-    with pytest.raises(TrainingError, match="expected a finite loss, got nan in epoch 1, step 1"):
+    with pytest.raises(TrainingError, match="The loss is nan in epoch 1, step 1"):
         list(trainer.run())
 
 
@@ -204,3 +187,31 @@ def test_cosine_schedule_falls_from_lr_to_zero() -> None:
     assert rates[20] == pytest.approx(0.05)
     assert rates[40] == pytest.approx(0.0, abs=1e-12)
     assert rates == sorted(rates, reverse=True)
+
+
+def test_planning_disturbs_nothing(tiny_network: Network, small_digits: Splits) -> None:
+    trainer = make_trainer(tiny_network, small_digits, heads=2, epochs=3)
+    before = trainer.state()
+    plan = trainer.plan()
+    after = trainer.state()
+    assert all(torch.equal(before.tensors[name], after.tensors[name]) for name in before.tensors)
+    assert before.meta == after.meta
+    assert (plan.images_per_step, plan.steps_per_epoch, plan.steps, plan.done) == (16, 8, 24, 0)
+    assert plan.model.params == sum(p.numel() for p in trainer.model.parameters())
+
+
+def test_a_constant_classifier_is_warned_about(tiny_network: Network, small_digits: Splits) -> None:
+    with pytest.warns(UserWarning, match=r"learned nothing: its loss is .*one class to every"):
+        list(make_trainer(tiny_network, small_digits, epochs=1, lr=1e-12).run())
+
+
+def test_one_label_is_warned_about() -> None:
+    images, labels = np.zeros((8, 8, 8), np.uint8), np.zeros(8, np.int64)
+    with pytest.warns(UserWarning, match="All 8 training images have the label 0"):
+        train(
+            nn.Sequential(nn.Flatten(), nn.Linear(64, 3)),
+            (images, labels),
+            sigma=0.25,
+            epochs=1,
+            on_event=None,
+        )

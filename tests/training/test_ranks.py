@@ -21,7 +21,8 @@ from smoothheads.errors import ConfigError, TrainingError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives import Gaussian, ObjectiveConfig, TeachingConfig
 from smoothheads.runs.train import train_run
-from smoothheads.training import EpochDone, RunConfig, StepDone, TrainConfig, Trainer
+from smoothheads.training import RunConfig, TrainConfig
+from smoothheads.training.loop import EpochDone, StepDone, Trainer
 
 Network = Callable[..., MultiHead]
 forks = pytest.mark.skipif(sys.platform == "win32", reason="forks the ranks")
@@ -161,16 +162,11 @@ def test_ranks_without_a_meeting_point_are_refused(monkeypatch: pytest.MonkeyPat
         train_run(RunConfig(train=TrainConfig(shards=2)), tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    ("shards", "message"),
-    [
-        (1, "that 2 ranks divide, got 1; set --train.shards to 2 or a multiple"),
-        (3, "that 2 ranks divide, got 3; start as many ranks as divide 3"),
-    ],
-)
+@pytest.mark.parametrize("shards", [1, 3])
 def test_ranks_must_divide_the_micro_batches(
-    shards: int, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    shards: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    message = f"2 ranks cannot share {shards} micro-batches: set --train.shards to a multiple of 2"
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match=message):
@@ -187,13 +183,8 @@ def trainer(
 
 
 def test_more_micro_batches_than_images_are_refused(tiny_network: Network, small_digits: Splits) -> None:
-    with pytest.raises(ConfigError, match="each of 41 micro-batches, got steps of 40 images"):
+    with pytest.raises(ConfigError, match="A step of 40 images cannot be split into 41 micro-batches"):
         trainer(tiny_network, small_digits, shards=41)
-
-
-def test_accumulation_is_not_mixed_with_micro_batches() -> None:
-    with pytest.raises(ConfigError, match="shards or accumulate, got both"):
-        TrainConfig(shards=2, accumulate=2)
 
 
 def test_one_micro_batch_is_not_noted_so_that_old_runs_keep_their_keys() -> None:
@@ -264,7 +255,7 @@ def test_a_loss_that_is_not_finite_leaves_the_buffers(tiny_network: Network, sma
     with torch.no_grad():
         next(ours.model.heads.parameters()).fill_(float("nan"))
     before = {name: value.clone() for name, value in ours.model.named_buffers()}
-    with pytest.raises(TrainingError, match="expected a finite loss, got nan in epoch 1, step 1"):
+    with pytest.raises(TrainingError, match="The loss is nan in epoch 1, step 1"):
         list(ours.run())
     assert all(torch.equal(before[name], value) for name, value in ours.model.named_buffers())
 

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from smoothheads.config import parse_json
 from smoothheads.errors import CheckpointError, ConfigError
 from smoothheads.files import write_atomic
-from smoothheads.training import TrainState
+from smoothheads.training.loop import TrainState
 
 
 def save_state(path: Path, state: TrainState, **facts: Any) -> None:

@@ -27,7 +27,8 @@ from smoothheads.models import ModelConfig, build
 from smoothheads.models.config import OWN
 from smoothheads.models.multihead import MultiHead, as_multihead
 from smoothheads.provenance import versions
-from smoothheads.training import RunConfig, Trained
+from smoothheads.training import RunConfig
+from smoothheads.training.fit import Trained
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def _train_and_certify(name: str, args: DemoArguments) -> Path:
     from smoothheads.runs.certify import certification_images, certify_run
     from smoothheads.runs.models import open_checkpoint
     from smoothheads.runs.train import train_run
-    from smoothheads.training import EpochDone, StepDone
+    from smoothheads.training.loop import EpochDone, StepDone
 
     config = cookbook.get(name).config
     if args.epochs is not None:

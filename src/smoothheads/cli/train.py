@@ -20,12 +20,12 @@ from smoothheads.cli.common import (
 )
 from smoothheads.cli.progress import Progress
 from smoothheads.config import from_dict, load_json
-from smoothheads.errors import ConfigError, duration
+from smoothheads.errors import ConfigError
 from smoothheads.objectives.method import METHODS
 from smoothheads.training.config import RunConfig
 
 if TYPE_CHECKING:
-    from smoothheads.training import EpochDone, Plan, StepDone
+    from smoothheads.training.loop import EpochDone, Plan, StepDone
 
 DESCRIPTION = """Train a classifier on noisy images and write a checkpoint.
 
@@ -196,13 +196,12 @@ class _Show:
             f"images of {image_size(plan.image)}\n"
             f"{cost.params:,} parameters, {cost.macs / 1e9:.4g} GMAC a draw "
             f"({cost.macs_paper / 1e9:.4g} in the paper's convention)\n"
-            f"{plan.steps:,} steps of {plan.images_per_step} images, {plan.steps_per_epoch} an epoch; "
-            f"about {duration(plan.seconds)} on this machine"
+            f"{plan.steps:,} steps of {plan.images_per_step} images, {plan.steps_per_epoch} an epoch"
         )
         self.progress.begin(plan.steps, plan.done)
 
     def event(self, event: StepDone | EpochDone) -> None:
-        from smoothheads.training import StepDone
+        from smoothheads.training.loop import StepDone
 
         if isinstance(event, StepDone):
             self.progress.update(event.step, f"epoch {event.epoch}, loss {event.loss:.3f}{self.accuracy}")

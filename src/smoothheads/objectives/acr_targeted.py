@@ -80,20 +80,20 @@ class RadiusCurriculum:
         self.method = method
         self.weights_N = torch.ones(images, dtype=torch.float64)
 
-    def refresh(self, epoch: int, right_shares: Callable[[int], Tensor]) -> None:
+    def refresh(self, epoch: int, hit_fractions: Callable[[int], Tensor]) -> None:
         """Measures only when images are due to be dropped or weighted anew."""
         since = epoch - 1 - self.method.start
         if since < 0 or since % self.method.every:
             return
         if since == 0:
-            self.weights_N = (right_shares(self.method.keep_draws) >= self.method.keep).to(torch.float64)
+            self.weights_N = (hit_fractions(self.method.keep_draws) >= self.method.keep).to(torch.float64)
             if not self.weights_N.any():
                 raise TrainingError(
                     f"images answered rightly on a share of {self.method.keep:g} of the draws",
                     f"none after {self.method.start} epochs",
                     "lower keep or start later",
                 )
-        shares_N = right_shares(self.method.weigh_draws).numpy()
+        shares_N = hit_fractions(self.method.weigh_draws).numpy()
         weights_N = torch.from_numpy(radius_weights(shares_N, self.method.weigh_draws))
         self.weights_N = torch.where(self.weights_N > 0, weights_N, 0.0)
 

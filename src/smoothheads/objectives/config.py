@@ -1,9 +1,11 @@
-"""What training minimises: base method, teaching and the cosine constraint."""
+"""The settings of the objective: base method, teaching, cosine constraint, and the presets that fill them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar
 
 from smoothheads.config.check import NotNegative, Positive, Share, at_least, check_fields
 from smoothheads.errors import ConfigError
@@ -85,3 +87,37 @@ class ObjectiveConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         object.__setattr__(self, "method", as_component(self.method, Method))
+
+
+# Where the paper and its authors' code differ: what fields left at None become.
+_OFFICIAL = {"hard_weight_source": "student", "tie": "zero", "mean_gradient": False}
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "paper": {"hard_weight_source": "teacher", "tie": "easy", "mean_gradient": True, "weigh_mix": True},
+    "official": _OFFICIAL | {"weigh_mix": True},
+    # The code beside the published logs. Its weighting of whole heads is uniform for five heads, as here.
+    "official-2022": _OFFICIAL | {"weigh_mix": False, "mask": True},
+}
+
+Settings = TypeVar("Settings", TeachingConfig, Method)
+
+
+def resolve_preset(config: ObjectiveConfig) -> ObjectiveConfig:
+    """Returns the configuration with the preset in its open fields; fields that were set stay as they are."""
+    preset = PRESETS[config.preset]
+
+    def fill(settings: Settings) -> Settings:
+        open_fields = {f.name for f in fields(settings) if getattr(settings, f.name) is None}
+        return replace(settings, **{name: preset[name] for name in open_fields & preset.keys()})
+
+    return replace(config, method=fill(config.method), teaching=fill(config.teaching))
+
+
+def warn_if_unlike(preset: str, heads: int) -> None:
+    """Warns where the code of 2022 would differ: it gave 0.2 to the head with the least loss and shared 0.8
+    among the others, which is uniform for five heads only."""
+    if preset == "official-2022" and heads not in (1, 5):
+        warnings.warn(
+            f"official-2022 weighed whole heads, which is uniform for 5 of them but not for {heads}; "
+            "that weighting is left out",
+            stacklevel=3,
+        )

@@ -67,8 +67,8 @@ class Preparation:
 class Curriculum(Protocol):
     """Which images the epochs show; what it remembers is plain tensors, saved for a resume."""
 
-    def refresh(self, epoch: int, right_shares: Callable[[int], Tensor]) -> None:
-        """At the start of every epoch. `right_shares(draws)` measures, by the network as it stands, each
+    def refresh(self, epoch: int, hit_fractions: Callable[[int], Tensor]) -> None:
+        """At the start of every epoch. `hit_fractions(draws)` measures, by the network as it stands, each
         training image's share of right answers under that many draws."""
         ...
 

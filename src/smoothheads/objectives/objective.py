@@ -7,27 +7,26 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives.config import ObjectiveConfig
+from smoothheads.objectives.config import ObjectiveConfig, resolve_preset
 from smoothheads.objectives.diversity import cosine_penalty, printed_penalty
 from smoothheads.objectives.method import Losses, Step
-from smoothheads.objectives.presets import resolve
 from smoothheads.objectives.teaching import Teaching
 
 
 @dataclass(frozen=True, slots=True)
 class StepTerms:
-    """The data term of a step, to be differentiated, and what is worth watching about it."""
+    """The data term of a step, to be differentiated, and its metrics."""
 
     loss: Tensor
-    watched: dict[str, Tensor]
-    """By the names that the metrics have, a number per head [L], detached."""
+    metrics: dict[str, Tensor]
+    """One number per head [L], detached, by name."""
 
 
 class Objective:
     """`(weights * losses).mean() + weight * cosines`, for any number of heads; L = 1 is the plain method."""
 
     def __init__(self, config: ObjectiveConfig, *, classes: int, epochs: int) -> None:
-        self.config = resolve(config)
+        self.config = resolve_preset(config)
         self.method = self.config.method
         self.method.require(classes=classes)
         self.teaching = Teaching(self.config.teaching, classes=classes, epochs=epochs)
@@ -49,14 +48,14 @@ class Objective:
         if self.config.over_heads == "sum":
             loss = loss * len(weights_LN)
         squares_L = weights_LN.square().mean(1).clamp_min(1e-30)
-        watched = {
+        metrics = {
             "head_loss": smoothed_LN.mean(1),
             "lambda": lam_LC.mean(1),
             "easy_fraction": (smoothed_LN <= lam_LC[:, labels_N]).float().mean(1),
             "mean_weight": weights_LN.mean(1),
             "effective_share": weights_LN.mean(1).square() / squares_L,  # of the images, under the weights
         }
-        return StepTerms(loss, watched)
+        return StepTerms(loss, metrics)
 
     def diversity(self, model: MultiHead) -> Tensor | None:
         """The cosine term; none for a single head or when it is switched off."""

@@ -59,7 +59,7 @@ def _noise(seed: int, positions: Tensor, block: int, shape: tuple[int, ...]) -> 
     return torch.stack([torch.randn(shape, generator=generator) for generator in generators])
 
 
-def right_shares(frequencies_NC: Tensor, dataset: Dataset) -> Tensor:
+def hit_fractions(frequencies_NC: Tensor, dataset: Dataset) -> Tensor:
     """Share of each image's draws that got its label [images]."""
     labels_N = torch.tensor(dataset.labels)
     return frequencies_NC.gather(1, labels_N.unsqueeze(1)).squeeze(1)

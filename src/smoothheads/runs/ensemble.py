@@ -20,7 +20,7 @@ from smoothheads.models import fit_weights
 from smoothheads.runs.models import CHECKPOINT, open_checkpoint
 from smoothheads.runs.train import train_run
 from smoothheads.training.config import RunConfig
-from smoothheads.training.validate import noisy_logits
+from smoothheads.training.metrics import noisy_logits
 
 BATCH = 64
 IMAGES = 5000  # a handful of weights needs no more

@@ -37,8 +37,8 @@ from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.method import Preparation
 from smoothheads.provenance import versions
 from smoothheads.runs.models import CHECKPOINT, CONFIG, METRICS, PREPARED, STATE, open_checkpoint
-from smoothheads.training import EpochDone, Plan, RunConfig, StepDone, Trainer, make_plan
-from smoothheads.training.loop import resolve
+from smoothheads.training import RunConfig
+from smoothheads.training.loop import EpochDone, Plan, StepDone, Trainer, resolve
 from smoothheads.training.shards import own_shards
 
 SHARED_SECONDS = 10.0  # that a network folder may take to show a new file
@@ -105,7 +105,7 @@ def train_run(
                     content = safetensors.torch.save({"prepared": prepared.contiguous()})
                     write_atomic(out / PREPARED, content)
                 if on_plan:
-                    on_plan(make_plan(trainer))
+                    on_plan(trainer.plan())
                 last = _loop(
                     trainer,
                     out,

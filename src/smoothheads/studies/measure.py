@@ -27,7 +27,8 @@ from smoothheads.provenance import processor, versions
 from smoothheads.results.metrics import Floats, MedianInterval, interval_of_median
 from smoothheads.studies import experiments
 from smoothheads.studies.costs import Costs, Key
-from smoothheads.training import RunConfig, StepDone, Trainer
+from smoothheads.training import RunConfig
+from smoothheads.training.loop import StepDone, Trainer
 
 K = TypeVar("K")
 Job = Callable[[int], int]

@@ -1,10 +1,10 @@
-"""How training goes, and everything that a run was told."""
+"""The settings of training, and the configuration of a whole run."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from smoothheads.config.check import Count, Natural, NotNegative, Positive, check_fields
 from smoothheads.data import DataConfig, named
@@ -23,11 +23,10 @@ class TrainConfig:
     """Size of one optimiser step, in `batch_unit`s."""
     batch_unit: Literal["draws", "images"] = "draws"
     """draws: batch / draws images a step, as the reference codes do; images: batch images."""
-    accumulate: Count = 1
-    """Split a step into this many backward passes to save memory; an image's draws stay together."""
     shards: Count = field(default=1, metadata={"unless_default": True})
-    """Compute a step as this many micro-batches, each with BatchNorm of its own, added up in a fixed order:
-    under torchrun any number of ranks that divides it gives the same weights, bit for bit."""
+    """Compute a step as this many micro-batches, each with BatchNorm of its own, added up in a fixed order.
+    In one process that saves memory; under torchrun any number of ranks that divides it gives the same
+    weights, bit for bit."""
     optimizer: Literal["sgd", "adam"] = field(default="sgd", metadata={"unless_default": True})
     """sgd uses momentum and nesterov; adam has its usual moments (0.9 and 0.999)."""
     lr: Positive = 0.1
@@ -48,28 +47,21 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.shards > 1 and self.accumulate > 1:
-            raise ConfigError("shards or accumulate", "both", "leave accumulate at 1: shards save memory too")
         if self.nesterov and self.momentum == 0:
-            raise ConfigError("momentum > 0 with nesterov", "momentum 0", "set momentum or drop nesterov")
+            raise ConfigError("Nesterov's method needs a momentum above 0: set train.momentum.")
 
     def learning_rate(self, step: int, steps_per_epoch: int) -> float:
-        """For `step` counted from 0: times `step_factor` every `step_epochs` epochs, or a half cosine. It is
-        a function of the step, so that resuming needs no scheduler state."""
+        """Returns the rate of `step`, counted from 0: times `step_factor` every `step_epochs` epochs, or a
+        half cosine. It is a function of the step, so that resuming needs no scheduler state."""
         if self.schedule == "cosine":
             return self.lr * 0.5 * (1 + math.cos(math.pi * step / (self.epochs * steps_per_epoch)))
         epoch = step // steps_per_epoch
         return float(self.lr * self.step_factor ** (epoch // self.step_epochs))
 
-    @classmethod
-    def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Version 1 called draws copies."""
-        return data | {"batch_unit": "draws"} if data.get("batch_unit") == "copies" else data
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
-    """Everything a training run was told; saved beside every artefact."""
+    """The settings of all stages of a training run; saved with every checkpoint and export."""
 
     data: DataConfig = field(default_factory=lambda: named("digits"))
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -81,13 +73,12 @@ class RunConfig:
     """Hash of these weights, noted when the run starts."""
 
     def __post_init__(self) -> None:
-        """Refuses what only the stages together show to be impossible."""
+        # What only the stages together can show to be impossible.
         object.__setattr__(self, "data", as_component(self.data, DataConfig))
         method = self.objective.method
         method.require(heads=self.model.heads)
         if self.train.batch_unit == "draws" and self.train.batch < method.trained_draws:
             raise ConfigError(
-                f"a batch of at least {method.trained_draws} draws, those of one image",
-                f"{self.train.batch}",
-                "raise batch, lower draws, or set batch_unit to images",
+                f"A batch of {self.train.batch} draws has no room for the {method.trained_draws} draws of "
+                "one image: raise train.batch, lower the method's draws, or set train.batch_unit to images."
             )

@@ -11,7 +11,7 @@ from torch import nn
 
 from smoothheads import ranks
 from smoothheads.config import from_dict
-from smoothheads.data import DataInfo, Dataset, InMemory, as_dataset
+from smoothheads.data import DataInfo, InMemory, as_dataset
 from smoothheads.device import parse, threads
 from smoothheads.errors import ConfigError
 from smoothheads.models.config import OWN, ModelConfig
@@ -26,7 +26,7 @@ Event = StepDone | EpochDone
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What training made, with everything that a checkpoint of it has to say."""
+    """A trained network, with everything that a checkpoint of it has to say."""
 
     model: MultiHead
     config: RunConfig
@@ -36,7 +36,7 @@ class Trained:
 
 
 def line_per_epoch(event: Event) -> None:
-    """What `train` shows unless it is told otherwise, on standard error."""
+    """Prints a line for every epoch on standard error; the default of `train`."""
     if isinstance(event, EpochDone) and ranks.first():
         accuracy = event.metrics.get("validation", {}).get("accuracy")
         seen = "" if accuracy is None else f", accuracy {accuracy:.1%}"
@@ -56,20 +56,41 @@ def train(
     on_event: Callable[[Event], None] | None = line_per_epoch,
     **settings: Any,
 ) -> Trained:
-    """Trains `model` in place, under Gaussian noise of standard deviation `sigma` for pixels in [0, 1].
+    """Trains `model` in place under Gaussian noise.
 
-    `model` gives logits [N, C], or is a MultiHead. `dataset` and `validation` are what `sh.dataset` takes;
-    `method` is a base method or its name, `settings` are fields of TrainConfig (epochs, batch, lr, ...).
-    `on_event` sees every step and epoch; None is silent.
+    Args:
+        model: gives logits [N, C], or is a MultiHead.
+        dataset: training images; anything that `sh.dataset` takes.
+        sigma: standard deviation of the noise, for pixels in [0, 1].
+        method: a base method or its name.
+        objective: method, teaching and cosine constraint, instead of a method alone.
+        validation: held-out images; anything that `sh.dataset` takes.
+        augment: crop and flip the training images.
+        on_event: receives every step and epoch; None is silent.
+        settings: fields of TrainConfig (epochs, batch, lr, ...).
     """
+    if method is not None and objective is not None:
+        raise ConfigError("Give either a method or an objective: put the method into the objective.")
     network, images = as_multihead(model), as_dataset(dataset)
     config = RunConfig(
         data=InMemory(),
         model=network.config or ModelConfig(arch=OWN, heads=len(network.heads), cut=OWN),
-        objective=_objective(objective, method),
+        objective=objective or (ObjectiveConfig(method=method) if method else ObjectiveConfig()),  # type: ignore[arg-type]
         train=resolve(from_dict(TrainConfig, {"sigma": sigma, **settings}, "train")),
     )
+
+    def no_checkpoint(folder: str) -> nn.Module:
+        raise ConfigError(
+            f"The method needs the checkpoint {folder}: use `smoothheads train`, which can open one."
+        )
+
     with threads(config.train.threads):
+        preparation = Preparation(
+            dataset=images,
+            device=parse(ranks.own_device(config.train.device)),
+            open_model=no_checkpoint,
+            on_progress=lambda done, total: None,  # noqa: ARG005
+        )
         trainer = Trainer(
             network,
             images,
@@ -77,7 +98,7 @@ def train(
             objective=config.objective,
             validation=None if validation is None else as_dataset(validation),
             augment=augment,
-            prepared=config.objective.method.prepare(_preparation(images, config)),
+            prepared=config.objective.method.prepare(preparation),
         )
         history = []
         for event in trainer.run():
@@ -86,26 +107,3 @@ def train(
             if on_event:
                 on_event(event)
     return Trained(network, config, images.info, history)
-
-
-def _objective(objective: ObjectiveConfig | None, method: str | Method | None) -> ObjectiveConfig:
-    if method is None:
-        return objective or ObjectiveConfig()
-    if objective is not None:
-        raise ConfigError("a method or an objective", "both", "put the method into the objective")
-    return ObjectiveConfig(method=method)  # type: ignore[arg-type]
-
-
-def _preparation(images: Dataset, config: RunConfig) -> Preparation:
-    return Preparation(
-        dataset=images,
-        device=parse(ranks.own_device(config.train.device)),
-        open_model=_no_checkpoint,
-        on_progress=lambda done, total: None,  # noqa: ARG005
-    )
-
-
-def _no_checkpoint(folder: str) -> nn.Module:
-    raise ConfigError(
-        "a method that needs no other network", f"the checkpoint {folder}", "use `smoothheads train`"
-    )

@@ -1,8 +1,10 @@
-"""The one training loop: every method, every number of heads."""
+"""The one training loop: every method, every number of heads, any number of processes."""
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,16 +19,15 @@ from smoothheads.data import Dataset
 from smoothheads.data.loader import Batch, Loader
 from smoothheads.device import autocast, computes_bfloat16, parse
 from smoothheads.errors import ConfigError, TrainingError
+from smoothheads.models.cost import Cost, cost
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives.config import ObjectiveConfig
+from smoothheads.objectives.config import ObjectiveConfig, warn_if_unlike
 from smoothheads.objectives.method import Losses, Step
-from smoothheads.objectives.objective import Objective, StepTerms
-from smoothheads.objectives.presets import warn_if_unlike
-from smoothheads.objectives.soft_labels import class_frequencies, right_shares
+from smoothheads.objectives.objective import Objective
+from smoothheads.objectives.soft_labels import class_frequencies, hit_fractions
 from smoothheads.training.config import TrainConfig
-from smoothheads.training.meter import Meter
-from smoothheads.training.shards import StepRows, own_shards, require_images
-from smoothheads.training.validate import denoising_psnr, head_cosines, noisy_accuracy
+from smoothheads.training.metrics import Meter, denoising_psnr, head_cosines, noisy_accuracy
+from smoothheads.training.shards import MicroBatchSum, own_shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,19 @@ class EpochDone:
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """The size of a training run, known before it starts."""
+
+    model: Cost
+    image: tuple[int, int, int]
+    images_per_step: int
+    steps_per_epoch: int
+    steps: int
+    done: int
+    """Steps of an earlier run that goes on."""
+
+
+@dataclass(frozen=True, slots=True)
 class TrainState:
     """Everything that decides how training goes on, given the data and the settings."""
 
@@ -53,13 +67,13 @@ class TrainState:
     meta: dict[str, Any]
 
     def part(self, name: str) -> dict[str, Tensor]:
-        """The tensors of `model`, `optimizer`, `objective` or `curriculum`, by their names there."""
+        """Returns the tensors of `model`, `optimizer`, `objective` or `curriculum`, by their names there."""
         prefix = f"{name}."
         return {k.removeprefix(prefix): v for k, v in self.tensors.items() if k.startswith(prefix)}
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
-    """`auto` choices made for this machine, so that they can be recorded."""
+    """Returns the settings with `auto` decided for this machine, so that the choice can be recorded."""
     if config.precision != "auto":
         return config
     native = computes_bfloat16(parse(config.device))
@@ -84,7 +98,16 @@ class Trainer:
         workers: int = 0,
         prepared: Tensor | None = None,
     ) -> None:
-        """`prepared` is what the method's `prepare` gave for the training images."""
+        """Args:
+        model: the network; its heads are trained at `head_lr_scale` times the learning rate.
+        train: the training images.
+        config: batch, schedule, precision, seed and so on.
+        objective: base method, teaching and cosine constraint.
+        validation: images that are held out; their accuracy under noise is part of the metrics.
+        augment: crop and flip the training images.
+        workers: loader processes for image folders.
+        prepared: what the method's `prepare` gave for the training images.
+        """
         self.config = resolve(config)
         self.device = parse(ranks.own_device(config.device))
         self.layout = torch.channels_last if config.channels_last else torch.contiguous_format
@@ -95,19 +118,33 @@ class Trainer:
         method.require(heads=len(model.heads))
         self.objective.teaching.check_labels(np.bincount(train.labels, minlength=train.info.classes))
         warn_if_unlike(objective.preset, len(model.heads))
+        if method.trains_classifier and len(np.unique(train.labels)) == 1:
+            warnings.warn(
+                f"All {len(train)} training images have the label {int(train.labels[0])}: the network will "
+                "learn to say nothing else. Check the labels.",
+                stacklevel=2,
+            )
         if prepared is not None and len(prepared) != len(train):
-            expected = f"what {method.name} prepared for {len(train)} training images"
-            raise ConfigError(expected, f"{len(prepared)} rows", "prepare it on these images")
+            raise ConfigError(
+                f"{method.name} prepared {len(prepared)} images, but there are {len(train)} training images: "
+                "prepare it on these."
+            )
         self.prepared = prepared
+        # A batch of draws is a batch of images times the draws of each.
         images = (
             config.batch if config.batch_unit == "images" else max(1, config.batch // method.trained_draws)
         )
         shards = own_shards(config.shards, ranks.rank(), ranks.count())
         self.loader = Loader(train, images, config.seed, augment=augment, workers=workers, shards=shards)
-        require_images(self.loader)
+        smallest = min(self.loader.step_sizes())
+        if smallest < config.shards:
+            raise ConfigError(
+                f"A step of {smallest} images cannot be split into {config.shards} micro-batches: lower "
+                "--train.shards or raise --train.batch."
+            )
         heads = list(model.heads.parameters())
-        known = {id(p) for p in heads}
-        trunk = [p for p in model.parameters() if id(p) not in known]
+        of_heads = {id(p) for p in heads}
+        trunk = [p for p in model.parameters() if id(p) not in of_heads]
         groups = [{"params": trunk, "scale": 1.0}, {"params": heads, "scale": config.head_lr_scale}]
         self.optimizer: torch.optim.Optimizer
         if config.optimizer == "adam":
@@ -133,8 +170,20 @@ class Trainer:
         """Steps finished, over all epochs."""
         return (self.epoch - 1) * self.loader.steps_per_epoch + self.step_in_epoch
 
+    def plan(self) -> Plan:
+        """Returns the sizes of the run; time left is known after a few steps."""
+        info = self.loader.dataset.info
+        return Plan(
+            model=cost(self.model, info.shape),
+            image=info.shape,
+            images_per_step=min(self.loader.images_per_step, len(self.loader.dataset)),
+            steps_per_epoch=self.loader.steps_per_epoch,
+            steps=self.steps,
+            done=self.step,
+        )
+
     def run(self) -> Iterator[StepDone | EpochDone]:
-        """From where the state stands to the last epoch."""
+        """Trains from where the state stands to the last epoch, and yields every step and epoch."""
         while self.epoch <= self.config.epochs:
             started = time.monotonic()
             order = self._order()
@@ -146,19 +195,21 @@ class Trainer:
             metrics = self._epoch_metrics() | {"seconds": round(time.monotonic() - started, 3)}
             done = EpochDone(self.epoch, self.config.epochs, metrics)
             self.epoch, self.step_in_epoch, self.meter = self.epoch + 1, 0, Meter()
+            if done.epoch == done.epochs:
+                self._warn_if_constant(metrics)
             yield done
 
     def _order(self) -> Tensor | None:
-        """Which images this epoch shows; none for every image once."""
+        """Returns the positions of the images that this epoch shows; None shows every image once."""
         if self.curriculum is None:
             return None
         if self.step_in_epoch == 0:
-            self.curriculum.refresh(self.epoch, self._right_shares)
+            self.curriculum.refresh(self.epoch, self._hit_fractions)
         return self.curriculum.order(
             self.epoch, seeding.generator(self.config.seed, "curriculum", self.epoch)
         )
 
-    def _right_shares(self, draws: int) -> Tensor:
+    def _hit_fractions(self, draws: int) -> Tensor:
         dataset = self.loader.dataset
         frequencies = class_frequencies(
             self.model,
@@ -168,75 +219,65 @@ class Trainer:
             seed=seeding.derive(self.config.seed, "curriculum", self.epoch),
             device=self.device,
         )
-        return right_shares(frequencies, dataset)
+        return hit_fractions(frequencies, dataset)
 
     def _train_step(self, batch: Batch) -> float:
+        """Takes one optimiser step: the sum of its micro-batches, whichever process computes them."""
         lr = self.config.learning_rate(self.step, self.loader.steps_per_epoch)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["scale"]
         self.optimizer.zero_grad(set_to_none=True)
+        # This process's micro-batches, each with the number that keys its noise.
         images = self.loader.step_sizes()[self.step_in_epoch]
-        loss = self._accumulated(batch) if self.config.shards == 1 else self._sharded(batch, images)
-        self.optimizer.step()
-        self.meter.add({"loss": [loss]}, images)
-        self.meter.images += images
-        return loss
-
-    def _accumulated(self, batch: Batch) -> float:
-        generator = seeding.generator(self.config.seed, "noise", self.step, device=self.device)
-        total = 0.0
-        parts = min(self.config.accumulate, len(batch.images))
-        for part in range(parts):
-            piece = Batch(*(tensor.tensor_split(parts)[part] for tensor in batch))
-            share = len(piece.images) / len(batch.images)
-            with autocast(self.device, self.config.precision):
-                terms = self.objective(self.as_step(piece, generator))
-            loss = self._loss(terms, share, with_diversity=part == 0)
-            self._require_finite(loss)
-            loss.backward()  # type: ignore[no-untyped-call]
-            self._watch(terms, len(piece.images))
-            total += float(loss.detach())
-        return total
-
-    def _sharded(self, batch: Batch, images: int) -> float:
-        """The own micro-batches one by one; where the pace wants to see them, all forwards come first."""
         shards = self.loader.shards
         sizes = [end - begin for begin, end in pairwise(shards.bounds(images))]
-        parts = [torch.split(tensor, sizes) for tensor in batch]
-        pieces = [Batch(*tensors) for tensors in zip(*parts, strict=True)]
-        rows = StepRows(self.model)
+        parts = zip(*(torch.split(tensor, sizes) for tensor in batch), strict=True)
+        pieces = [(number, Batch(*part)) for number, part in zip(shards.own, parts, strict=True)]
+        total = MicroBatchSum(self.model, shards.count)
+        # Where weights depend on the whole batch, all forward passes come before the first backward pass.
         together = len(pieces) if self.objective.teaching.needs_whole_batch else 1
         for first in range(0, len(pieces), together):
-            group = pieces[first : first + together]
-            numbers = shards.own[first : first + together]
-            shares = [len(piece.images) / images for piece in group]
-            seen = [self._forward(*part, rows) for part in zip(group, numbers, shares, strict=True)]
-            self._update_teaching([losses for losses, _ in seen], group)
-            for piece, number, share, (losses, moved) in zip(group, numbers, shares, seen, strict=True):
+            group_pieces = pieces[first : first + together]
+            forwards = [self._forward(number, piece, images, total) for number, piece in group_pieces]
+            # Teaching sees the smoothed losses S (eq. 4) and moves its thresholds lambda.
+            self._update_teaching([losses for losses, _ in forwards], [piece for _, piece in group_pieces])
+            for (number, piece), (losses, moved) in zip(group_pieces, forwards, strict=True):
+                fraction = len(piece.images) / images
+                # The weighted losses (eq. 5 to 7) of this micro-batch, as its fraction of the step's mean.
                 with autocast(self.device, self.config.precision):
                     terms = self.objective.terms(losses, piece.labels.to(self.device))
-                loss = self._loss(terms, share, with_diversity=number == 0)
+                loss = terms.loss * fraction
+                # The cosine constraint (eq. 3) is about the weights: it enters once per step.
+                cosine = self.objective.diversity(self.model) if number == 0 else None
+                loss = loss if cosine is None else loss + cosine
                 loss.backward()  # type: ignore[no-untyped-call]
-                rows.add(moved, terms, loss, share)
-        whole = rows.finish()
-        self._require_finite(whole.loss)
-        self._watch(whole, images)
-        return float(whole.loss)
-
-    def _watch(self, terms: StepTerms, images: int) -> None:
-        self.meter.add({name: values_L.tolist() for name, values_L in terms.watched.items()}, images)
+                total.add(moved, terms, loss, fraction)
+        summed = total.finish()
+        if not torch.isfinite(summed.loss):
+            raise TrainingError(
+                f"The loss is {float(summed.loss)} in epoch {self.epoch}, step {self.step + 1}: lower the "
+                "learning rate, or train in float32. The last saved state is still good."
+            )
+        self.optimizer.step()
+        loss_value = float(summed.loss)
+        metrics = {name: values_L.tolist() for name, values_L in summed.metrics.items()}
+        self.meter.add(metrics | {"loss": [loss_value]}, images)
+        self.meter.images += images
+        return loss_value
 
     def _forward(
-        self, batch: Batch, number: int, share: float, rows: StepRows
+        self, number: int, piece: Batch, images: int, total: MicroBatchSum
     ) -> tuple[Losses, list[Tensor]]:
-        """A micro-batch's losses and its share of the change of the buffers; its number keys its noise."""
-        generator = seeding.generator(self.config.seed, "noise", self.step, number, device=self.device)
+        """Returns a micro-batch's losses and its fraction of the change of the buffers."""
+        # The number of the micro-batch keys its noise and the network's own draws, such as dropout.
+        path = ("noise", self.step) if total.single else ("noise", self.step, number)
+        generator = seeding.generator(self.config.seed, *path, device=self.device)
         with (
             seeding.drawing(self.config.seed, "network", self.step, number),
-            rows.forward(share) as moved,
+            total.forward(len(piece.images) / images) as moved,
             autocast(self.device, self.config.precision),
         ):
-            losses = self.objective.method(self.as_step(batch, generator))
+            losses = self.objective.method(self.as_step(piece, generator))
         return losses, moved
 
     def _update_teaching(self, losses: list[Losses], pieces: list[Batch]) -> None:
@@ -262,19 +303,6 @@ class Trainer:
             epoch=self.epoch,
         )
 
-    def _loss(self, terms: StepTerms, share: float, *, with_diversity: bool) -> Tensor:
-        loss = terms.loss * share
-        diversity = self.objective.diversity(self.model) if with_diversity else None
-        return loss if diversity is None else loss + diversity
-
-    def _require_finite(self, loss: Tensor) -> None:
-        if not torch.isfinite(loss):
-            raise TrainingError(
-                "a finite loss",
-                f"{float(loss.detach())} in epoch {self.epoch}, step {self.step + 1}",
-                "lower the learning rate, or train in float32; the last saved state is still good",
-            )
-
     def _epoch_metrics(self) -> dict[str, Any]:
         lr = self.config.learning_rate(self.step - 1, self.loader.steps_per_epoch)
         metrics: dict[str, Any] = {"epoch": self.epoch, "lr": lr}
@@ -294,6 +322,24 @@ class Trainer:
             )
         return metrics
 
+    def _warn_if_constant(self, metrics: dict[str, Any]) -> None:
+        """Warns at the end of training if the classifier has learned to give one class to every image."""
+        classes = self.loader.dataset.info.classes
+        if not self.objective.method.trains_classifier or classes == 1:
+            return
+        found = []
+        if min(metrics["head_loss"]) > 0.98 * math.log(classes):
+            found.append(f"its loss is that of guessing among {classes} classes (ln {classes})")
+        validation = metrics.get("validation", {})
+        if validation.get("predicted_classes") == 1 and len(self.validation or ()) > 1:
+            found.append("it gives one class to every validation image")
+        if found:
+            warnings.warn(
+                f"The network has learned nothing: {' and '.join(found)}. Train longer, or lower the "
+                "learning rate, the noise or the weight of a regulariser.",
+                stacklevel=2,
+            )
+
     def state(self) -> TrainState:
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         for index, slots in self.optimizer.state_dict()["state"].items():
@@ -311,7 +357,7 @@ class Trainer:
         return TrainState({name: value.detach().clone() for name, value in tensors.items()}, meta)
 
     def restore(self, state: TrainState) -> None:
-        """Goes on from `state`, which must be of the same model and settings."""
+        """Continues from `state`, which must be of the same model and settings."""
         self.model.load_state_dict(state.part("model"))
         self.objective.load_state_dict(state.part("objective"))
         if self.curriculum is not None:
