@@ -123,8 +123,9 @@ def test_a_killed_rank_ends_the_run_with_one_message(ranked: Ranked) -> None:
 def test_a_folder_that_is_not_shared_is_named_by_the_rank_that_misses_it(ranked: Ranked) -> None:
     assert ranked.codes["apart"] == [2, 2]
     (message,) = ranked.printed("apart", 1)
-    assert f"at {ranked.folder / 'elsewhere'} (rank 1 on" in message
+    assert str(ranked.folder / "elsewhere") in message
     assert "choose an --out that all nodes share" in message
+    assert "(rank 1 on" in message
     assert ranked.printed("apart", 0) == []
 
 
@@ -139,8 +140,8 @@ def test_an_ensemble_is_trained_apart_by_all_ranks(ranked: Ranked) -> None:
 def test_ranks_that_were_told_otherwise_are_refused(ranked: Ranked) -> None:
     assert ranked.codes["unlike"] == [2, 2]
     (message,) = ranked.printed("unlike", 1)
-    assert "expected the settings of rank 0 (train.lr = 0.1) (rank 1 on" in message
-    assert "got train.lr = 0.2; start all ranks with the same command" in message
+    assert "rank 0: train.lr = 0.1 instead of 0.2" in message or "train.lr = 0.2 instead of 0.1" in message
+    assert "(rank 1 on" in message
     assert not any("smoothheads:" in line for line in ranked.printed("unlike", 0))
 
 
