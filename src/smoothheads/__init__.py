@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from smoothheads.models import build as build
     from smoothheads.models import list_architectures as list_architectures
     from smoothheads.models.cut import multihead as multihead
+    from smoothheads.models.denoiser import Denoiser as Denoiser
+    from smoothheads.models.denoiser import denoised as denoised
     from smoothheads.models.multihead import MultiHead as MultiHead
     from smoothheads.objectives import ObjectiveConfig as ObjectiveConfig
     from smoothheads.report.make import report as report
@@ -48,6 +50,7 @@ _HOMES = {
     "errors": "SmoothheadsError",
     "models": "build list_architectures",
     "models.cut": "multihead",
+    "models.denoiser": "Denoiser denoised",
     "models.multihead": "MultiHead",
     "objectives": "ObjectiveConfig",
     "report.make": "report",
