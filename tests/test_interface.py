@@ -35,9 +35,11 @@ SOURCE = Path(sh.__file__).parent
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 3, 8, 8), dtype=np.uint8)
 LABELS = np.arange(6) % 2
 OWN = {
-    "certify.as_before",
-    "exported.sums",
-    "exported.find_converted",
+    "certify.of",
+    "certify.with_earlier_choices",
+    "models.checksums",
+    "models.find_converted",
+    "predict.open",
     "ensemble.member_folder",
     "export.copy_files",
     "publish.card",

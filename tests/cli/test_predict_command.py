@@ -11,14 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
 
 from smoothheads import checkpoint
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.cli import main
 from smoothheads.data import describe, load_test, named
+from smoothheads.errors import HeldError
 from smoothheads.models import ModelConfig, build
-from smoothheads.runs.models import Model
+from smoothheads.runs.models import Model, open_model
+from smoothheads.runs.predict import AnswerFile, Question, function_facts
 from smoothheads.training import RunConfig, TrainConfig
 
 FEW = ["--n0", "20", "--n", "100", "--block", "20"]
@@ -99,7 +102,7 @@ def test_bad_pictures_do_not_stop_the_others(
 
 def test_no_picture_is_an_error(trained: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
-        ([], "at least one image"),
+        ([], "No picture is named"),
         ([str(tmp_path)], "no pictures in"),
         (["*.none"], "no pictures in *.none"),
     ):
@@ -116,10 +119,10 @@ def test_radii_are_numbers_and_an_early_stop_needs_fewer_samples(
     assert main(["predict", trained, str(pictures / "0.png"), *options, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["radius"] in (0.0, 0.0001)
-    assert row["n"] < 5000
+    assert row["samples"] < 5000
     assert main(["predict", trained, str(pictures / "0.png"), "--seconds", "0.2", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert row["n"] >= 100
+    assert row["samples"] >= 100
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
@@ -141,11 +144,85 @@ def test_a_file_of_answers_goes_on_after_a_kill(
         else [json.loads(line) for line in out.read_text().splitlines()]
     )
     assert len(rows) == 4
-    more = [str(pictures / "x.png"), "--sigma", "0.5"]
-    digit(5).save(pictures / "x.png")
-    assert main(["predict", trained, *more, *FEW, "--out", str(out)]) == 2
-    assert "use another file" in capsys.readouterr().err
-    assert out.read_bytes() == whole
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (["--sigma", "0.5"], "sigma 0.25 instead of 0.5"),
+        (["--n", "200"], "n 100 instead of 200"),
+        (["--alpha", "0.01"], "alpha 0.001 instead of 0.01"),
+        (["--radius"], "mode class instead of radius"),
+        (["--radius", "0.25"], "instead of radius >= 0.25"),
+        (["--aggregation", "vote"], "aggregation ensemble instead of vote"),
+        (["--noise", "gaussian"], "function "),
+    ],
+)
+def test_answers_of_another_question_are_refused(  # noqa: PLR0917
+    trained: str,
+    pictures: Path,
+    tmp_path: Path,
+    ending: str,
+    more: list[str],
+    named: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / f"answers.{ending}"
+    command = ["predict", trained, str(pictures / "0.png"), *FEW, "--out", str(out)]
+    assert main(command) == 0
+    written = out.read_bytes()
+    assert main([*command, *more]) == 2
+    assert named in capsys.readouterr().err
+    assert out.read_bytes() == written
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_answers_of_another_network_are_refused(
+    trained: str, pictures: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / f"answers.{ending}"
+    other = checkpoint.load(trained)
+    with torch.no_grad():
+        next(other.model.parameters()).add_(1e-3)
+    checkpoint.save(tmp_path / "other", other.model, other.config, other.info)
+    assert main(["predict", trained, str(pictures), *FEW, "--out", str(out)]) == 0
+    written = out.read_bytes()
+    assert main(["predict", str(tmp_path / "other"), str(pictures), *FEW, "--out", str(out)]) == 2
+    assert "weights " in capsys.readouterr().err
+    assert out.read_bytes() == written
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_a_picture_that_changed_is_not_answered_by_its_name(
+    trained: str, pictures: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / f"answers.{ending}"
+    command = ["predict", trained, str(pictures), *FEW, "--out", str(out)]
+    assert main(command) == 0
+    digit(7).save(pictures / "1.png")
+    assert main(command) == 2
+    assert "1.png has changed since it was answered" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_two_processes_that_write_one_file_lose_no_answer(
+    trained: str, pictures: Path, tmp_path: Path, ending: str
+) -> None:
+    """The second one is refused while the first one writes, and answers the rest afterwards."""
+    out = tmp_path / f"answers.{ending}"
+    model = open_model(trained)
+    smoothed = model.smoothed(n=100, n0=20, block=20)
+    facts = function_facts(smoothed, model.weights, Question())
+    with AnswerFile.open(out, facts) as file:
+        file.write({"image": "first", "sha256": "0", "class": "1", "prediction": 1})
+        with pytest.raises(HeldError, match="Another process writes"), AnswerFile.open(out, facts):
+            pass
+    with AnswerFile.open(out, facts) as file:
+        assert file.answered == {"first": "0"}
+        file.write({"image": "second", "sha256": "1", "class": "1", "prediction": 1})
+    with AnswerFile.open(out, facts) as file:
+        assert list(file.answered) == ["first", "second"]
 
 
 def test_a_foreign_file_is_not_touched(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -17,9 +18,9 @@ from smoothheads.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from smoothheads.certify.certifier import Certifier
-    from smoothheads.data import Frame
+    from smoothheads.data import Input
     from smoothheads.runs.models import Model
-    from smoothheads.runs.predict import Answer, AnswerFile
+    from smoothheads.runs.predict import Answer, AnswerFile, Question
 
 DESCRIPTION = """Classify pictures with the smoothed classifier: with probability 1 - alpha or more the answer
 is the smoothed classifier's, or it is an abstention. With --radius each answer has a certified radius; with
@@ -32,7 +33,7 @@ one. Pictures are cut and averaged as in training; none is resized to fit unless
 The noise is keyed by a secret that is drawn for every run, so that nobody can search for a picture whose
 noise is unlucky. The exit code is 0 if every picture got an answer, abstentions included, and 2 if some could
 not be read."""
-FEW = 5  # pictures that need no bar
+FEW = 5  # pictures that need no progress bar
 KNOWN_SEED = (
     "note: with --seed the answers can be repeated, and whoever knows the seed can search for a picture "
     "whose noise is unlucky"
@@ -78,20 +79,33 @@ def main(arguments: list[str]) -> int:
         description=DESCRIPTION,
     )
     if not args.images:
-        raise ConfigError(
-            "at least one image", "none", "name files, folders, .npz or .parquet after the rest"
-        )
+        raise ConfigError("No picture is named: give files, folders, .npz or .parquet after the network.")
     if args.certify.seed is not None:
         say(KNOWN_SEED)
 
-    from smoothheads.data import Frame
+    from smoothheads.data import Frame, find_inputs
+    from smoothheads.runs.predict import AnswerFile, Question, function_facts
 
     assert model is not None, "only the help does without one"
     smoothed = model.certifier(args.certify, images=len(args.images))
     for note in smoothed.notes:
         say(note)
     data = replace(model.data, root=args.root or model.data.root)
-    return _predict(smoothed, args, Frame(smoothed.info, data, args.resize))
+    inputs = list(find_inputs(args.images, Frame(smoothed.info, data, args.resize)))
+    question = Question(radius=args.radius, at_least=args.at_least, seconds=args.seconds)
+    facts = function_facts(smoothed, model.weights, question)
+    with AnswerFile.open(args.out, facts) if args.out else nullcontext() as file:
+        counts = _answer(smoothed, inputs, question, facts, file, as_json=args.json)
+    if counts.total() > counts["error"]:
+        answered = counts.total() - counts["error"]
+        earlier = f" ({counts['earlier']} before)" if counts["earlier"] else ""
+        failed = f"; {counts['error']} could not be read" if counts["error"] else ""
+        say(f"{answered - counts['earlier']} answers{earlier}, {counts['abstain']} abstentions{failed}")
+        if args.out:
+            say(f"answers: {args.out}")
+        config, n = smoothed.config, smoothed.budget.max_samples
+        say(f"sigma {config.sigma:g}, n {n}, alpha {config.alpha:g}; {smoothed.engine.noise.scope}")
+    return 2 if counts["error"] else 0
 
 
 def _opened(name: str) -> Model:
@@ -100,69 +114,49 @@ def _opened(name: str) -> Model:
     return open_model(name)
 
 
-def _predict(smoothed: Certifier, args: Predict, frame: Frame) -> int:
-    from smoothheads.data import find_inputs
-    from smoothheads.runs.predict import AnswerFile, Asked, answers
+def _answer(
+    smoothed: Certifier,
+    inputs: list[Input],
+    question: Question,
+    facts: Answer,
+    file: AnswerFile | None,
+    *,
+    as_json: bool,
+) -> Counter[str]:
+    """Answers every picture, writes and prints the answers, and counts classes, errors and earlier answers."""
+    from smoothheads.runs.predict import answer_pictures
 
-    asked = Asked(radius=args.radius, at_least=args.at_least, seconds=args.seconds)
-    inputs = list(find_inputs(args.images, frame))
-    file = AnswerFile(args.out) if args.out else None
-    done = file.done if file else set()
-    kept: list[Answer] = []
     counts: Counter[str] = Counter()
+    answers: list[Answer] = []
     with Progress("predict") if len(inputs) > FEW else nullcontext() as progress:
         if progress:
-            progress.begin(len(inputs), len(done))
-        left = (each for each in inputs if each.name not in done)
-        for answer in answers(smoothed, left, asked):
-            counts["error" if "error" in answer else str(answer["class"])] += 1
+            progress.begin(len(inputs), 0)
+        for answer in answer_pictures(smoothed, iter(inputs), question, file.answered if file else {}):
+            kind = "earlier" if answer is None else "error" if "error" in answer else str(answer["class"])
+            counts[kind] += 1
             if progress:
-                progress.add(1, answer["image"])
-            _show(answer, args.json, file, kept)
-    if args.json:
-        print_json(kept)
-    if done or counts.total() > counts["error"]:
-        _sum_up(smoothed, args, counts, len(done))
-    return 2 if counts["error"] else 0
-
-
-def _show(answer: Answer, as_json: bool, file: AnswerFile | None, kept: list[Answer]) -> None:
-    if file:
-        file.write(answer)
-    if "error" in answer:
-        say(f"smoothheads: {answer['error']}")
+                progress.add(1, answer["image"] if answer else "")
+            if answer is None:
+                continue
+            if file:  # before anything is printed: `| head` closes the pipe
+                file.write(answer)
+            if kind == "error":
+                say(f"smoothheads: {answer['error']}")
+            if as_json:
+                answers.append(answer if kind == "error" else answer | facts)
+            elif not file and kind != "error":
+                certified = f"  {answer['norm']} radius {answer['radius']:g}" if "radius" in answer else ""
+                share = f"{answer['share']:.1%} of the samples"
+                print(f"{shown(answer['image'])}: {answer['class']}  ({share}){certified}", flush=True)
     if as_json:
-        kept.append(answer)
-    elif not file and "error" not in answer:
-        certified = f"  {answer['norm']} radius {answer['radius']:g}" if "radius" in answer else ""
-        name, share = shown(answer["image"]), f"{answer['share']:.1%} of the samples"
-        print(f"{name}: {answer['class']}  ({share}){certified}", flush=True)
-
-
-def _sum_up(smoothed: Certifier, args: Predict, counts: Counter[str], before: int) -> None:
-    answered = counts.total() - counts["error"]
-    earlier = f" ({before} before)" if before else ""
-    failed = f"; {counts['error']} could not be read" if counts["error"] else ""
-    say(f"{answered} answers{earlier}, {counts['abstain']} abstentions{failed}")
-    if args.out:
-        say(f"answers: {args.out}")
-    settings, n = args.certify, args.certify.budget.max_samples
-    say(f"sigma {settings.sigma:g}, n {n}, alpha {settings.alpha:g}; {smoothed.engine.noise.scope}")
+        print_json(answers)
+    return counts
 
 
 def _with_radius(words: list[str]) -> list[str]:
-    """--radius R as the two options that it stands for."""
-    out: list[str] = []
+    """Replaces --radius R by the two options that it stands for."""
+    found: list[str] = []
     for position, word in enumerate(words):
-        before = words[position - 1] if position else ""
-        out.append("--radius-at-least" if word == "--radius" and _is_number(words[position + 1 :]) else word)
-        if before == "--radius" and _is_number([word]):
-            out.append("--radius")
-    return out
-
-
-def _is_number(words: list[str]) -> bool:
-    try:
-        return bool(words) and float(words[0]) == float(words[0])
-    except ValueError:
-        return False
+        number = re.fullmatch(r"[-+.\deE]*\d[-+.\deE]*|inf", " ".join(words[position + 1 : position + 2]))
+        found += ["--radius", "--radius-at-least"] if word == "--radius" and number else [word]
+    return found

@@ -77,6 +77,11 @@ class Model:
         return trained_config(self.folder).data
 
     @property
+    def weights(self) -> str:
+        """Returns the hash of the network's weights."""
+        return sha256(checkpoint_folder(self.folder) / layout.WEIGHTS)
+
+    @property
     def config(self) -> CertifyConfig:
         """Returns the settings that it is smoothed with unless others are given."""
         return CertifyConfig.of(trained_config(self.folder).train.sigma)

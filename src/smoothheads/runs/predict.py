@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,29 +16,41 @@ from smoothheads.certify.budgets import AnytimeBudget, Budget, TableBudget
 from smoothheads.certify.certifier import Certifier
 from smoothheads.config import parse_json
 from smoothheads.data import Input
-from smoothheads.errors import ConfigError, DataError, StorageError
+from smoothheads.errors import ConfigError, DataError, HeldError, StorageError
 from smoothheads.files import append, storage, write_atomic
 from smoothheads.types import ABSTAIN, Phase, Pixels, format_radius
 
 Answer = dict[str, Any]
 
-COLUMNS: Final = ("image", "class", "prediction", "share", "n", "sigma", "alpha", "radius", "norm", "error")
-SETTINGS: Final = ("sigma", "alpha", "norm")
+ABOUT_PICTURE: Final = ("image", "sha256", "class", "prediction", "share", "samples", "radius", "norm")
+ABOUT_FUNCTION: Final = ("sigma", "n", "alpha", "aggregation", "mode", "weights", "function")
+COLUMNS: Final = (*ABOUT_PICTURE, *ABOUT_FUNCTION, "error")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is wanted for every picture."""
+class Question:
+    """What is asked about every picture.
+
+    Args:
+        radius: Certify a radius too. Without it the class alone is tested, which needs fewer samples.
+        at_least: Stop as soon as this radius is certified or hopeless. Where it is not certified the answer
+            abstains.
+        seconds: Stop after this time, with what holds then.
+    """
 
     radius: bool = False
-    """Certify a radius; without it the class alone is tested, which needs fewer samples."""
     at_least: float | None = None
-    """Stop as soon as this radius is shown or hopeless; where it is not shown the answer abstains."""
     seconds: float | None = None
-    """Say what holds after that time."""
+
+    @property
+    def mode(self) -> str:
+        """Returns the question in a few words, for files of answers."""
+        radius = "radius" if self.radius else "class"
+        least = "" if self.at_least is None else f" >= {self.at_least:g}"
+        return radius + least + ("" if self.seconds is None else f" within {self.seconds:g} s")
 
     def budget(self, certifier: Certifier) -> Budget | None:
-        """None: the certifier's own."""
+        """Returns the budget that stops early, None where the certifier's own does."""
         n0, n = certifier.n0, certifier.n
         if self.seconds is not None:
             return AnytimeBudget(n0=n0, n=None, seconds=self.seconds, target=self.at_least)
@@ -45,44 +59,84 @@ class Asked:
         return None
 
 
-def answers(certifier: Certifier, inputs: Iterator[Input], asked: Asked) -> Iterator[Answer]:
-    """An answer for every picture, in order; one that cannot be read has an `error` instead of a class."""
-    budget = asked.budget(certifier)
+def function_facts(certifier: Certifier, weights: str, question: Question) -> Answer:
+    """Returns what must be the same for all answers in one file.
+
+    Args:
+        certifier: The smoothed classifier G.
+        weights: The hash of the network's weights.
+        question: What is asked about every picture.
+    """
+    config = certifier.config
+    rest = [certifier.engine.describe(), certifier.law.name, config.block, certifier.n0, certifier.info.shape]
+    facts = {
+        "sigma": config.sigma,
+        "n": certifier.n,
+        "alpha": config.alpha,
+        "aggregation": config.aggregation,
+        "mode": question.mode,
+        "weights": weights,
+    }
+    # Engine, noise and the rest decide the function too; their hash is enough to tell two of them apart.
+    text = json.dumps([facts, rest], sort_keys=True, default=str)
+    return facts | {"function": hashlib.sha256(text.encode()).hexdigest()[:16]}
+
+
+def answer_pictures(
+    certifier: Certifier, inputs: Iterator[Input], question: Question, answered: Mapping[str, str]
+) -> Iterator[Answer | None]:
+    """Yields an answer for every picture in order, with an `error` where it cannot be read, and None for a
+    picture that was answered before.
+
+    Args:
+        certifier: The smoothed classifier.
+        inputs: The pictures.
+        question: What is asked about them.
+        answered: Names of earlier pictures and the hashes of their pixels. Raises StorageError for a picture
+            that has changed since.
+    """
+    budget = question.budget(certifier)
     if budget is not None:
         budget.check(certifier.terms(0))
     for each in inputs:
         try:
             image = each.read()
         except DataError as error:
-            told = str(error)
-            yield {"image": each.name, "error": told if each.name in told else f"{each.name}: {told}"}
+            text = str(error)
+            yield {"image": each.name, "error": text if each.name in text else f"{each.name}: {text}"}
             continue
-        yield {"image": each.name} | _answer(certifier, image, asked, budget)
+        sha256 = hashlib.sha256(image.tobytes()).hexdigest()
+        if (earlier := answered.get(each.name)) is None:
+            answer = _answer(certifier, image, question, budget)
+            yield {"image": each.name, "sha256": sha256} | answer
+        elif earlier == sha256:
+            yield None
+        else:
+            raise StorageError(f"{each.name} has changed since it was answered: write to another file.")
 
 
-def _answer(certifier: Certifier, image: Pixels, asked: Asked, budget: Budget | None) -> Answer:
-    radius: float | None = None
-    if budget is not None:
-        for flight in certifier.steps(budget.run, image):
-            last = flight
-        prediction, radius = last.result.prediction, last.result.radius
-        counted = last.votes(Phase.ESTIMATION)
-    elif asked.radius:
-        certified = certifier.certify_image(image)
-        prediction, radius = certified.prediction, certified.radius
-        counted = certified.votes if certified.votes.n else certified.selection  # it may give up at once
-    else:
-        prediction, votes = certifier.predict(image)
-    if radius is not None:
-        votes = counted.for_aggregation(certifier.config.aggregation)
+def _answer(certifier: Certifier, image: Pixels, question: Question, budget: Budget | None) -> Answer:
     config = certifier.config
+    if budget is None and not question.radius:
+        prediction, votes = certifier.predict(image)
+        radius = None
+    else:
+        if budget is None:
+            certified = certifier.certify_image(image)
+            prediction, radius = certified.prediction, certified.radius
+            # A budget may give up before the estimation has begun.
+            counted = certified.votes if certified.votes.n else certified.selection
+        else:
+            for flight in certifier.steps(budget.run, image):
+                last = flight
+            prediction, radius = last.result.prediction, last.result.radius
+            counted = last.votes(Phase.ESTIMATION)
+        votes = counted.for_aggregation(config.aggregation)
     answer: Answer = {
         "class": "abstain" if prediction == ABSTAIN else certifier.info.class_names[prediction],
         "prediction": int(prediction),
         "share": float(votes.max() / votes.sum()),
-        "n": int(votes.sum()),
-        "sigma": config.sigma,
-        "alpha": config.alpha,
+        "samples": int(votes.sum()),
     }
     if radius is not None:
         answer |= {"radius": float(format_radius(radius)), "norm": certifier.law.norm}
@@ -90,78 +144,110 @@ def _answer(certifier: Certifier, image: Pixels, asked: Asked, budget: Budget | 
 
 
 class AnswerFile:
-    """A .jsonl or .csv file of answers: a line is on the disk before the next picture is looked at."""
+    """A .jsonl or .csv file of answers: a line is on the disk before the next picture is looked at.
 
-    def __init__(self, path: Path) -> None:
-        if path.suffix not in (".jsonl", ".csv"):
-            raise ConfigError("an output file *.jsonl or *.csv", str(path), "choose one of the endings")
-        self.path = path
-        self.rows = self._earlier(path)
+    Every line states the function that answered, and a file holds the answers of one function.
+    """
+
+    def __init__(self, path: Path, facts: Answer) -> None:
+        self.path, self._facts = path, facts
+        self._is_csv = path.suffix == ".csv"
+        self.answered = {row["image"]: str(row["sha256"]) for row in self._earlier_rows()}
+        """Names of the pictures that an earlier run has answered, and the hashes of their pixels."""
         with storage(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("ab", buffering=0)
-        if path.suffix == ".csv" and not self._file.tell():
+        if self._is_csv and not self._file.tell():
             append(self._file, _csv_line(COLUMNS), path)
 
-    @property
-    def done(self) -> set[str]:
-        """Names of the pictures that an earlier run has answered for; errors are tried again."""
-        return {row["image"] for row in self.rows if not row.get("error")}
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, facts: Answer) -> Iterator[AnswerFile]:
+        """Opens the file for this process alone.
+
+        Raises StorageError where another process writes it, where it holds something else, or where another
+        function gave its answers.
+
+        Args:
+            path: The file, which is new or has answers.
+            facts: What `function_facts` says about the function.
+        """
+        from filelock import FileLock, Timeout
+
+        if path.suffix not in (".jsonl", ".csv"):
+            raise ConfigError(f"{path} ends neither in .jsonl nor in .csv: choose one of the two.")
+        with storage(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(path.with_name(f".{path.name}.lock"))
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                raise HeldError(f"Another process writes {path}: wait, or use another file.") from None
+        try:
+            file = cls(path, facts)
+            with file._file:
+                yield file
+        finally:
+            lock.release()
 
     def write(self, answer: Answer) -> None:
-        for row in self.rows[:1]:
-            told = {key: (row.get(key), answer.get(key)) for key in SETTINGS if key in answer}
-            if not answer.get("error") and any(str(a or "") != str(b or "") for a, b in told.values()):
-                got = ", ".join(f"{key} {b}" for key, (_, b) in told.items())
-                raise StorageError(f"answers like those in {self.path}", got, "use another file")
-        append(self._file, self._line(answer), self.path)
+        """Writes an answer with the facts about the function."""
+        stated = answer | self._facts
+        row = {str(column): stated[column] for column in COLUMNS if column in stated}
+        append(self._file, self._line(row), self.path)
+        if "error" not in answer:
+            self.answered[answer["image"]] = answer["sha256"]
 
-    def close(self) -> None:
-        self._file.close()
+    def _earlier_rows(self) -> list[Answer]:
+        """Returns the complete answers of earlier runs.
 
-    def _earlier(self, path: Path) -> list[Answer]:
-        """Whole answers of a run that was interrupted; errors and a torn last line are dropped."""
-        with storage(path):
-            data = path.read_bytes() if path.exists() else b""
-        whole = data[: data.rfind(b"\n") + 1]
+        Errors, which are tried again, and a torn last line are removed from the file."""
+        with storage(self.path):
+            data = self.path.read_bytes() if self.path.exists() else b""
+        complete = data[: data.rfind(b"\n") + 1]
         try:
-            rows = _parse(whole, path)
-            _require_torn(data[len(whole) :], path, first=not whole)
+            rows = self._parse(complete)
+            self._check_torn_line(data[len(complete) :], first=not complete)
         except (ValueError, KeyError, ConfigError):
-            raise StorageError(
-                f"answers of `smoothheads predict` in {path}", "something else", "use another file"
-            ) from None
-        kept = [row for row in rows if not row.get("error")]
-        if len(whole) < len(data) or len(kept) < len(rows):
-            header = _csv_line(COLUMNS) if path.suffix == ".csv" else b""
-            write_atomic(path, header + b"".join(map(self._line, kept)))
-        return kept
+            raise StorageError(f"{self.path} has no answers of `predict`: use another file.") from None
+        for row in rows:
+            if other := [name for name in ABOUT_FUNCTION if str(row.get(name)) != str(self._facts[name])]:
+                pairs = ", ".join(f"{name} {row.get(name)} instead of {self._facts[name]}" for name in other)
+                raise StorageError(
+                    f"{self.path} has answers of another function ({pairs}): use another file."
+                )
+        answers = [row for row in rows if not row.get("error")]
+        if len(complete) < len(data) or len(answers) < len(rows):
+            header = _csv_line(COLUMNS) if self._is_csv else b""
+            write_atomic(self.path, header + b"".join(map(self._line, answers)))
+        return answers
+
+    def _parse(self, data: bytes) -> list[Answer]:
+        """Returns the rows of complete lines; ValueError or KeyError: `predict` did not write them."""
+        text = data.decode()
+        if self._is_csv:
+            table = list(csv.reader(io.StringIO(text)))
+            if table and tuple(table[0]) != COLUMNS:
+                raise ValueError("another header")
+            rows = [dict(zip(COLUMNS, words, strict=True)) for words in table[1:]]
+        else:
+            rows = [parse_json(line, str(self.path)) for line in text.splitlines()]
+        for row in rows:
+            if not isinstance(row["image"], str) or not row.keys() <= set(COLUMNS):
+                raise ValueError("another file")
+            if not row.get("error") and not isinstance(row["sha256"], str):
+                raise ValueError("no hash of the picture")
+        return rows
+
+    def _check_torn_line(self, line: bytes, *, first: bool) -> None:
+        """Raises ValueError unless a line without an end is the beginning of one of ours."""
+        start = b'{"image": "' if not self._is_csv else _csv_line(COLUMNS) if first else b""
+        if line[: len(start)] != start[: len(line)]:
+            raise ValueError("another file")
 
     def _line(self, answer: Answer) -> bytes:
-        if self.path.suffix == ".csv":
+        if self._is_csv:
             return _csv_line([answer.get(column, "") for column in COLUMNS])
         return json.dumps(answer).encode() + b"\n"
-
-
-def _require_torn(line: bytes, path: Path, *, first: bool) -> None:
-    """Raises ValueError unless a line without an end is the beginning of one of ours."""
-    start = b'{"image": "' if path.suffix == ".jsonl" else _csv_line(COLUMNS) if first else b""
-    if line[: len(start)] != start[: len(line)]:
-        raise ValueError("another file")
-
-
-def _parse(data: bytes, path: Path) -> list[Answer]:
-    text = data.decode()
-    if path.suffix == ".jsonl":
-        rows = [parse_json(line, str(path)) for line in text.splitlines()]
-    else:
-        table = list(csv.reader(io.StringIO(text)))
-        if table and tuple(table[0]) != COLUMNS:
-            raise ValueError("another header")
-        rows = [dict(zip(COLUMNS, words, strict=True)) for words in table[1:]]
-    if any(not isinstance(row["image"], str) or not row.keys() <= set(COLUMNS) for row in rows):
-        raise ValueError("another file")
-    return rows
 
 
 def _csv_line(words: Sequence[Any]) -> bytes:
