@@ -12,12 +12,12 @@ from smoothheads.cli.common import parse, say
 from smoothheads.serve.server import Limits
 
 DESCRIPTION = """Open a page in the browser: classify an image, see its certificate tighten as votes arrive,
-push the image along an attack, and look at the ledgers and training runs of a folder while they grow. Programs
-can do the same over HTTP: POST /v1/certify and /v1/predict, described in /openapi.json; /healthz, /readyz and
-/metrics are for machines.
+push the image along an attack, and look at the ledgers and training runs of a folder while they grow.
+Programs can do the same over HTTP: POST /v1/certify and /v1/predict, described in /openapi.json; /healthz,
+/readyz and /metrics are for machines.
 
-Only this machine is served unless --host says otherwise, and then a token is needed. A secret that is drawn when
-the server starts keys the noise, so that nobody can search for an image with unlucky noise."""
+Only this machine is served unless --host says otherwise, and then a token is needed. A secret that is drawn
+when the server starts keys the noise, so that nobody can search for an image with unlucky noise."""
 
 TOKEN = "SMOOTHHEADS_TOKEN"
 
@@ -35,7 +35,7 @@ class Serve:
     """Password that programs send (Authorization: Bearer TOKEN) and people type once. If omitted,
     $SMOOTHHEADS_TOKEN is used."""
     sigma: float | None = None
-    """Standard deviation of the noise for checkpoints. If omitted, that of the training; an export has one."""
+    """Standard deviation of the noise for checkpoints. If omitted, that of the training."""
     alpha: float | None = None
     """Probability that a certificate is wrong. If omitted, 0.001, or that of the export."""
     threads: int = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import resources
@@ -116,14 +116,7 @@ def application(folder: Path, settings: NetworkSettings, access: Access, limits:
         response.set_cookie(COOKIE, access.session, httponly=True, samesite="strict", path="/")
         return response
 
-    async def refused(_: Request, error: Exception) -> Response:
-        return JSONResponse({"error": index.public(str(error))}, 422)
-
-    app.add_exception_handler(SmoothheadsError, refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(api.GoneError, _gone)
-    app.add_exception_handler(Exception, _failed)
+    _handle_errors(app, index.public)
     if access.token is not None:
         _describe_token(app)
     return Guard(app, access, limits, metrics)
@@ -149,27 +142,36 @@ async def _warm(scheduler: Scheduler, networks: Networks, ready: asyncio.Event) 
         ready.set()
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
-    """Answers mistakes in the query, of which the first one is told."""
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    message = str(first["msg"]).removesuffix(".")
-    return JSONResponse(
-        {"error": f"The parameter {first['loc'][-1]}: {message[:1].lower()}{message[1:]}."}, 422
-    )
+def _handle_errors(app: FastAPI, public: Callable[[str], str]) -> None:
+    """Makes every error a JSON object with one sentence."""
 
+    async def refused(_: Request, error: Exception) -> Response:
+        return JSONResponse({"error": public(str(error))}, 422)
 
-async def _http(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    async def invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]  # a mistake in the query
+        why = str(first["msg"]).removesuffix(".")
+        return JSONResponse({"error": f"The parameter {first['loc'][-1]}: {why[:1].lower()}{why[1:]}."}, 422)
 
+    async def http(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
-async def _failed(_: Request, error: Exception) -> Response:  # noqa: ARG001
-    return JSONResponse({"error": "This is the server's own fault; its log says more."}, 500)
+    async def gone(_: Request, error: Exception) -> Response:  # noqa: ARG001
+        return Response(status_code=GONE)
 
+    async def failed(_: Request, error: Exception) -> Response:  # noqa: ARG001
+        return JSONResponse({"error": "This is the server's own fault; its log says more."}, 500)
 
-async def _gone(_: Request, error: Exception) -> Response:  # noqa: ARG001
-    return Response(status_code=GONE)
+    for kind, handler in {
+        SmoothheadsError: refused,
+        RequestValidationError: invalid,
+        HTTPException: http,
+        api.GoneError: gone,
+        Exception: failed,
+    }.items():
+        app.add_exception_handler(kind, handler)
 
 
 def _describe_token(app: FastAPI) -> None:

@@ -103,7 +103,18 @@ def different(logs: Sequence[Results]) -> dict[str, Any]:
             "gains": [float(gain) for gain in np.sort(gains)],
         },
         "differ": len(apart),
-        "rows": [_pair(first, second, i, float(gains[i])) for i in apart[:MOST_DIFFERENT]],
+        "rows": [
+            {
+                "index": int(first.index[i]),
+                "label": _class(first, int(first.label[i])),
+                "first": _class(first, int(first.prediction[i])),
+                "second": _class(second, int(second.prediction[i])),
+                "first_radius": float(first.radius[i]),
+                "second_radius": float(second.radius[i]),
+                "gain": float(gains[i]),
+            }
+            for i in apart[:MOST_DIFFERENT]
+        ],
     }
 
 
@@ -221,18 +232,6 @@ def _curve(log: Results) -> dict[str, Any]:
         "images": len(log),
         "norm": log.norm,
         **{key: np.round(values, 6).tolist() for key, values in rounded.items()},
-    }
-
-
-def _pair(first: Results, second: Results, i: int, gain: float) -> dict[str, Any]:
-    return {
-        "index": int(first.index[i]),
-        "label": _class(first, int(first.label[i])),
-        "first": _class(first, int(first.prediction[i])),
-        "second": _class(second, int(second.prediction[i])),
-        "first_radius": float(first.radius[i]),
-        "second_radius": float(second.radius[i]),
-        "gain": gain,
     }
 
 

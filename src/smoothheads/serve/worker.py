@@ -44,28 +44,18 @@ class WorkerPool:
         if self._closed:
             self._processes.put(None)
             raise DataError("The server is closing: try again later.")
-        if process is None or process.poll() is not None:
-            command = [sys.executable, "-m", "smoothheads.serve.worker"]
-            # In a session of its own: Ctrl-C in the terminal is for the server.
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-            )
-        timer = threading.Timer(self.seconds, process.kill)
         try:
-            assert process.stdin
-            assert process.stdout
-            timer.start()
-            pickle.dump((function, args, kwargs), process.stdin)
-            process.stdin.flush()
-            value: Any = pickle.load(process.stdout)  # from our own process
+            if process is None or process.poll() is not None:
+                process = _start()
+            value = self._call(process, (function, args, kwargs))
         except (EOFError, OSError, pickle.UnpicklingError):
-            _end(process)
+            if process is not None:
+                _end(process)
             process = None
             raise DataError(
                 f"This request took more than {self.seconds:g} s to decode: send a simpler file."
             ) from None
         finally:
-            timer.cancel()
             if self._closed and process is not None:
                 _end(process)
                 process = None
@@ -74,6 +64,18 @@ class WorkerPool:
             raise value
         result: T = value
         return result
+
+    def _call(self, process: subprocess.Popen[bytes], call: tuple[Any, ...]) -> Any:
+        timer = threading.Timer(self.seconds, process.kill)
+        timer.start()
+        try:
+            assert process.stdin
+            assert process.stdout
+            pickle.dump(call, process.stdin)
+            process.stdin.flush()
+            return pickle.load(process.stdout)  # from our own process
+        finally:
+            timer.cancel()
 
     def close(self) -> None:
         """Ends the idle processes at once, and the others after their calls."""
@@ -86,6 +88,16 @@ class WorkerPool:
             if process is not None:
                 _end(process)
             self._processes.put(None)
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """Starts a process and waits until it has imported what it needs, which does not count as work."""
+    command = [sys.executable, "-m", "smoothheads.serve.worker"]
+    # In a session of its own: Ctrl-C in the terminal is for the server.
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout
+    pickle.load(process.stdout)
+    return process
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -101,8 +113,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def main() -> None:
     """Calls what comes through stdin, until it is closed."""
+    from smoothheads.serve import images, schemas  # noqa: F401  (now, and not within the first call's time)
+
     calls, results = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing else may write between the results
+    pickle.dump("ready", results)
+    results.flush()
     while True:
         try:
             function, args, kwargs = pickle.load(calls)

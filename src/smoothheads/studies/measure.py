@@ -77,7 +77,11 @@ def measure(names: tuple[str, ...], settings: CostSettings, on_round: OnRound | 
     # Of K separate networks one is trained and its time counts K times.
     trained = {key: config for key, config in rows.items() if not _separate(key)}
     trained |= {(key[0], "single"): config for key, config in rows.items() if _separate(key)}
-    training = {key: training_job(_trainer(config, data), settings.images) for key, config in trained.items()}
+    training: dict[Key, Job] = {}
+    for key, config in trained.items():
+        model = build_network(config.model, shape)
+        trainer = Trainer(model, data, config=config.train, objective=config.objective, augment=True)
+        training[key] = training_job(trainer, settings.images)
     clock = time.process_time  # of this process alone, so that a busy machine does not count
     rates = interleaved(voting, settings.rounds, clock, on_round)
     train = interleaved(training, settings.rounds, clock, on_round)
@@ -171,22 +175,19 @@ def describe_machine(threads: int) -> dict[str, Any]:
     }
 
 
-@torch.no_grad()
-def _vote(model: MultiHead, x_CHW: torch.Tensor, n: int) -> None:
-    """Runs the certification loop of the reference codes: repeat, add noise, forward, argmax, count."""
-    counts = torch.zeros(CLASSES, dtype=torch.long)
-    for first in range(0, n, BATCH):
-        x_NCHW = x_CHW.repeat(min(BATCH, n - first), 1, 1, 1)
-        logits_NC = model(x_NCHW + torch.randn_like(x_NCHW)).mean(0)
-        counts += torch.bincount(logits_NC.argmax(1), minlength=CLASSES)
-
-
 def _voting_job(model: MultiHead, data: ArrayDataset, settings: CostSettings) -> Job:
+    """Returns a job that runs the certification loop of the reference codes."""
     x_CHW = torch.from_numpy(data.image(0)).float() / data.info.grid.max_value
 
+    @torch.no_grad()
     def job(_: int) -> int:
+        counts = torch.zeros(CLASSES, dtype=torch.long)
         with devices.threads(settings.threads):
-            _vote(model, x_CHW, settings.samples)
+            for first in range(0, settings.samples, BATCH):
+                # Repeat the image, add noise, take the class of every sample, count.
+                x_NCHW = x_CHW.repeat(min(BATCH, settings.samples - first), 1, 1, 1)
+                logits_NC = model(x_NCHW + torch.randn_like(x_NCHW)).mean(0)
+                counts += torch.bincount(logits_NC.argmax(1), minlength=CLASSES)
         return settings.samples
 
     return job
@@ -213,8 +214,3 @@ def _rows(name: str, settings: CostSettings) -> Iterator[tuple[Key, RunConfig]]:
 def _separate(key: Key) -> int:
     """Returns the number of networks that are trained separately; 0 for one that is trained as a whole."""
     return int(key[1][3:]) if key[1].startswith("dnn") else 0
-
-
-def _trainer(config: RunConfig, data: ArrayDataset) -> Trainer:
-    model = build_network(config.model, data.info.shape)
-    return Trainer(model, data, config=config.train, objective=config.objective, augment=True)
