@@ -178,7 +178,7 @@ def test_wrong_training_settings(
 
 
 def test_wrong_paths(tmp_path: Path, trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "a checkpoint folder at" in fails(capsys, "certify", str(tmp_path / "none"))
+    assert "There is no checkpoint in" in fails(capsys, "certify", str(tmp_path / "none"))
     assert "none.tsv" in fails(capsys, "report", str(tmp_path / "none.tsv"))
     assert "no image file" in fails(capsys, "predict", str(trained), str(tmp_path / "none.png"))
     assert "config.json" in fails(capsys, "train", str(tmp_path / "config.json"))
@@ -203,7 +203,7 @@ def test_damaged_checkpoint_and_changed_resume(
     )
     weights = copy / "checkpoint" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    assert "model.safetensors with sha256" in fails(capsys, "certify", str(copy), *FEW)
+    assert "model.safetensors has another sha256" in fails(capsys, "certify", str(copy), *FEW)
 
 
 def test_a_configuration_can_be_passed_back(tmp_path: Path, trained: Path) -> None:

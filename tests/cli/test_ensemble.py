@@ -54,11 +54,11 @@ def test_mistakes_are_one_message(
     members: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = ["-o", str(tmp_path / "out")]
-    assert "members of one sigma (0.25), got 0.5 in member 2" in fails(
+    assert "same sigma: member 1 has 0.25 and member 2 has 0.5" in fails(
         capsys, "ensemble", members[0], members[2], *out
     )
     assert "two or more checkpoints, got 1" in fails(capsys, "ensemble", members[0], *out)
-    assert "a checkpoint folder at" in fails(capsys, "ensemble", members[0], str(tmp_path / "none"), *out)
+    assert "There is no checkpoint in" in fails(capsys, "ensemble", members[0], str(tmp_path / "none"), *out)
     assert "heads = 5 instead of" in fails(
         capsys, "train", "digits-some", "--init", members[0], "--out", str(tmp_path / "run")
     )

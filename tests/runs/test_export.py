@@ -97,7 +97,7 @@ def test_other_weights_than_the_certified_ones_are_refused(certified_run: Make, 
         export_run(run / "ledger", tmp_path / "out", checkpoint=other)
     weights = run / "checkpoint" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    with pytest.raises(CheckpointError, match=r"model\.safetensors with sha256"):
+    with pytest.raises(CheckpointError, match=r"model\.safetensors has another sha256"):
         export_run(run / "ledger", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -1,20 +1,33 @@
-"""Checkpoints: safe, self-describing, whole or absent."""
+"""Checkpoints: safe, self-describing, complete or absent."""
 
-from __future__ import annotations
+from smoothheads.checkpoint.folder import (
+    CONFIG,
+    FOLDER,
+    MANIFEST,
+    WEIGHTS,
+    Checkpoint,
+    checkpoint_folder,
+    description,
+    load,
+    load_state,
+    save,
+    save_state,
+    trained_config,
+    verified_manifest,
+)
 
-from typing import TYPE_CHECKING
-
-from smoothheads.checkpoint.folder import verified_manifest
-from smoothheads.lazy import attributes
-
-if TYPE_CHECKING:
-    from smoothheads.checkpoint.state import load_state as load_state
-    from smoothheads.checkpoint.state import save_state as save_state
-    from smoothheads.checkpoint.weights import Checkpoint as Checkpoint
-    from smoothheads.checkpoint.weights import load as load
-    from smoothheads.checkpoint.weights import save as save
-else:
-    homes = {"state": "load_state save_state", "weights": "Checkpoint load save"}
-    __getattr__ = attributes(__name__, homes)
-
-__all__ = ["verified_manifest"]
+__all__ = [
+    "CONFIG",
+    "FOLDER",
+    "MANIFEST",
+    "WEIGHTS",
+    "Checkpoint",
+    "checkpoint_folder",
+    "description",
+    "load",
+    "load_state",
+    "save",
+    "save_state",
+    "trained_config",
+    "verified_manifest",
+]

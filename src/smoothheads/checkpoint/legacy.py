@@ -12,12 +12,13 @@ import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from smoothheads.errors import CheckpointError
+from smoothheads.limits import check_unpacked
 from smoothheads.models.multihead import MultiHead
 
 WRAPPERS: Final = ("module.", "1.")
@@ -25,26 +26,69 @@ NAMED: Final = 3  # offending keys that a message lists
 
 
 def read_legacy(path: Path) -> dict[str, Tensor]:
-    """The tensors in a foreign file under their foreign names.
+    """Returns the tensors of a foreign file under their foreign names.
 
-    Nothing in the file is executed: what is not plain tensors and values is refused, whoever made it.
+    Nothing in the file is executed: everything but plain tensors and values is refused, whoever made it.
     """
-    content = _load(path)
+    try:
+        if not path.is_file():
+            raise CheckpointError(f"There is no file {path}; check the path.")
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                size = sum(member.file_size for member in archive.infolist())
+                check_unpacked(size, path.stat().st_size, path, CheckpointError)
+                # torch reads past a flipped bit; the checksums of the archive do not.
+                if damaged := archive.testzip():
+                    raise zipfile.BadZipFile(f"a wrong checksum of {damaged}")
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except CheckpointError:
+        raise
+    except Exception as error:  # a damaged file can fail anywhere in the reader
+        refused = _refused(path, error) if isinstance(error, pickle.UnpicklingError) else []
+        text = str(error).partition("\n")[0]
+        if re.search("Unsupported operand (14[0-9]|15[01])", str(error)):  # opcodes of protocols 4 and 5
+            problem = (
+                "uses a later pickle protocol than 2, which the reader that executes nothing does not know"
+            )
+            remedy = "where the file was made, save it again without pickle_protocol"
+        elif refused:
+            problem = f"holds more than tensors and plain values: calls of {', '.join(refused[:NAMED])}"
+            remedy = "nothing was executed; where the file was made, save model.state_dict() alone"
+        else:
+            # A text file makes torch say a number or nothing, and a truncated archive something useful.
+            reason = f" ({text})" if " " in text and not isinstance(error, pickle.UnpicklingError) else ""
+            problem = f"is not a complete file of torch.save{reason}"
+            remedy = "check that these are PyTorch weights, or fetch the file again"
+        raise CheckpointError(f"{path} {problem}; {remedy}.") from error
     state = content.get("state_dict", content) if isinstance(content, dict) else content
     if not (isinstance(state, dict) and state and all(_is_entry(*item) for item in state.items())):
         raise CheckpointError(
-            f"a state dict of tensors in {path}",
-            type(content).__name__,
-            "save model.state_dict(), or {'state_dict': model.state_dict()}",
+            f"{path} holds no state dict of tensors (but {type(content).__name__}); save model.state_dict(), "
+            "or {'state_dict': model.state_dict()}."
         )
     return {name: tensor.detach() for name, tensor in state.items()}
 
 
 def convert(state: Mapping[str, Tensor], model: MultiHead) -> dict[str, Tensor]:
-    """A complete state dict of `model` with the foreign weights in it, or a CheckpointError."""
+    """Returns a complete state dict of `model` with the foreign weights in it, or raises CheckpointError."""
     foreign = _unwrap(state)
-    several = any(name.startswith("heads.") for name in foreign)
-    return _fitted(_rename_heads(foreign) if several else _rename_single(foreign, model), model)
+    if any(name.startswith("heads.") for name in foreign):
+        # Several heads: `heads.k.0` is the first stage behind the trunk, `heads.k.1` the linear layer.
+        stages = [int(match[1]) for name in foreign if (match := re.match(r"layer(\d+)\.", name))]
+        parts = {"0": f"layer{max(stages, default=0) + 1}", "1": "fc"}
+
+        def own_name(name: str) -> str:
+            head = re.match(r"(heads\.\d+)\.([01])\.", name)
+            return f"{head[1]}.{parts[head[2]]}.{name[head.end() :]}" if head else f"trunk.{name}"
+
+    else:
+        # One network: our own cut decides what belongs to the trunk.
+        shared = {name for name in model.state_dict() if name.startswith("trunk.")}
+
+        def own_name(name: str) -> str:
+            return f"trunk.{name}" if f"trunk.{name}" in shared else f"heads.0.{name}"
+
+    return _fitted({own_name(name): value for name, value in foreign.items()}, model)
 
 
 def load_legacy(path: Path | Sequence[Path], model: MultiHead) -> None:
@@ -62,47 +106,16 @@ def load_legacy(path: Path | Sequence[Path], model: MultiHead) -> None:
     model.load_state_dict(state)
 
 
-def _load(path: Path) -> Any:
+def _refused(path: Path, error: pickle.UnpicklingError) -> list[str]:
+    """Returns the names of what the file would call."""
     try:
-        _check_archive(path)
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise CheckpointError(f"a file {path}", "none", "check the path") from None
-    except pickle.UnpicklingError as error:
-        if re.search("Unsupported operand (14[0-9]|15[01])", str(error)):  # opcodes of protocols 4 and 5
-            raise CheckpointError(
-                f"pickle protocol 2 in {path}, torch.save's own",
-                "a later one, which the reader that executes nothing does not know",
-                "where the file was made, save it again without pickle_protocol",
-            ) from None
-        raise CheckpointError(
-            f"nothing but tensors and plain values in {path}",
-            _refused(path, error),
-            "nothing was executed; where the file was made, save model.state_dict() alone",
-        ) from None
-    except Exception as error:  # a damaged file can fail anywhere in the reader
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise CheckpointError(f"a file of torch.save at {path}", reason, "fetch the file again") from error
-
-
-def _check_archive(path: Path) -> None:
-    """torch reads past a flipped bit; the checksums of the archive do not."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            if damaged := archive.testzip():
-                raise zipfile.BadZipFile(f"a wrong checksum of {damaged}")
-
-
-def _refused(path: Path, error: pickle.UnpicklingError) -> str:
-    try:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+        return torch.serialization.get_unsafe_globals_in_checkpoint(path)
     except Exception:  # the format of old versions, or a damaged file
-        names = re.findall(r"GLOBAL ([\w.]+)", str(error))
-    return f"calls of {', '.join(names[:NAMED])}" if names else "another pickle"
+        return re.findall(r"GLOBAL ([\w.]+)", str(error))
 
 
 def _is_entry(name: object, value: object) -> bool:
-    """Not a meta tensor either, which has a shape and no values."""
+    """Returns whether it is a named tensor with values; a meta tensor has a shape and none."""
     return (
         isinstance(name, str)
         and isinstance(value, Tensor)
@@ -112,56 +125,38 @@ def _is_entry(name: object, value: object) -> bool:
 
 
 def _unwrap(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Without the prefixes of Sequential and DataParallel, in whatever order they were put on."""
+    """Removes the prefixes of Sequential and DataParallel, in whatever order they were put on."""
     names = dict(state)
     while wrapper := next((w for w in WRAPPERS if names and all(n.startswith(w) for n in names)), None):
         names = {name.removeprefix(wrapper): value for name, value in names.items()}
     return names
 
 
-def _rename_single(foreign: Mapping[str, Tensor], model: MultiHead) -> dict[str, Tensor]:
-    shared = {name for name in model.state_dict() if name.startswith("trunk.")}
-    return {
-        (f"trunk.{name}" if f"trunk.{name}" in shared else f"heads.0.{name}"): value
-        for name, value in foreign.items()
-    }
-
-
-def _rename_heads(foreign: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    stages = [int(match[1]) for name in foreign if (match := re.match(r"layer(\d+)\.", name))]
-    parts = {"0": f"layer{max(stages, default=0) + 1}", "1": "fc"}
-
-    def own(name: str) -> str:
-        head = re.match(r"(heads\.\d+)\.([01])\.", name)
-        return f"{head[1]}.{parts[head[2]]}.{name[head.end() :]}" if head else f"trunk.{name}"
-
-    return {own(name): value for name, value in foreign.items()}
-
-
 def _fitted(renamed: Mapping[str, Tensor], model: MultiHead) -> dict[str, Tensor]:
-    """Normalisation and BatchNorm's counters, which old versions did not save, may come from the model."""
+    """Returns a complete state; normalisation and BatchNorm's counters may come from the model, because old
+    versions did not save them."""
     own = model.state_dict()
     optional = {n for n in own if n.startswith("normalize.") or n.endswith("num_batches_tracked")}
+
+    def form(tensor: Tensor) -> tuple[torch.Size, bool]:
+        return tensor.shape, tensor.is_floating_point()
+
     faults = {
         "missing": [name for name in own if name not in renamed and name not in optional],
         "unexpected": [name for name in renamed if name not in own],
-        "of another form": [
-            name for name in renamed if name in own and _form(renamed[name]) != _form(own[name])
+        "of another shape": [
+            name for name in renamed if name in own and form(renamed[name]) != form(own[name])
         ],
     }
     if any(faults.values()):
+        details = "; ".join(
+            f"{kind}: {', '.join(names[:NAMED])}"
+            + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+            for kind, names in faults.items()
+            if names
+        )
         raise CheckpointError(
-            f"the weights of this network with {len(model.heads)} head(s)",
-            "; ".join(f"{kind}: {_some(names)}" for kind, names in faults.items() if names),
-            "build the network with the architecture, classes, heads and cut of the file",
+            f"The weights do not fit this network with {len(model.heads)} head(s) ({details}); choose the "
+            "architecture, classes, heads and cut of the file."
         )
     return {**own, **renamed}
-
-
-def _form(tensor: Tensor) -> tuple[torch.Size, bool]:
-    return tensor.shape, tensor.is_floating_point()
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more

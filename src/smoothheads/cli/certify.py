@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.checkpoint.folder import trained_config
+from smoothheads.checkpoint import trained_config
 from smoothheads.cli.common import first_argument, parse, say, short_help, take_components
 from smoothheads.cli.progress import Progress
 from smoothheads.cli.shard import parse_shard

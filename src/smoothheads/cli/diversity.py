@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from smoothheads.checkpoint.folder import trained_config
+from smoothheads.checkpoint import trained_config
 from smoothheads.cli.common import first_argument, named_plot, parse, print_json, say
 from smoothheads.cli.progress import Progress
 from smoothheads.data import SubsetConfig

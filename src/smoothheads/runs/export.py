@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothheads.certify.engines import artefact
-from smoothheads.checkpoint import verified_manifest
-from smoothheads.checkpoint.folder import WEIGHTS, checkpoint_folder
+from smoothheads.checkpoint import WEIGHTS, checkpoint_folder, verified_manifest
 from smoothheads.errors import CheckpointError, LedgerError, StorageError
 from smoothheads.files import new_folder, reserve, write_atomic, write_json
 from smoothheads.results.compare import summarize

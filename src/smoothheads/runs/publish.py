@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from smoothheads import hub
-from smoothheads.checkpoint import verified_manifest
-from smoothheads.checkpoint.folder import checkpoint_folder
+from smoothheads.checkpoint import checkpoint_folder, verified_manifest
 from smoothheads.errors import CheckpointError
 from smoothheads.files import write_atomic
 from smoothheads.report import guarantee

@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 
 from smoothheads import checkpoint, ranks
-from smoothheads.checkpoint import Checkpoint
-from smoothheads.checkpoint.folder import MANIFEST
+from smoothheads.checkpoint import MANIFEST, Checkpoint
 from smoothheads.checkpoint.join import differing
 from smoothheads.config import from_dict, leaves, load_json, require_equal, to_dict
 from smoothheads.data import DataInfo, Dataset, augments, load, read_split

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.checkpoint.folder import MANIFEST, WEIGHTS
+from smoothheads.checkpoint import MANIFEST, WEIGHTS
 from smoothheads.config import load_json
 from smoothheads.lazy import special
 from smoothheads.results import read_log
