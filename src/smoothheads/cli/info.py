@@ -155,7 +155,7 @@ def network(args: Info) -> dict[str, Any]:
 
 
 def checkpoint(folder: Path) -> dict[str, Any]:
-    from smoothheads.checkpoint.folder import WEIGHTS
+    from smoothheads.checkpoint import WEIGHTS
     from smoothheads.runs.models import CHECKPOINT, CONFIG, open_checkpoint
 
     finished = (folder / CHECKPOINT).is_dir() or (folder / WEIGHTS).exists()

@@ -19,8 +19,8 @@ from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import Artefacts, Store, artefact
 from smoothheads.certify.engines.artefact import Artefact
 from smoothheads.certify.engines.onnx import OnnxRuntime
+from smoothheads.checkpoint import checkpoint_folder, description, trained_config
 from smoothheads.checkpoint import folder as layout
-from smoothheads.checkpoint.folder import checkpoint_folder, description, trained_config
 from smoothheads.config import differences, load_json, require_equal, to_dict
 from smoothheads.data import DataConfig
 from smoothheads.errors import CheckpointError, ConfigError, LedgerError

@@ -94,7 +94,7 @@ class TestImages:
 
     def dataset(self, network: Path) -> Dataset:
         """Returns the test images of a network; every data set is read once, or refused once."""
-        from smoothheads.checkpoint.folder import trained_config
+        from smoothheads.checkpoint import trained_config
         from smoothheads.data import load_test
 
         if network not in self._datasets:
@@ -109,7 +109,7 @@ class TestImages:
 
     def picture(self, data_name: str | None, index: int, networks: Iterable[Path]) -> bytes | None:
         """Returns a test image as PNG, by the first network that was trained on the named data set."""
-        from smoothheads.checkpoint.folder import trained_config
+        from smoothheads.checkpoint import trained_config
 
         for network in networks:
             try:

@@ -23,7 +23,7 @@ from smoothheads.attack.smoothed import ascend
 from smoothheads.certify import algorithm
 from smoothheads.certify.budgets import AnytimeBudget
 from smoothheads.certify.radius import squared_grid_budget
-from smoothheads.checkpoint.folder import WEIGHTS, checkpoint_folder
+from smoothheads.checkpoint import WEIGHTS, checkpoint_folder
 from smoothheads.data import DataInfo
 from smoothheads.errors import ConfigError, suggest
 from smoothheads.runs.models import from_pretrained, is_export
