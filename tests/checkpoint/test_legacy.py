@@ -265,4 +265,4 @@ def test_foreign_files_of_another_kind_are_told_so(tmp_path: Path, data: bytes) 
     (tmp_path / "bad.pth").write_bytes(data)
     with pytest.raises(CheckpointError, match=r"bad\.pth is not a complete file of torch\.save") as caught:
         read_legacy(tmp_path / "bad.pth")
-    assert "105" not in str(caught.value)
+    assert "105" not in str(caught.value).replace(str(tmp_path), "")

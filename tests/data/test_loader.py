@@ -266,9 +266,3 @@ def test_a_strip_falls_back_to_its_centre(
 
 def test_a_single_pixel_has_a_box() -> None:
     assert random_resized_box(1, 1, stream()) == (0, 0, 1, 1)
-
-
-def test_loader_warns_of_a_single_class() -> None:
-    dataset = from_arrays(pictures(4, (8, 8)), [1, 1, 1, 1])
-    with pytest.warns(UserWarning, match="All 4 training images of arrays have the label 1"):
-        Loader(dataset, 2, seed=0, augment=False)

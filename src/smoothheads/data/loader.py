@@ -6,7 +6,6 @@ What a batch holds depends on seed, epoch and step alone, for any number of work
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -90,14 +89,7 @@ class Loader:
         at_least("workers", self.workers, 0)
         if not len(self.dataset):
             raise DataError("There are no images to train on; check data.subset and data.validation.")
-        labels, name = self.dataset.labels, self.dataset.info.name
-        check_labels(labels, self.dataset.info.classes, name)
-        if len(labels) > 1 and (labels == labels[0]).all():
-            warnings.warn(
-                f"All {len(labels)} training images of {name} have the label {labels[0]}: with one class "
-                "there is nothing to learn or to certify.",
-                stacklevel=2,
-            )
+        check_labels(self.dataset.labels, self.dataset.info.classes, self.dataset.info.name)
 
     @property
     def steps_per_epoch(self) -> int:
