@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from smoothheads.models.denoiser import denoised as denoised
     from smoothheads.models.multihead import MultiHead as MultiHead
     from smoothheads.objectives import ObjectiveConfig as ObjectiveConfig
-    from smoothheads.report.make import report as report
+    from smoothheads.report.html import report as report
     from smoothheads.results.audit import audit as audit
     from smoothheads.results.compare import compare as compare
     from smoothheads.results.read import read_log as read_log
@@ -53,7 +53,7 @@ _HOMES = {
     "models.denoiser": "Denoiser denoised",
     "models.multihead": "MultiHead",
     "objectives": "ObjectiveConfig",
-    "report.make": "report",
+    "report.html": "report",
     "results.audit": "audit",
     "results.compare": "compare",
     "results.read": "read_log",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from smoothheads.attack.grid import move, squared_distance
+from smoothheads.attack.ascend import move, squared_distance
 from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.types import Grid, Pixels
@@ -112,11 +112,11 @@ def test_distances_do_not_wrap_around() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_wrong_input_is_refused(bad: float) -> None:
     image = np.full((1, 2, 2), 5, dtype=np.uint8)
-    with pytest.raises(SoundnessError, match="a finite direction"):
+    with pytest.raises(SoundnessError, match="The direction must be finite"):
         move(image, np.full(image.shape, bad), 4, Grid(16))
-    with pytest.raises(SoundnessError, match=r"shape \(1, 2, 3\)"):
+    with pytest.raises(SoundnessError, match=r"its shape is \(1, 2, 3\)"):
         move(image, np.ones((1, 2, 3)), 4, Grid(16))
-    with pytest.raises(ConfigError, match="a squared budget >= 0, got -1"):
+    with pytest.raises(ConfigError, match="The squared budget is -1"):
         move(image, np.ones(image.shape), squared_grid_budget(0.0, 16), Grid(16))
     with pytest.raises(SoundnessError, match=r"pixels 0\.\.4"):
         move(image, np.ones(image.shape), 4, Grid(4))

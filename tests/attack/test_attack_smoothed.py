@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from smoothheads.attack.grid import move, squared_distance
+from smoothheads.attack.ascend import ascend, decisive, move, squared_distance
 from smoothheads.attack.settings import Loss
-from smoothheads.attack.smoothed import ascend, decisive
 from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.errors import SoundnessError
 from smoothheads.models.aggregate import aggregate_votes, aggregations
@@ -161,7 +160,7 @@ def test_without_a_gradient_the_direction_is_random() -> None:
 
 
 def test_a_gradient_that_is_not_finite_is_refused() -> None:
-    with pytest.raises(SoundnessError, match="a finite gradient"):
+    with pytest.raises(SoundnessError, match="gradient of the attack is not finite"):
         pgd(MultiHead(nn.Identity(), [Broken()]), IMAGE, 0, **options())
 
 

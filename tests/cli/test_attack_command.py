@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smoothheads.attack import record
-from smoothheads.attack.outcome import AttackOutcome
+from smoothheads.attack.outcome import AttackOutcome, save_attack
 from smoothheads.certify.engines import convert
 from smoothheads.cli import main
 from smoothheads.results.ledger import save
 from smoothheads.results.read import read_log
 from smoothheads.results.row import recompute, to_line
+from smoothheads.runs import attack as runs_attack
 from smoothheads.types import Votes
 
 TRAIN = ["--data.subset.first", "300", "--train.epochs", "5", "--train.batch", "64", "--model.heads", "2"]
@@ -102,13 +102,13 @@ def test_it_goes_on_where_it_stopped(
     assert attack(trained, ledger, "--out", str(tmp_path / "whole")) == 0
     assert attack(trained, ledger, "--first", "2", "--out", str(tmp_path / "parts")) == 0
     saved: list[int] = []
-    save = record.save
+    save = save_attack
 
     def noted(path: Path, outcome: AttackOutcome, facts: dict[str, Any], radii: Sequence[float]) -> None:
         saved.append(len(outcome.attacked))
         save(path, outcome, facts, radii)
 
-    monkeypatch.setattr(record, "save", noted)
+    monkeypatch.setattr(runs_attack, "save_attack", noted)
     assert attack(trained, ledger, "--out", str(tmp_path / "parts.tsv")) == 0
     assert saved == [3, 4, 5, 5]
     assert (tmp_path / "parts.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()

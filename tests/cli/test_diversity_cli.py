@@ -61,7 +61,7 @@ def test_a_single_network_says_what_is_left_out(
         (["--index", "5000"], "has no image 5000"),
         (["--samples", "0"], "samples >= 1, not 0"),
         (["--sigma", "-1"], "sigma > 0, not -1"),
-        (["--plot", "gaps.gif"], "a plot as png, svg, pdf, got 'gif'"),
+        (["--plot", "gaps.gif"], "png, svg, pdf, not as 'gif'"),
     ],
 )
 def test_mistakes(

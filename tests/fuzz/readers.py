@@ -21,7 +21,9 @@ import torch
 from tests.data import builders
 
 from smoothheads import checkpoint
-from smoothheads.attack import record
+from smoothheads.attack.outcome import COLUMNS as ATTACK_COLUMNS
+from smoothheads.attack.outcome import FORMAT as ATTACK_FORMAT
+from smoothheads.attack.outcome import load_attack
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import artefact
 from smoothheads.checkpoint import load_state, save_state
@@ -217,13 +219,13 @@ def converted_networks(root: Path) -> Once:
 @reader
 def attacks(root: Path) -> Once:
     about, table = root / "attack.json", root / "attack.tsv"
-    about.write_text(json.dumps({"format": record.FORMAT, "facts": {"seed": 1, "steps": [1, 2]}}))
+    about.write_text(json.dumps({"format": ATTACK_FORMAT, "facts": {"seed": 1, "steps": [1, 2]}}))
     table.write_text(
         "\n".join(
-            ["\t".join(record.COLUMNS), "0\t1\t1\t0.5\t100\t-\t90\t3\t0.6", "1\t2\t2\t0.4\t9\t1\t-\t-\t-"]
+            ["\t".join(ATTACK_COLUMNS), "0\t1\t1\t0.5\t100\t-\t90\t3\t0.6", "1\t2\t2\t0.4\t9\t1\t-\t-\t-"]
         )
     )
-    return with_one_damaged([about, table], lambda: record.load(root / "attack"), nothing)
+    return with_one_damaged([about, table], lambda: load_attack(root / "attack"), nothing)
 
 
 def data_sets(build: Callable[[Path], Any], pattern: str, rewrap: Callable[[bytes, Random], bytes]) -> Make:

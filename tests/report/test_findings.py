@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from smoothheads.report.findings import to_json, to_text
+from smoothheads.report.words import audit_json, audit_text
 from smoothheads.results.audit import Audit, Finding
 from smoothheads.results.infer import Fit, InferredSettings, SampleSettings
 
@@ -21,7 +21,7 @@ AUDIT = Audit(
 
 
 def test_text_says_it_all_within_the_width() -> None:
-    text = to_text(AUDIT, 80)
+    text = audit_text(AUDIT, 80)
     lines = text.splitlines()
     assert lines[0] == "log: 1 error (1,500 images, sigma 0.25, stated n = 1,000 with alpha = 0.001)"
     assert all(len(line) <= 80 for line in lines[1:])
@@ -31,15 +31,15 @@ def test_text_says_it_all_within_the_width() -> None:
 
 
 def test_nothing_wrong_and_nothing_known() -> None:
-    text = to_text(Audit("log", 3, None, None, None, ()))
+    text = audit_text(Audit("log", 3, None, None, None, ()))
     assert text == "log: nothing wrong found (3 images, sigma unknown, n and alpha not stated)"
 
 
 def test_json_is_plain() -> None:
-    data = json.loads(json.dumps(to_json(AUDIT)))
+    data = json.loads(json.dumps(audit_json(AUDIT)))
     assert data["sound"] is False
     assert data["stated"] == {"n": 1000, "alpha": 0.001}
     assert data["best_fit"] == {"n": 1000, "alpha": 0.01, "matched": 9, "chance": 1e-6}
     assert data["excluded"] == [{"n": 1000, "alpha": 0.001}]
     assert data["findings"][0]["rows"] == list(range(20))
-    assert to_json(Audit("log", 3, None, None, None, ()))["best_fit"] is None
+    assert audit_json(Audit("log", 3, None, None, None, ()))["best_fit"] is None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-from smoothheads.report.html import page, write_page
+from smoothheads.report.html import page, write
 from smoothheads.results.compare import compare
 from smoothheads.results.manifest import DataFacts
 from smoothheads.results.results import Results
@@ -49,7 +49,7 @@ def test_one_file_that_needs_nothing_else(make_log: Make) -> None:
     text = page(compare([make_log("a"), make_log("b", 20)]), title="t", gallery=[(b"\x89PNG", "seven")])
     reader = Reader(text)
     assert not reader.open
-    assert reader.tags.count("svg") == 2
+    assert reader.tags.count("svg") == 3
     assert "script" not in reader.tags
     assert "link" not in reader.tags
     assert all(link.startswith(("#", "data:image/png;base64,")) for link in reader.links)
@@ -114,5 +114,5 @@ def test_a_foreign_log_makes_a_page_too(make_log: Make) -> None:
 
 
 def test_written_whole(make_log: Make, tmp_path: Path) -> None:
-    write_page(tmp_path / "new" / "report.html", compare([make_log()]), title="t")
+    write(compare([make_log()]), tmp_path / "new")
     assert (tmp_path / "new" / "report.html").read_text(encoding="utf-8").endswith("</html>\n")

@@ -96,7 +96,7 @@ def test_formats_and_repeatable_bytes(make_log: Make, tmp_path: Path, kind: str)
 
 
 def test_another_ending_is_refused(make_log: Make, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="png, svg, pdf, got 'gif'"):
+    with pytest.raises(ConfigError, match="png, svg, pdf, not as 'gif'"):
         plots.save(plots.certified_accuracy([make_log()]), tmp_path / "plot.gif")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from smoothheads.report.table import to_json, to_text
-from smoothheads.report.tables import all_tables, background, differences, headline
+from smoothheads.report.tables import all_tables, background, class_table, differences, headline
 from smoothheads.results.compare import compare
 from smoothheads.results.results import Results
 
@@ -43,8 +43,9 @@ def test_nothing_is_best_across_sigmas(make_log: Make) -> None:
 def test_differences_have_intervals_and_p(make_log: Make) -> None:
     (table,) = differences(compare([make_log("a"), make_log("b", 20)], radii=[0]))
     assert table.title == "b against a, paired over 40 images"
-    acr, at_zero, noisy, hard = table.rows
-    assert [noisy[0].text, hard[0].text] == ["noisy", "hard"]
+    acr, at_zero, worst, spread, noisy, hard = table.rows
+    names = [row[0].text for row in (worst, spread, noisy, hard)]
+    assert names == ["worst class ACR", "spread", "noisy", "hard"]
     assert hard[1].text != "–"
     assert [cell.text for cell in at_zero[:4]] == ["r = 0.00", "75.0", "50.0", "-25.0 ±6.9"]
     assert at_zero[4].text.startswith("[-")
@@ -73,7 +74,7 @@ def test_background_leaves_out_what_nobody_knows(make_log: Make) -> None:
 def test_classes_that_are_given_up_are_counted(make_log: Make) -> None:
     log = make_log()
     kept = replace(log, prediction=np.where(log.label == log.label[0], log.label, -1))
-    table = background(compare([kept]))
+    table = class_table(compare([kept]))
     there = len(set(log.label.tolist()))
     assert table.rows[0][table.columns.index("classes")].text == f"1/{there}"
     assert any(note.startswith("classes:") for note in table.notes)
@@ -86,7 +87,7 @@ def test_notes_of_the_comparison_are_shown(make_log: Make) -> None:
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_everything_fits_a_terminal(make_log: Make, width: int) -> None:
-    logs = [replace(make_log(f"{i}" * 70), sigma=1.0) for i in range(3)]
+    logs = [replace(make_log(f"{i}" * 60), sigma=1.0) for i in range(3)]
     for table in all_tables(compare(logs, radii=[0.25 * i for i in range(10)], resamples=10)):
         body = to_text(replace(table, title="", notes=()), width)
         assert max(map(len, body.splitlines())) <= width

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from smoothheads.report import threats
+from smoothheads.report import tables
 from smoothheads.report.table import to_text
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.results import Results
@@ -23,7 +23,7 @@ def told(log: Results, **changes: Any) -> Manifest:
 def test_linf_radii_are_shown_in_steps_of_the_grid(make_log: Make) -> None:
     log = make_log()
     shown = replace(log, manifest=replace(told(log), shape=(1, 8, 8), grid=16))
-    found = threats.linf(shown)
+    found = tables.linf(shown)
     assert found.radii == (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)  # the largest is 1.23 / 8 * 16 = 2.46 steps
     table = found.table()
     assert table.columns == ("threat", "ACR", "0", "0.125", "0.25", "0.5", "1", "2")
@@ -39,7 +39,7 @@ def test_linf_radii_are_shown_in_steps_of_the_grid(make_log: Make) -> None:
 
 def test_top_k_stands_beside_the_log_s_own_certificates(make_log: Make) -> None:
     log = make_log()
-    found = threats.top_k(log, [1], [0, 0.5])
+    found = tables.top_k(log, [1], [0, 0.5])
     own, first = found.table().rows
     assert (own[0].text, first[0].text) == ("the log itself", "top-1")
     assert float(str(own[2].value)) == log.correct.mean()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import smoothheads as sh
 from smoothheads.report.html import page
-from smoothheads.report.verdict import sentences
+from smoothheads.report.words import verdict
 from smoothheads.results.compare import compare
 from smoothheads.results.results import Results
 
@@ -17,8 +17,8 @@ V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
 
 
 def test_the_verdict_is_made_from_the_numbers(make_log: Make) -> None:
-    one, other, against, scope = sentences(compare([make_log("a"), make_log("b", 20)], radii=[0, 0.5]))
-    assert one.startswith("a: 75.0 % of 40 images are answered right and certified")
+    one, other, against, scope = verdict(compare([make_log("a"), make_log("b", 20)], radii=[0, 0.5]))
+    assert one.startswith("a: 75.0 % of 40 images are classified correctly and certified")
     assert other.startswith("b: 50.0 %")
     assert "b against a: the average certified radius is smaller, -0." in against
     assert "certified accuracy is lower at radius 0" in against
@@ -31,26 +31,31 @@ def test_a_difference_under_noise_is_told_too(make_log: Make) -> None:
     assert found.noisy_accuracy is not None
     assert found.noisy_accuracy.differs
     points = f"{abs(100 * found.noisy_accuracy.difference):.1f} points"
-    assert f"{points} fewer of the noise samples" in " ".join(sentences(compare([better, worse], radii=[0])))
-    assert f"{points} more of the noise samples" in " ".join(sentences(compare([worse, better], radii=[0])))
+    assert f"{points} fewer of the noisy samples" in " ".join(verdict(compare([better, worse], radii=[0])))
+    assert f"{points} more of the noisy samples" in " ".join(verdict(compare([worse, better], radii=[0])))
 
 
 def test_no_difference_is_said_so(make_log: Make) -> None:
-    *_, against, _ = sentences(compare([make_log("a"), make_log("b")], radii=[0]))
+    *_, against, _ = verdict(compare([make_log("a"), make_log("b")], radii=[0]))
     assert "these images show no difference" in against
     assert "certified accuracy differs at no radius" in against
 
 
 def test_logs_that_were_not_certified_alike_are_read_with_care(make_log: Make) -> None:
-    *_, against, _ = sentences(compare([make_log("a"), replace(make_log("b"), sigma=1.0)], radii=[0]))
+    *_, against, _ = verdict(compare([make_log("a"), replace(make_log("b"), sigma=1.0)], radii=[0]))
     assert "not certified alike" in against
 
 
-def test_the_page_begins_with_it(make_log: Make) -> None:
+def test_the_page_begins_with_a_certificate_and_the_verdict(make_log: Make) -> None:
     comparison = compare([make_log()])
     text = page(comparison, title="t")
-    assert text.index("class=verdict") < text.index("<section>")
-    assert sentences(comparison)[0] in text
+    assert (
+        text.index("What a certificate is")
+        < text.index("class=verdict")
+        < text.index("Certified accuracy</h2>")
+    )
+    assert verdict(comparison)[0] in text
+    assert "1,000 noisy copies" in text
 
 
 def test_report_and_audit_in_python(tmp_path: Path) -> None:

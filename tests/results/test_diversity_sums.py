@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from smoothheads.results.diversity import BIN, LIMIT, Gaps, Moments, Spread
+from smoothheads.results.diversity import BIN, LIMIT, Margins, Moments, Spread
 
 LABELS = [0, 3, 1]
 
@@ -64,41 +64,41 @@ def test_no_correlation_without_errors_and_no_variance_from_one_draw() -> None:
     assert spread.variance_ratio is None
 
 
-def test_gaps_are_counted_for_the_ensemble_and_each_head(logits_LMNC: Tensor) -> None:
-    gaps = Gaps(3)
+def test_margins_are_counted_for_the_ensemble_and_each_head(logits_LMNC: Tensor) -> None:
+    margins = Margins(3)
     for block in logits_LMNC[:, :, 0].tensor_split([30, 60], dim=1):
-        gaps.add(block, LABELS[0])
+        margins.add(block, LABELS[0])
     heads = logits_LMNC[:, :, 0].double()
     log_p = [logits_MC.log_softmax(-1).numpy() for logits_MC in (heads.mean(0), *heads)]
     expected = [p[:, LABELS[0]] - np.delete(p, LABELS[0], axis=1).max(1) for p in log_p]
-    found = gaps.to_dict()
+    found = margins.to_dict()
     assert found["samples"] == 70
-    for name, values in zip(gaps.names, expected, strict=True):
+    for name, values in zip(margins.names, expected, strict=True):
         curve = found["curves"][name]
         assert curve["counts"] == np.histogram(values, found["edges"])[0].tolist()
         assert sum(curve["counts"]) == 70
         assert curve["mean"] == pytest.approx(values.mean())
-        assert curve["deviation"] == pytest.approx(values.std(ddof=1))
-        assert curve["right"] == np.mean(values > 0)
+        assert curve["std"] == pytest.approx(values.std(ddof=1))
+        assert curve["correct"] == np.mean(values > 0)
 
 
 def test_wider_bins_keep_every_copy_and_an_edge_at_zero(logits_LMNC: Tensor) -> None:
-    gaps = Gaps(3)
-    gaps.add(logits_LMNC[:, :, 1], LABELS[1])
+    margins = Margins(3)
+    margins.add(logits_LMNC[:, :, 1], LABELS[1])
     for bins in (2, 7, 60):
-        edges, counts_RB = gaps.rebinned(bins)
+        edges, counts_RB = margins.rebinned(bins)
         assert counts_RB.sum(1).tolist() == [70] * 4
         assert counts_RB.shape[1] == len(edges) - 1 <= bins
         assert np.abs(edges).min() == pytest.approx(0, abs=1e-9)
         below = counts_RB[:, edges[:-1] < -BIN / 2].sum(1)
-        wrong = [70 - round(70 * curve["right"]) for curve in gaps.to_dict()["curves"].values()]
+        wrong = [70 - round(70 * curve["correct"]) for curve in margins.to_dict()["curves"].values()]
         assert below.tolist() == wrong
 
 
-def test_gaps_beyond_all_bins_are_kept_in_the_last() -> None:
-    gaps = Gaps(1)
-    gaps.add(torch.tensor([[[1e6, 0.0], [-1e6, 0.0]]]), 0)
-    found = gaps.to_dict()
+def test_margins_beyond_all_bins_are_kept_in_the_last() -> None:
+    margins = Margins(1)
+    margins.add(torch.tensor([[[1e6, 0.0], [-1e6, 0.0]]]), 0)
+    found = margins.to_dict()
     assert found["edges"][0] == -LIMIT
     assert found["edges"][-1] == LIMIT
     assert found["curves"]["head-1"]["counts"][0] == found["curves"]["head-1"]["counts"][-1] == 1

@@ -1,4 +1,4 @@
-"""Linear networks, whose gaps under noise are normal with known mean and deviation."""
+"""Linear networks, whose margins under noise are normal with known mean and deviation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smoothheads.data import ArrayDataset, DataInfo, from_arrays
 from smoothheads.data.splits import hold_out
 from smoothheads.errors import ConfigError, DataError, SoundnessError
 from smoothheads.models.multihead import MultiHead
-from smoothheads.runs.diversity import gaps, measure
+from smoothheads.runs.diversity import margins, measure
 from smoothheads.runs.sampling import Sampling
 from smoothheads.training import RunConfig
 
@@ -39,15 +39,15 @@ def ready(info: DataInfo, *heads: nn.Module) -> Checkpoint:
     return Checkpoint(MultiHead(nn.Identity(), heads), RunConfig(), info, "", {})
 
 
-def test_gaps_of_linear_heads_are_normal(images: ArrayDataset) -> None:
+def test_margins_of_linear_heads_are_normal(images: ArrayDataset) -> None:
     network = ready(images.info, linear([3, 0, 0, 0], 1.0), linear([0, 4, 0, 0], 1.0))
-    found = gaps(network, images, 0, Sampling(sigma=SIGMA, index_samples=DRAWS)).to_dict()
+    found = margins(network, images, 0, Sampling(sigma=SIGMA, index_samples=DRAWS)).to_dict()
     assert found["samples"] == DRAWS
     for name, length in (("head-1", 3.0), ("head-2", 4.0), ("ensemble", 2.5)):
         curve, deviation = found["curves"][name], SIGMA * length
         assert curve["mean"] == pytest.approx(1.0, abs=5 * deviation / DRAWS**0.5)
-        assert curve["deviation"] == pytest.approx(deviation, rel=5 / (2 * DRAWS) ** 0.5)
-        assert curve["right"] == pytest.approx(stats.norm.cdf(1 / deviation), abs=5 * 0.5 / DRAWS**0.5)
+        assert curve["std"] == pytest.approx(deviation, rel=5 / (2 * DRAWS) ** 0.5)
+        assert curve["correct"] == pytest.approx(stats.norm.cdf(1 / deviation), abs=5 * 0.5 / DRAWS**0.5)
 
 
 def test_heads_that_look_at_different_pixels_are_independent(images: ArrayDataset) -> None:
@@ -74,16 +74,16 @@ def test_an_image_has_the_same_noise_whatever_else_is_measured(images: ArrayData
     network = ready(images.info, linear([3, 0, 1, 0]), linear([0, 3, 0, 2]))
     sampling = Sampling(sigma=SIGMA, index_samples=250, block=100)
     seen: list[int] = []
-    alone = gaps(network, images, 2, sampling, seen.append)
+    alone = margins(network, images, 2, sampling, seen.append)
     measure(network, images, sampling)
-    assert gaps(network, images, 2, sampling).to_dict() == alone.to_dict()
+    assert margins(network, images, 2, sampling).to_dict() == alone.to_dict()
     assert sum(seen) == 250
-    assert gaps(network, images, 1, sampling).to_dict() != alone.to_dict()
+    assert margins(network, images, 1, sampling).to_dict() != alone.to_dict()
 
 
 def test_what_is_not_finite_or_not_a_function_is_refused(images: ArrayDataset) -> None:
     with pytest.raises(SoundnessError, match="noisy samples of image 1 with NaN"):
-        gaps(ready(images.info, linear([float("nan")] * 4)), images, 1, Sampling(sigma=SIGMA))
+        margins(ready(images.info, linear([float("nan")] * 4)), images, 1, Sampling(sigma=SIGMA))
 
     class Restless(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

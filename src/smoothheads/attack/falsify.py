@@ -6,19 +6,17 @@ an attacked image is an independent test with an error probability of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from smoothheads import device as devices
-from smoothheads.attack.grid import move, squared_distance
+from smoothheads.attack.ascend import ascend, move, squared_distance
 from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.attack.settings import AttackSettings
-from smoothheads.attack.smoothed import ascend
 from smoothheads.certify.budgets import FixedBudget
 from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
@@ -31,8 +29,6 @@ from smoothheads.objectives.attack import frozen
 from smoothheads.seeding import derive, generator
 from smoothheads.types import ABSTAIN, Pixels
 
-OnImage = Callable[[Attacked], None]
-
 
 def falsify(
     model: MultiHead,
@@ -43,15 +39,29 @@ def falsify(
     *,
     artefacts: Artefacts | None = None,
     done: Sequence[Attacked] = (),
-    on_image: OnImage | None = None,
+    on_image: Callable[[Attacked], None] | None = None,
 ) -> AttackOutcome:
-    """Attacks every claim of a certification that was made with `certified`; those in `done` are taken over.
-    `artefacts` are the converted networks that were certified, if they were converted: the judge asks them.
+    """Attacks every claim of a certification and returns what was found.
 
     What is found on an image depends on nothing but the image, the claim and the settings. Afterwards, also
     after an error, the model's mode and parameters are as they were.
+
+    Args:
+        model: The network whose gradients lead the attack.
+        dataset: The images that were certified.
+        claims: The rows of the ledger.
+        certified: The settings of the certification.
+        settings: How hard to attack.
+        artefacts: The converted networks that were certified, if they were converted; the judge asks them.
+        done: Images that were attacked before, which are taken over.
+        on_image: Gets every newly attacked image.
     """
-    _require_l2(certified)
+    norm = certified.noise.norm
+    if norm != "l2":
+        raise ConfigError(
+            f"Attacks are for l2 certificates, and {certified.noise.name} noise gives {norm} ones; attack a "
+            "ledger of Gaussian noise (grid or gaussian)."
+        )
     known = {attacked.claim: attacked for attacked in done}
     images = _images(dataset, [claim for claim in claims if claim not in known])
     attacked = []
@@ -59,7 +69,7 @@ def falsify(
         judge = _judge(model, dataset.info, judging(certified, settings), Store(given=artefacts or ()))
         for claim in claims:
             if claim not in known:
-                known[claim] = _Target(model, judge, settings, images(claim), claim).attacked()
+                known[claim] = _Target(model, judge, settings, images(claim), claim).attack()
                 if on_image:
                     on_image(known[claim])
             attacked.append(known[claim])
@@ -69,12 +79,16 @@ def falsify(
 def outcome(
     attacked: Sequence[Attacked], q: int, certified: CertifyConfig, settings: AttackSettings
 ) -> AttackOutcome:
+    """Returns the outcome at the level that a sound certification keeps.
+
+    A certificate is wrong with probability alpha, and so is each of the judgements inside, one per loss.
+    """
     level = certified.alpha + len(settings.losses) * settings.alpha
     return AttackOutcome(tuple(attacked), q, level)
 
 
 def judging(certified: CertifyConfig, settings: AttackSettings) -> CertifyConfig:
-    """The same smoothed classifier, sampled n times under noise of its own."""
+    """Returns settings of the same smoothed classifier, sampled n times under noise of its own."""
     return replace(
         certified,
         alpha=settings.alpha,
@@ -90,20 +104,26 @@ def _judge(model: MultiHead, info: DataInfo, config: CertifyConfig, store: Store
     return Certifier(config.engine.build(network), info, config, repeatable=True)
 
 
+def _images(dataset: Dataset, claims: Sequence[Claim]) -> Callable[[Claim], Pixels]:
+    """Returns a lookup of claims' images; refuses before the first attack what the data set does not hold."""
+    positions = {index: position for position, index in enumerate(dataset.indices.tolist())}
+    for claim in claims:
+        label = int(dataset.labels[positions[claim.index]]) if claim.index in positions else None
+        if label != claim.label:
+            found = "is not there" if label is None else f"has label {label}"
+            raise DataError(
+                f"Image {claim.index} of {dataset.info.name} {found}, and the ledger says label "
+                f"{claim.label}; use the data that was certified."
+            )
+    return lambda claim: dataset.image(positions[claim.index])
+
+
 @dataclass(frozen=True, slots=True)
-class _Other:
-    """An image that is confidently called another class than claimed."""
+class _Broken:
+    """An image that the judge confidently gives another class than claimed."""
 
     squared: int
-    answer: int
-
-
-_Judge = Callable[[Pixels], _Other | None]
-
-
-def _least(others: Sequence[_Other | None]) -> _Other | None:
-    broken = [other for other in others if other is not None]
-    return min(broken, key=lambda other: other.squared, default=None)
+    prediction: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,115 +136,99 @@ class _Target:
     image: Pixels
     claim: Claim
 
-    @property
-    def budget(self) -> int:
-        return self._budget(self.claim.radius)
-
-    def attacked(self) -> Attacked:
+    def attack(self) -> Attacked:
         if self.claim.abstained:
             return Attacked(self.claim, -1)
+        budget = self._budget(self.claim.radius)
+
+        # Inside the certified ball: at most alpha of these attacks may succeed. A file may have rounded the
+        # radius down to nothing, and then nothing is claimed.
         inside, broken = None, None
-        if self.claim.radius > 0:  # a file may have rounded it down to nothing
-            # Once the claim is broken, more judgements inside cannot count against it a second time.
-            inside, broken = self._attack(self.claim.radius, 0, self._judge)
-        if broken is None and self.claim.correct:  # the upper curve counts no wrong answers
-            broken = self._outside()
+        if self.claim.radius > 0:
+            inside, broken = self._attack_at(self.claim.radius, low=0, inside=True)
+
+        # Outside, at growing radii until an attack succeeds. Once the claim is broken, more judgements cannot
+        # count against it a second time; and the upper curve counts no wrong predictions.
+        if broken is None and self.claim.correct:
+            low = max(budget, 0)
+            for radius in self.settings.outside(self.judge.config.sigma):
+                if radius > self.claim.radius and broken is None:
+                    _, broken = self._attack_at(radius, low, inside=False)
+                    low = self._budget(radius)
         if broken is None:
-            return Attacked(self.claim, self.budget, inside)
-        return Attacked(self.claim, self.budget, inside, broken.squared, broken.answer)
+            return Attacked(self.claim, budget, inside)
+        return Attacked(self.claim, budget, inside, broken.squared, broken.prediction)
 
-    def _outside(self) -> _Other | None:
-        """Of the growing radii, the first at which an attack succeeds, brought nearer."""
-        low = max(self.budget, 0)
-        for radius in self.settings.outside(self.judge.config.sigma):
-            if radius > self.claim.radius:
-                _, broken = self._attack(radius, low, self._judge_outside)
-                if broken is not None:
-                    return broken
-                low = self._budget(radius)
-        return None
+    def _attack_at(self, radius: float, low: int, *, inside: bool) -> tuple[int, _Broken | None]:
+        """Attacks once with each loss, as far out as the radius allows.
 
-    def _attack(self, radius: float, low: int, judge: _Judge) -> tuple[int, _Other | None]:
-        """One image per loss, as far out as the radius allows: the farthest squared distance of them, and the
-        nearest other answer, brought nearer."""
-        directions = list(self._directions(radius))
+        Returns the farthest squared distance of the attacked images, and the nearest broken one.
+
+        Args:
+            radius: The radius of the attack.
+            low: A squared distance at which nothing was found before.
+            inside: Whether points inside the certified ball are judged.
+        """
+        # 1. A direction from each loss, and the farthest image along it that the radius allows.
+        directions = [self._direction(loss, radius) for loss in self.settings.losses]
         points = [self._move(direction, self._budget(radius)) for direction in directions]
-        others = [judge(point) for point in points]
-        nearer = [self._nearer(other, d, low, judge) for other, d in zip(others, directions, strict=True)]
-        return max(squared_distance(self.image, point) for point in points), _least(nearer)
+        # 2. Fresh noise decides whether the smoothed classifier gives these images another class.
+        broken = [self._judge(point, inside=inside) for point in points]
+        # 3. Successful attacks are brought nearer along their direction.
+        nearest = [
+            self._bring_nearer(each, direction, low, inside=inside)
+            for each, direction in zip(broken, directions, strict=True)
+            if each is not None
+        ]
+        farthest = max(squared_distance(self.image, point) for point in points)
+        return farthest, min(nearest, key=lambda each: each.squared, default=None)
 
-    def _nearer(
-        self, other: _Other | None, direction: NDArray[np.float64], low: int, judge: _Judge
-    ) -> _Other | None:
-        """Halves its distance along the direction towards `low`, at which nothing was found."""
+    def _bring_nearer(
+        self, broken: _Broken, direction: NDArray[np.float64], low: int, *, inside: bool
+    ) -> _Broken:
+        """Halves the distance of a broken image towards `low`, at which nothing was found."""
         for _ in range(self.settings.halvings):
-            if other is None:
-                break
-            middle = int(((sqrt(low) + sqrt(other.squared)) / 2) ** 2)
+            middle = int(((sqrt(low) + sqrt(broken.squared)) / 2) ** 2)
             if middle <= low:
                 break
-            nearer = judge(self._move(direction, middle))
-            low, other = (middle, other) if nearer is None else (low, nearer)
-        return other
+            nearer = self._judge(self._move(direction, middle), inside=inside)
+            low, broken = (middle, broken) if nearer is None else (low, nearer)
+        return broken
 
-    def _directions(self, radius: float) -> Iterator[NDArray[np.float64]]:
-        for loss in self.settings.losses:
-            yield ascend(
-                self.model,
-                self.image,
-                self.claim.prediction,
-                grid=self.judge.info.grid,
-                sigma=self.judge.config.sigma,
-                radius=radius,
-                draws=self.settings.draws,
-                steps=self.settings.steps,
-                generator=self._generator(loss, radius),
-                loss=loss,
-                aggregation=self.judge.config.aggregation,
-            )
-
-    def _generator(self, loss: str, radius: float) -> torch.Generator:
+    def _direction(self, loss: str, radius: float) -> NDArray[np.float64]:
+        """Returns the perturbation of a gradient attack, which draws noise of its own."""
         path = ("attack", self.claim.index, loss, radius.hex())
-        return generator(self.settings.seed, *path, device=devices.parse(self.judge.config.device))
+        device = devices.parse(self.judge.config.device)
+        return ascend(
+            self.model,
+            self.image,
+            self.claim.prediction,
+            grid=self.judge.info.grid,
+            sigma=self.judge.config.sigma,
+            radius=radius,
+            draws=self.settings.draws,
+            steps=self.settings.steps,
+            generator=generator(self.settings.seed, *path, device=device),
+            loss="smoothed" if loss == "smoothed" else "expected-ce",
+            aggregation=self.judge.config.aggregation,
+        )
 
-    def _judge_outside(self, point: Pixels) -> _Other | None:
-        """Inside the ball nothing more is judged: the test against alpha counts the judgements there."""
-        return self._judge(point) if squared_distance(self.image, point) > self.budget else None
+    def _judge(self, point: Pixels, *, inside: bool) -> _Broken | None:
+        """Returns the point if PREDICT gives it another class than claimed, with confidence.
 
-    def _judge(self, point: Pixels) -> _Other | None:
-        answer = self.judge.predict(point).prediction  # noise keyed by the attacked image's content
-        if answer in (ABSTAIN, self.claim.prediction):
+        The test against alpha counts one judgement per loss inside the ball, so an attack from outside that
+        ends up there is not judged.
+        """
+        squared = squared_distance(self.image, point)
+        if not inside and squared <= self._budget(self.claim.radius):
             return None
-        return _Other(squared_distance(self.image, point), answer)
+        prediction = self.judge.predict(point).prediction  # noise keyed by the attacked image's content
+        if prediction in (ABSTAIN, self.claim.prediction):
+            return None
+        return _Broken(squared, prediction)
 
     def _move(self, direction: NDArray[np.float64], budget: int) -> Pixels:
         return move(self.image, direction, budget, self.judge.info.grid)
 
     def _budget(self, radius: float) -> int:
         return squared_grid_budget(radius, self.judge.info.grid.max_value)
-
-
-def _require_l2(certified: CertifyConfig) -> None:
-    norm = certified.noise.norm
-    if norm != "l2":
-        raise ConfigError(
-            "certificates in the l2 norm",
-            f"{norm} certificates of {certified.noise.name} noise",
-            "attack a ledger of Gaussian noise (grid or gaussian)",
-        )
-
-
-def _images(dataset: Dataset, claims: Sequence[Claim]) -> Callable[[Claim], Pixels]:
-    """Looks up a claim's image; refuses before the first attack what the data set does not hold."""
-    positions = {index: position for position, index in enumerate(dataset.indices.tolist())}
-    for claim in claims:
-        if claim.index not in positions:
-            raise DataError(
-                f"image {claim.index} in {dataset.info.name}", "none", "use the data that was certified"
-            )
-        label = int(dataset.labels[positions[claim.index]])
-        if label != claim.label:
-            raise DataError(
-                f"label {claim.label} for image {claim.index}", f"{label}", "use the data that was certified"
-            )
-    return lambda claim: dataset.image(positions[claim.index])

@@ -53,8 +53,8 @@ def main(arguments: list[str]) -> int:
     args = parse(AttackArguments(), rest, prog=prog, description=DESCRIPTION)
 
     from smoothheads.report import plots
-    from smoothheads.report.attacked import table
     from smoothheads.report.table import to_text
+    from smoothheads.report.tables import attack_table
     from smoothheads.runs.attack import attack_run, subject
 
     plots.require_place(args.plot)
@@ -76,11 +76,11 @@ def main(arguments: list[str]) -> int:
             on_images=on_images,
         )
     say(f"results: {', '.join(map(str, attack.files))}")
+    if args.plot is not None:  # before the text, whose reader may go away, as `head` does
+        plots.save(plots.attacked_accuracy(attack.outcome, attack.name, attack.radii), args.plot)
+        say(f"wrote {args.plot}")
     if args.json:
         print_json(attack.summary())
     else:
-        print(to_text(table(attack.outcome, attack.radii)))
-    if args.plot is not None:
-        plots.save(plots.attacked_accuracy(attack.outcome, attack.name, attack.radii), args.plot)
-        say(f"wrote {args.plot}")
+        print(to_text(attack_table(attack.outcome, attack.radii)))
     return int(attack.outcome.refuted)

@@ -35,15 +35,15 @@ class AuditArguments:
 def main(arguments: list[str]) -> int:
     args = parse(AuditArguments(logs=()), arguments or ["--help"], prog="audit", description=DESCRIPTION)
 
-    from smoothheads.report import findings
+    from smoothheads.report.words import audit_json, audit_text
     from smoothheads.results.audit import audit
 
-    found = [
+    audits = [
         audit(path, sigma=args.sigma, n=args.n, alpha=args.alpha, expected=args.expected)
         for path in args.logs
     ]
     if args.json:
-        print_json([findings.to_json(each) for each in found])
+        print_json([audit_json(each) for each in audits])
     else:
-        print("\n\n".join(findings.to_text(each) for each in found))
-    return 0 if all(each.sound for each in found) else 1
+        print("\n\n".join(audit_text(each) for each in audits))
+    return 0 if all(each.sound for each in audits) else 1

@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> None:
     ledgers = [_train_and_certify(name, args) for name in NAMES]
     comparison = show(ledgers, as_json=args.json)
     gallery = _gallery(comparison.logs[-1])
-    from smoothheads.report.make import write
+    from smoothheads.report.html import write
 
     page, *plots = write(comparison, args.out, "SOME against a single network, on digits", gallery)
     say(f"\nOpen {page} for the whole story; the curves are in {plots[0]}.\n{MEANING}")
@@ -103,7 +103,7 @@ def _train_and_certify(name: str, args: DemoArguments) -> Path:
 def _gallery(log: Results) -> Gallery:
     """The test images at the quartiles of the certified radii."""
     from smoothheads.data import load_test
-    from smoothheads.report.gallery import triptych
+    from smoothheads.report.html import triptych
 
     test = load_test(named("digits"))
     order = sorted((row for row in log.rows if row.correct), key=lambda row: row.radius)

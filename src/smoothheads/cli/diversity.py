@@ -16,7 +16,7 @@ from smoothheads.runs.sampling import Sampling
 
 DESCRIPTION = """How different the heads of a network are under noise: how often two of them disagree, whether
 they fail together, how much of their variance the ensemble averages away; and for one test image the
-log-probability gap between its label and the best other class, over many noise samples (the SOME paper's
+log-probability margin between its label and the best other class, over many noise samples (the SOME paper's
 Figure 2; below zero is an error).
 
 CHECKPOINT comes first: a checkpoint folder or the folder of a training run. More of them can follow, to be
@@ -29,13 +29,13 @@ PLOT = "diversity.png"
 class Diversity:
     sampling: Annotated[Sampling, tyro.conf.arg(name="")]
     index: int = 0
-    """Test image whose log-probability gaps are shown."""
+    """Test image whose log-probability margins are shown."""
     subset: Annotated[SubsetConfig, tyro.conf.arg(name="")] = field(
         default_factory=lambda: SubsetConfig(first=100)
     )
     """Test images on which the heads are compared."""
     plot: Path | None = None
-    """Draw the gaps' histograms into this file (png, svg, pdf); without a name into diversity.png."""
+    """Draw the margins' histograms into this file (png, svg, pdf); without a name into diversity.png."""
     root: str | None = None
     """Where the data set lies, if not where it lay in training."""
     json: bool = False
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
         description=DESCRIPTION,
     )
 
-    from smoothheads.report import diversity, plots
+    from smoothheads.report import plots, tables
     from smoothheads.report.table import to_text
     from smoothheads.runs.diversity import diversity_run
 
@@ -70,12 +70,14 @@ def main(arguments: list[str]) -> None:
     facts = [one.facts for one in measured]
     if args.plot is not None:
         title = f"test image {args.index} ({facts[0]['image']['label']}), sigma {args.sampling.sigma:g}"
-        plots.save(plots.gap_histogram([(one.facts["name"], one.gaps) for one in measured], title), args.plot)
+        plots.save(
+            plots.margin_histogram([(one.facts["name"], one.margins) for one in measured], title), args.plot
+        )
         say(f"wrote {args.plot}")
     if args.json:
         print_json(facts[0] if len(facts) == 1 else {"networks": facts})
         return
-    print("\n\n".join(map(to_text, (diversity.over_images(facts), diversity.of_one_image(facts)))))
+    print("\n\n".join(map(to_text, (tables.heads_over_images(facts), tables.margins_of_one_image(facts)))))
 
 
 def _more_folders(first: str | None, arguments: list[str]) -> tuple[list[Path], list[str]]:

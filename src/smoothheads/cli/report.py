@@ -1,4 +1,4 @@
-"""smoothheads report LEDGER..."""
+"""smoothheads report LOG..."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from smoothheads.errors import ConfigError, printable
 if TYPE_CHECKING:
     from smoothheads.results.compare import Comparison
 
-DESCRIPTION = """Average certified radius, certified accuracy at radii, abstentions and cost, each with its
-standard error; with several logs also the paired differences from the first one.
+DESCRIPTION = """Average certified radius, certified accuracy at radii, worst class, abstentions and cost,
+each with its standard error or interval; with several logs also the paired differences from the first one.
 
 Reads our ledgers and anybody's log in the field's format (idx label predict radius correct time)."""
 
@@ -27,15 +27,17 @@ class ReportArguments:
     logs: tyro.conf.Positional[tuple[Path, ...]]
     """Ledger folders, folders of runs or log files; the first is the baseline of the differences."""
     name: tuple[str, ...] = ()
-    """LOG=LABEL: how a log is called in tables and plots."""
+    """LOG=LABEL: the name of a log in tables and plots."""
     radii: tuple[float, ...] | None = None
     """Radii of the table (default: steps of a quarter)."""
     align: bool = False
     """Compare logs with different images or settings on the images they share."""
-    format: Literal["text", "markdown", "latex"] = "text"
+    format: Literal["text", "markdown", "latex", "csv"] = "text"
+    """How tables are printed."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder for report.html and the plots as PNG."""
     title: str = "Certified robustness"
+    """Title of the page."""
     json: bool = False
     """Print the tables as JSON."""
 
@@ -49,46 +51,49 @@ def read_arguments(arguments: list[str], prog: str, description: str) -> ReportA
 
 
 def run(args: ReportArguments) -> None:
-    from smoothheads.report import make
+    from smoothheads.report import html
 
     if args.out is not None:
-        make.claim_folder(args.out)
-    names = labels(args.name, args.logs)
-    comparison = show(
-        args.logs, args.radii, names=names, align=args.align, form=args.format, as_json=args.json
-    )
-    if args.out is not None:
-        for path in make.write(comparison, args.out, args.title):
-            say(f"wrote {path}")
-
-
-def labels(given: Sequence[str], logs: Sequence[Path]) -> dict[str, str]:
-    """LOG=LABEL by the log's path; raises ConfigError where no such log was named."""
-    found = {}
-    for text in given:
+        html.reserve_report(args.out)
+    names = {}
+    for text in args.name:
         log, _, label = text.rpartition("=")
-        if not label or Path(log) not in logs:
-            raise ConfigError("LOG=LABEL for one of the logs", repr(text), "for example runs/a/ledger=SOME")
-        found[str(Path(log))] = label
-    return found
+        if not label or Path(log) not in args.logs:
+            raise ConfigError(
+                f"--name {text} names none of the logs; write LOG=LABEL, as runs/a/ledger=SOME."
+            )
+        names[str(Path(log))] = label
+    comparison = compare_logs(args.logs, args.radii, names=names, align=args.align)
+    # Files before text: a reader of the text that goes away, as `head` does, must not cost the files.
+    written = [] if args.out is None else html.write(comparison, args.out, args.title)
+    for path in written:
+        say(f"wrote {path}")
+    print_comparison(comparison, form=args.format, as_json=args.json)
 
 
-def show(
+def show(paths: Sequence[Path], *, as_json: bool = False) -> Comparison:
+    """Prints the verdict and the tables of the logs, and returns the comparison."""
+    comparison = compare_logs(paths)
+    print_comparison(comparison, as_json=as_json)
+    return comparison
+
+
+def compare_logs(
     paths: Sequence[Path],
     radii: Sequence[float] | None = None,
     *,
     names: Mapping[str, str] | None = None,
     align: bool = False,
-    form: str = "text",
-    as_json: bool = False,
 ) -> Comparison:
-    """Prints the verdict and the tables of the logs, and gives back what they were made from."""
-    from smoothheads.report import tables, verdict
     from smoothheads.results.compare import compare
     from smoothheads.results.read import read_logs
 
-    comparison = compare(read_logs(paths, names), radii=radii, align=align)
-    said = [textwrap.fill(printable(sentence), 100) for sentence in verdict.sentences(comparison)]
-    words = ["\n".join(said)] if form == "text" else []
-    print_tables(tables.all_tables(comparison), form, as_json=as_json, words=words)
-    return comparison
+    return compare(read_logs(paths, names), radii=radii, align=align)
+
+
+def print_comparison(comparison: Comparison, *, form: str = "text", as_json: bool = False) -> None:
+    from smoothheads.report import tables, words
+
+    verdict = [textwrap.fill(printable(sentence), 100) for sentence in words.verdict(comparison)]
+    head = ["\n".join(verdict)] if form == "text" else []
+    print_tables(tables.all_tables(comparison), form, as_json=as_json, words=head)

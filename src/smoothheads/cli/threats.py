@@ -8,8 +8,9 @@ from pathlib import Path
 from smoothheads.cli.common import first_argument, parse, print_json
 from smoothheads.errors import ConfigError
 
-DESCRIPTION = """What the certificates and votes of an l2 ledger say about other threats, without one forward
-pass: l-infinity balls (--linf), and how far the true label stays among the k most likely classes (--top-k).
+DESCRIPTION = """Derive certificates against other threats from the radii and votes of an l2 ledger, without
+one forward pass: l-infinity balls (--linf), and how far the true label stays among the k most likely classes
+(--top-k).
 
 LEDGER comes first. l-infinity radii are the l2 radii divided by the square root of the dimension: derived
 numbers, weak for large images. Top-k statements hold with probability at least 1 - alpha per image; the
@@ -36,15 +37,15 @@ def main(arguments: list[str]) -> None:
     name, rest = first_argument(arguments, "a ledger", "give the folder that `smoothheads certify` wrote")
     args = parse(ThreatsArguments(), rest, prog=f"threats {name or 'LEDGER'}", description=DESCRIPTION)
     if not args.linf and not args.top_k:
-        raise ConfigError("a threat", "none", "add --linf, --top-k K, or both")
+        raise ConfigError("Name a threat: add --linf, --top-k K, or both.")
 
-    from smoothheads.report import table, threats
+    from smoothheads.report import table, tables
     from smoothheads.results.read import read_log
 
     log = read_log(Path(name or ""))
-    found = [threats.linf(log, args.levels, args.dimension)] if args.linf else []
-    found += [threats.top_k(log, args.top_k, args.radii)] if args.top_k else []
+    threats = [tables.linf(log, args.levels, args.dimension)] if args.linf else []
+    threats += [tables.top_k(log, args.top_k, args.radii)] if args.top_k else []
     if args.json:
-        print_json([each for threat in found for each in threat.to_json()])
+        print_json([each for threat in threats for each in threat.to_json()])
     else:
-        print("\n\n".join(table.to_text(threat.table()) for threat in found))
+        print("\n\n".join(table.to_text(threat.table()) for threat in threats))

@@ -1,6 +1,6 @@
 """Certification results for people: tables, plots and one self-contained page.
 
-`smoothheads.report(...)` is `make.report`. It has the name of this package, which Python puts in its place as
+`smoothheads.report(...)` is `html.report`. It has the name of this package, which Python puts in its place as
 soon as one of its modules is imported; so the package itself can be called.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 class _Package(ModuleType):
     def __call__(self, *sources: Any, **settings: Any) -> Any:
-        from smoothheads.report.make import report
+        from smoothheads.report.html import report
 
         return report(*sources, **settings)
 

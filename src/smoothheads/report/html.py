@@ -1,4 +1,8 @@
-"""One self-contained page: tables, curves, images, the guarantee, and where every number comes from."""
+"""The report: one self-contained page, and the plots as files beside it.
+
+The page begins with what a certificate is, then says the verdict in words; tables, curves, the guarantee and
+the origin of every number follow.
+"""
 
 from __future__ import annotations
 
@@ -8,52 +12,128 @@ import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
+from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from PIL import Image
 
-from smoothheads.config import Json, leaves
+from smoothheads.config import leaves
 from smoothheads.errors import duration
-from smoothheads.files import STAMP, write_stamped
+from smoothheads.files import STAMP, has_stamp, reserve, write_stamped
 from smoothheads.provenance import versions
-from smoothheads.report import guarantee, plots, tables, verdict
+from smoothheads.report import plots, tables, words
 from smoothheads.report.table import Cell, Table
-from smoothheads.results.compare import Comparison, Summary
+from smoothheads.results.compare import Comparison, Summary, compare
 from smoothheads.results.results import Results
+from smoothheads.types import Grid, Pixels, format_radius
 
+PAGE = "report.html"
+TITLE = "Certified robustness"
 Gallery = Sequence[tuple[bytes, str]]
 """PNG images and their captions."""
+_SIDE, _GAP = 96, 6  # pixels of a panel of the gallery
+_WIDTH = (4.4, 3.2)  # inches of a plot whose text is readable at 400 pixels
+# Colours of a plot as the page's variables, so that it follows dark mode.
+_VARIABLES = {
+    plots.INK: "var(--ink)",
+    plots.GREY: "var(--soft)",
+    plots.AXIS: "var(--rule)",
+    plots.GRID: "var(--line)",
+    "#ffffff": "none",
+    **{colour.lower(): f"var(--c{i})" for i, colour in enumerate(plots.COLOURS)},
+}
 
 
-def write_page(path: Path | str, comparison: Comparison, *, title: str, gallery: Gallery = ()) -> None:
-    write_stamped(Path(path), page(comparison, title=title, gallery=gallery))
+def report(
+    *sources: Results | Path | str,
+    out: Path | str,
+    radii: Sequence[float] | None = None,
+    align: bool = False,
+    title: str = TITLE,
+) -> Path:
+    """Writes the report of results, ledgers or anybody's logs into a folder, and returns the page.
+
+    Args:
+        sources: The logs; the first is the baseline of the differences.
+        out: The folder of the page and the plots.
+        radii: The radii r of certified accuracy; by default steps of a quarter.
+        align: Whether logs that differ are compared on what they share.
+        title: The title of the page.
+    """
+    reserve_report(Path(out))
+    return write(compare(*sources, radii=radii, align=align), Path(out), title)[0]
+
+
+def reserve_report(folder: Path | str) -> None:
+    """Raises StorageError unless a report may be written there; call it before a long run."""
+    reserve(Path(folder), lambda existing: has_stamp(existing / PAGE))
+
+
+def write(
+    comparison: Comparison, folder: Path | str, title: str = TITLE, gallery: Gallery = ()
+) -> list[Path]:
+    """Writes the page and the plots, and returns their paths, the page first."""
+    folder = Path(folder)
+    write_stamped(folder / PAGE, page(comparison, title=title, gallery=gallery))
+    figures = {"certified-accuracy.png": plots.certified_accuracy(comparison.logs)}
+    if any(log.label_probability() is not None for log in comparison.logs):
+        figures["label-probability.png"] = plots.label_probability(comparison.logs)
+    for name, figure in figures.items():
+        plots.save(figure, folder / name)
+    return [folder / PAGE, *(folder / name for name in figures)]
 
 
 def page(comparison: Comparison, *, title: str, gallery: Gallery = ()) -> str:
-    """HTML that needs nothing else: no script, no link, no font. All text that came from files is escaped."""
+    """Returns HTML that needs nothing else: no script, no link, no font. All text from files is escaped."""
+    logs, summaries = comparison.logs, comparison.summaries
+    known = {
+        "sigma": {f"{log.sigma:g}" for log in logs if log.sigma is not None},
+        "n": {f"{log.n:,}" for log in logs if log.n is not None},
+        "alpha": {f"{log.alpha:g}" for log in logs if log.alpha is not None},
+    }
+    data = {log.manifest.data.name for log in logs if log.manifest is not None and log.manifest.data}
+    facts = [*sorted(data), f"{len(logs[0]):,} images"]
+    facts += [f"{name} {' / '.join(sorted(values))}" for name, values in known.items() if values]
+    lead = " · ".join([*facts, f"{logs[0].norm} norm"])
+    guarantee = (
+        f"{list_html(words.guaranteed(logs[0]))}\n<h3>What is not</h3>\n"
+        f"{list_html(words.not_guaranteed(logs[0]))}\n<p>{escape(words.scope(logs[0]))}</p>"
+    )
+    accuracy = plot_html(
+        plots.certified_accuracy(logs),
+        "ca",
+        "Fraction of the images that are classified correctly and certified at least that far, with "
+        "pointwise 95 % intervals.",
+    )
     parts = [
-        header(title, _lead(comparison)),
-        list_html(verdict.sentences(comparison), "verdict"),
-        _cards(comparison.summaries[0]) if len(comparison.summaries) == 1 else "",
-        section("Certified accuracy", table_html(tables.headline(comparison)), _curves(comparison)),
+        header(title, lead),
+        section("What a certificate is", _explanation(logs[-1]), _gallery(gallery)),
+        section("What these numbers say", list_html(words.verdict(comparison), "verdict")),
+        _cards(summaries[0]) if len(summaries) == 1 else "",
+        section("Certified accuracy", table_html(tables.headline(comparison)), accuracy),
         section("Paired differences", *(table_html(t) for t in tables.differences(comparison))),
-        section("How sure the network is under noise", _probabilities(comparison)),
-        section("Images", _gallery(gallery)),
-        section("What is guaranteed", _guarantee(comparison.logs[0])),
-        section("Settings and cost", table_html(tables.background(comparison)), _totals(comparison.logs)),
-        section("Where the numbers come from", *(_provenance(log) for log in comparison.logs)),
+        section("Classes", table_html(tables.class_table(comparison))),
+        section("How sure the network is under noise", _probabilities(logs)),
+        section("What is guaranteed", guarantee),
+        section("Settings and cost", table_html(tables.background(comparison)), _totals(logs)),
+        section("Where the numbers come from", *(_provenance(log) for log in logs)),
     ]
     return document(title, parts)
 
 
 def document(title: str, parts: Iterable[str]) -> str:
-    """A page in the house's look around parts that are HTML already; empty ones are left out."""
+    """Returns a page around parts that are HTML already; empty ones are left out."""
     body = "\n".join(part for part in parts if part)
+    folder = resources.files("smoothheads.report")
+    style = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in ("look.css", "page.css"))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="generator" content="{STAMP}">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{_style()}</style>\n</head>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n"
         f"<body>\n<main>\n{body}\n<footer>smoothheads {escape(versions()['smoothheads'])}</footer>\n</main>\n"
         "</body>\n</html>\n"
     )
@@ -63,49 +143,8 @@ def header(title: str, lead: str) -> str:
     return f"<header><h1>{escape(title)}</h1><p>{escape(lead)}</p></header>"
 
 
-def _style() -> str:
-    folder = resources.files("smoothheads.report")
-    return "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in ("look.css", "page.css"))
-
-
-def _lead(comparison: Comparison) -> str:
-    logs = comparison.logs
-    known = {
-        "sigma": {f"{log.sigma:g}" for log in logs if log.sigma is not None},
-        "n": {f"{log.n:,}" for log in logs if log.n is not None},
-        "alpha": {f"{log.alpha:g}" for log in logs if log.alpha is not None},
-    }
-    data = {log.manifest.data.name for log in logs if log.manifest is not None and log.manifest.data}
-    facts = [*sorted(data), f"{len(logs[0]):,} images"]
-    facts += [f"{name} {' / '.join(sorted(values))}" for name, values in known.items() if values]
-    return " · ".join([*facts, f"{logs[0].norm} norm"])
-
-
-def _cards(summary: Summary) -> str:
-    middle = len(summary.radii) // 2
-    cards = [
-        ("average certified radius", f"{summary.acr.value:.3f}", f"± {summary.acr.standard_error:.3f}"),
-        ("right and certified", f"{100 * summary.accuracy:.1f} %", "radius above 0"),
-        (
-            f"certified at r = {summary.radii[middle]:g}",
-            f"{100 * summary.certified[middle].value:.1f} %",
-            f"± {100 * summary.certified[middle].standard_error:.1f}",
-        ),
-        (
-            "abstained",
-            f"{100 * summary.abstained.value:.1f} %",
-            f"± {100 * summary.abstained.standard_error:.1f}, of {summary.images:,} images",
-        ),
-    ]
-    return "<div class=cards>" + "".join(_card(*card) for card in cards) + "</div>"
-
-
-def _card(name: str, value: str, below: str) -> str:
-    small = f"<small>{escape(below)}</small>"
-    return f"<div><span>{escape(name)}</span><strong>{escape(value)}</strong>{small}</div>"
-
-
 def section(heading: str, *content: str) -> str:
+    """Returns a section, nothing if all of its content is empty."""
     inner = "\n".join(part for part in content if part)
     return f"<section>\n<h2>{escape(heading)}</h2>\n{inner}\n</section>" if inner else ""
 
@@ -131,28 +170,19 @@ def table_html(table: Table) -> str:
     )
 
 
-def _curves(comparison: Comparison) -> str:
-    return plot_html(
-        plots.certified_accuracy(comparison.logs),
-        "ca",
-        "Share of the images that are classified right and certified at least that far, with pointwise 95 % "
-        "intervals.",
-    )
-
-
-def _probabilities(comparison: Comparison) -> str:
-    if all(log.label_probability() is None for log in comparison.logs):
-        return ""
-    return plot_html(
-        plots.label_probability(comparison.logs),
-        "pa",
-        "Share of the images whose true label has at least the probability p under noise. It does not depend "
-        "on the number of samples, and to the left of one half it shows the images that ACR does not see.",
-    )
+def list_html(lines: Iterable[str], kind: str = "plain") -> str:
+    return f"<ul class={kind}>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 
 def plot_html(figure: Figure, key: str, caption: str) -> str:
-    """Inline SVG that scales with the page and uses its font; `key` keeps the ids of two plots apart."""
+    """Returns a plot as inline SVG that scales with the page, uses its font and follows dark mode.
+
+    Args:
+        figure: The plot.
+        key: Keeps the ids of two plots on one page apart.
+        caption: The text below the plot and for screen readers.
+    """
+    figure.set_size_inches(_WIDTH)
     svg = plots.render(figure, "svg").decode()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'<svg ([^>]*?)width="[^"]*" ', rf'<svg role="img" aria-label="{escape(caption)}" \1', svg)
@@ -162,7 +192,32 @@ def plot_html(figure: Figure, key: str, caption: str) -> str:
     svg = re.sub(r'(href="|url\()#', rf"\1#{key}-", svg)
     svg = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", svg)
     svg = re.sub(r" font-family: [^;\"]*;", "", svg)
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+    # Text without a colour is black; every other colour is one of ours.
+    svg = svg.replace("<text ", '<text fill="currentColor" ')
+    svg = re.sub(r"(fill|stroke): (#[0-9a-f]{6})", lambda m: f"{m[1]}: {_VARIABLES.get(m[2], m[2])}", svg)
+    return f"<figure class=plot>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def triptych(image: Pixels, grid: Grid, *, sigma: float, radius: float, seed: int) -> bytes:
+    """Returns a PNG of three panels: the image, one noisy sample, a random change of exactly that norm."""
+    generator = np.random.default_rng(seed)
+    clean = image / grid.max_value
+    noisy = clean + sigma * generator.standard_normal(image.shape)
+    change = generator.standard_normal(image.shape)
+    changed = clean + radius * change / np.linalg.norm(change)
+    panels = [_panel(pixels) for pixels in (clean, noisy, changed)]
+    gap = np.full((_SIDE, _GAP, 3), 255, dtype=np.uint8)
+    strip = np.concatenate([panels[0], gap, panels[1], gap, panels[2]], axis=1)
+    out = BytesIO()
+    Image.fromarray(strip).save(out, format="png")
+    return out.getvalue()
+
+
+def _panel(pixels: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Returns the pixels as an RGB image [_SIDE, _SIDE, 3], clipped for the eye only."""
+    shown = (np.clip(pixels, 0, 1) * 255).round().astype(np.uint8).transpose(1, 2, 0)
+    picture = Image.fromarray(np.repeat(shown, 3 // shown.shape[2], axis=2))
+    return np.asarray(picture.resize((_SIDE, _SIDE), Image.Resampling.NEAREST))
 
 
 def _gallery(gallery: Gallery) -> str:
@@ -174,25 +229,82 @@ def _gallery(gallery: Gallery) -> str:
     return f"<div class=gallery>{figures}</div>" if figures else ""
 
 
-def _guarantee(log: Results) -> str:
+def _explanation(log: Results) -> str:
+    """Draws one certificate of the log: votes on noisy copies, and the ball in which nothing changes."""
+    sure = np.flatnonzero(log.correct & (log.radius > 0))
+    if not len(sure):
+        return ""
+    # The image with the median radius stands for the others.
+    row = log[int(sure[np.argsort(log.radius[sure], kind="stable")[len(sure) // 2]])]
+    radius = format_radius(row.radius, 3)
+    bars = ""
+    if row.record is not None and row.votes.n:
+        counts = row.votes.for_aggregation(log.aggregation)
+        top = np.argsort(-counts, kind="stable")[: min(4, len(counts))].tolist()
+        bars = "".join(
+            f'<text x="66" y="{48 + 26 * i}" text-anchor="end">class {c}</text>'
+            f'<rect x="72" y="{36 + 26 * i}" width="{max(1.0, 100 * counts[c] / row.votes.n):.1f}" '
+            f'height="16" fill="var(--c{0 if c == row.prediction else 1})"/>'
+            f'<text x="176" y="{48 + 26 * i}">{counts[c]:,}</text>'
+            for i, c in enumerate(top)
+        )
+        bars = f'<text x="4" y="18">votes on {row.votes.n:,} noisy copies</text>{bars}'
+    left = 130 if bars else 0
+    ball = (
+        f'<g transform="translate({left + 195} 82)"><circle r="52" fill="var(--c0)" fill-opacity=".14" '
+        'stroke="var(--c0)"/><circle r="3" fill="var(--ink)"/><path d="M0 0 L45 -26" stroke="var(--ink)"/>'
+        f'<text x="0" y="-62" text-anchor="middle">inside: always class {row.prediction}</text>'
+        f'<text x="0" y="24" text-anchor="middle">R = {radius}</text></g>'
+    )
+    caption = (
+        f"Image {row.index} of {log.name}. The network classifies many noisy copies of the image. If one "
+        f"class wins clearly enough, no image that differs by less than R in the {log.norm} norm can get "
+        f"another class: here R = {radius}, with pixel values from 0 to 1."
+    )
     return (
-        f"{list_html(guarantee.guaranteed(log))}\n<h3>What is not</h3>\n"
-        f"{list_html(guarantee.not_guaranteed(log))}\n<p>{escape(guarantee.scope(log))}</p>"
+        f'<figure class=plot><svg role="img" aria-label="{escape(caption)}" viewBox="0 0 {left + 290} 150" '
+        f'font-size="12" fill="currentColor">{bars}{ball}</svg><figcaption>{escape(caption)}</figcaption>'
+        "</figure>"
+    )
+
+
+def _cards(summary: Summary) -> str:
+    middle = len(summary.radii) // 2
+    cards = [
+        ("average certified radius", f"{summary.acr.value:.3f}", f"± {summary.acr.standard_error:.3f}"),
+        ("correct and certified", f"{100 * summary.accuracy:.1f} %", "radius above 0"),
+        (
+            f"certified at r = {summary.radii[middle]:g}",
+            f"{100 * summary.certified[middle].value:.1f} %",
+            f"± {100 * summary.certified[middle].standard_error:.1f}",
+        ),
+        (
+            "abstained",
+            f"{100 * summary.abstained.value:.1f} %",
+            f"± {100 * summary.abstained.standard_error:.1f}, of {summary.images:,} images",
+        ),
+    ]
+    inner = "".join(
+        f"<div><span>{escape(name)}</span><strong>{escape(value)}</strong><small>{escape(below)}</small></div>"
+        for name, value, below in cards
+    )
+    return f"<div class=cards>{inner}</div>"
+
+
+def _probabilities(logs: Sequence[Results]) -> str:
+    if all(log.label_probability() is None for log in logs):
+        return ""
+    return plot_html(
+        plots.label_probability(logs),
+        "pa",
+        "Fraction of the images whose true label has at least the probability p under noise. It does not "
+        "depend on the number of samples, and to the left of one half it shows the images that ACR does not "
+        "see.",
     )
 
 
 def _totals(logs: Sequence[Results]) -> str:
-    lines = []
-    for log in logs:
-        samples = "" if log.samples is None else f"{int(log.samples.sum()):,} samples, "
-        cost = f"certified with {samples}{duration(float(log.seconds.sum()))} in all."
-        lines.append(f"{log.name}: {_network(log)}{cost}")
-    return list_html(lines)
-
-
-def _network(log: Results) -> str:
-    """What was certified, as far as the ledger says."""
-    known = {} if log.manifest is None else log.manifest.network
+    """Lists what was certified, as far as the ledger says, and what that cost in all."""
     forms = {
         "arch": "{}",
         "heads": "{} head(s)",
@@ -200,27 +312,25 @@ def _network(log: Results) -> str:
         "seed": "training seed {}",
         "epochs": "{} epochs",
     }
-    words = [form.format(known[name]) for name, form in forms.items() if name in known]
-    seconds = known.get("seconds")
-    words += [f"trained in {duration(seconds)}"] if isinstance(seconds, (int, float)) else []
-    return f"{', '.join(words)}; " if words else ""
+    lines = []
+    for log in logs:
+        known = {} if log.manifest is None else log.manifest.network
+        network = [form.format(known[name]) for name, form in forms.items() if name in known]
+        seconds = known.get("seconds")
+        network += [f"trained in {duration(seconds)}"] if isinstance(seconds, int | float) else []
+        samples = "" if log.samples is None else f"{int(log.samples.sum()):,} samples, "
+        cost = f"certified with {samples}{duration(float(log.seconds.sum()))} in all."
+        lines.append(f"{log.name}: {', '.join(network)}{'; ' if network else ''}{cost}")
+    return list_html(lines)
 
 
 def _provenance(log: Results) -> str:
+    """Lists every value of the manifest."""
     if log.manifest is None:
         return f"<p>{escape(log.name)}: a log without a manifest; nothing more is known about it.</p>"
-    facts = "".join(
-        f"<dt>{escape(key)}</dt><dd>{escape(text)}</dd>" for key, text in _facts(log.manifest.to_json())
-    )
-    return f"<details><summary>{escape(log.name)}</summary><dl>{facts}</dl></details>"
-
-
-def _facts(manifest: Json) -> Iterable[tuple[str, str]]:
-    """Every leaf of the manifest; lists in one line."""
-    for key, value in leaves(manifest):
+    facts = ""
+    for key, value in leaves(log.manifest.to_json()):
         text = value if isinstance(value, str) else json.dumps(value)
-        yield key, text if len(text) <= 400 else text[:397] + "..."
-
-
-def list_html(lines: Iterable[str], kind: str = "plain") -> str:
-    return f"<ul class={kind}>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+        text = text if len(text) <= 400 else text[:397] + "..."
+        facts += f"<dt>{escape(key)}</dt><dd>{escape(text)}</dd>"
+    return f"<details><summary>{escape(log.name)}</summary><dl>{facts}</dl></details>"

@@ -1,4 +1,4 @@
-"""Plots of certification logs. Every function returns a figure of its own; nothing global is touched."""
+"""Plots of certification logs. Every function returns a new figure; no global state is touched."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 from scipy import special
 
+from smoothheads.attack.outcome import AttackOutcome
 from smoothheads.errors import ConfigError
 from smoothheads.files import STAMP, reserve_file, write_stamped
 from smoothheads.results import metrics
@@ -22,9 +23,8 @@ from smoothheads.results.compare import ceiling_of
 from smoothheads.results.metrics import MedianInterval, binomial_band
 from smoothheads.results.results import Results
 
-if TYPE_CHECKING:  # what draws heads under noise needs torch, what draws certificates does not
-    from smoothheads.attack.outcome import AttackOutcome
-    from smoothheads.results.diversity import Gaps
+if TYPE_CHECKING:  # heads under noise need torch, certificates do not
+    from smoothheads.results.diversity import Margins
 
 # Okabe and Ito's colours, told apart with any colour vision; the dashes tell apart what comes after them.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -33,11 +33,11 @@ FORMATS = ("png", "svg", "pdf")
 _PROBABILITIES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 _LOWEST = float(special.ndtri(_PROBABILITIES[0]))
 _STEPS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # between the ticks of a radius axis
-_INK, _GREY = "#222222", "#767676"
+INK, GREY, AXIS, GRID = "#222222", "#767676", "#bbbbbb", "#e4e4e4"
 
 
 def certified_accuracy(logs: Sequence[Results]) -> Figure:
-    """Certified accuracy against radius, with pointwise 95 % intervals for other images of the same kind."""
+    """Returns certified accuracy over radius, with pointwise 95 % intervals for other images of this kind."""
     figure, axes = new_axes(f"{logs[0].norm} radius (pixels in [0, 1])", "certified accuracy")
     for i, log in enumerate(logs):
         grid = np.linspace(0, float(log.radius.max()), 500)
@@ -55,8 +55,13 @@ def certified_accuracy(logs: Sequence[Results]) -> Figure:
 
 
 def attacked_accuracy(outcome: AttackOutcome, name: str, attacked: Sequence[float] = ()) -> Figure:
-    """What is certified at each radius, and what attacks have left standing: the truth lies between. Radii
-    that were `attacked` are in sight, as in the table, whatever came of it."""
+    """Returns accuracy over radius as certified and as attacks have left it: the truth lies between.
+
+    Args:
+        outcome: The attacked images.
+        name: The name of the ledger.
+        attacked: Radii that were attacked, which are in sight whatever came of it.
+    """
     figure, axes = new_axes("l2 radius (pixels in [0, 1])", "accuracy within the radius")
     reached = [image.claim.radius for image in outcome.attacked]
     reached += [
@@ -66,7 +71,7 @@ def attacked_accuracy(outcome: AttackOutcome, name: str, attacked: Sequence[floa
     low, high = (curve(radii.tolist()) for curve in (outcome.certified_accuracy, outcome.empirical_accuracy))
     for i, curve in enumerate((low, high)):
         axes.plot(radii, curve, color=style(i)[0], linewidth=1.8)
-    axes.fill_between(radii, low, high, color=_GREY, alpha=0.1, linewidth=0)
+    axes.fill_between(radii, low, high, color=GREY, alpha=0.1, linewidth=0)
     axes.set_xlim(0, radii[-1])
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -75,11 +80,13 @@ def attacked_accuracy(outcome: AttackOutcome, name: str, attacked: Sequence[floa
 
 
 def label_probability(logs: Sequence[Results]) -> Figure:
-    """Share of images whose true label has at least probability p under noise, p on a probit axis.
+    """Returns the fraction of images whose true label has at least probability p under noise.
+
+    The axis of p is a probit scale.
 
     Logs without votes show the certified lower bound, from 1/2 on; logs without sigma are left out.
     """
-    figure, axes = new_axes("probability p of the true label under noise", "share of images with at least p")
+    figure, axes = new_axes("probability p of the true label under noise", "images with at least p")
     shown = [(i, log, p) for i, log in enumerate(logs) if (p := log.label_probability()) is not None]
     limit = (_LOWEST if any(log.has_votes for _, log, _ in shown) else 0.0, 4.2)
     for i, log, p in shown:
@@ -92,24 +99,26 @@ def label_probability(logs: Sequence[Results]) -> Figure:
     axes.xaxis.set_major_locator(FixedLocator([float(special.ndtri(p)) for p in _PROBABILITIES]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda z, _: f"{special.ndtr(z):.4g}"))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.axvline(0, color=_GREY, linewidth=0.8)
+    axes.axvline(0, color=GREY, linewidth=0.8)
     _radius_axis(axes, [log for _, log, _ in shown], limit)
     names = [log.name if log.has_votes else f"{log.name} (lower bound)" for _, log, _ in shown]
     _legend(axes, names, "lower left")
     return figure
 
 
-def gap_histogram(networks: Sequence[tuple[str, Gaps]], title: str) -> Figure:
-    """How often one noisy image has which log-probability gap. Of one network the ensemble is filled and each
-    head a line; of several their ensembles are drawn, by name."""
+def margin_histogram(networks: Sequence[tuple[str, Margins]], title: str) -> Figure:
+    """Returns how often one noisy image has which log-probability margin.
+
+    Of one network the ensemble is filled and each head a line; of several their ensembles are drawn.
+    """
     figure, axes = new_axes(
-        "log-probability of the label minus that of the best other class", "share of samples"
+        "log-probability of the label minus that of the best other class", "fraction of samples"
     )
     names: list[tuple[Any, str]] = []
-    for number, (network, gaps) in enumerate(networks):
-        heads = len(gaps.names) - 1
-        edges, counts_RB = gaps.rebinned(60)
-        share_RB = counts_RB / max(1, gaps.moments.count)
+    for number, (network, margins) in enumerate(networks):
+        heads = len(margins.names) - 1
+        edges, counts_RB = margins.rebinned(60)
+        share_RB = counts_RB / max(1, margins.moments.count)
         alone = len(networks) == 1
         for k in range(1, heads + 1) if alone and heads > 1 else ():
             axes.stairs(share_RB[k], edges, color=style(k)[0], linestyle=style(k)[1], linewidth=1.1)
@@ -117,13 +126,13 @@ def gap_histogram(networks: Sequence[tuple[str, Gaps]], title: str) -> Figure:
         outline = axes.stairs(share_RB[0], edges, color=style(number)[0], linewidth=1.8)
         names.append((outline, network if not alone else "ensemble" if heads > 1 else "network"))
         if alone and heads > 1:
-            names += list(zip(axes.patches[:heads], gaps.names[1:], strict=True))
-    axes.axvline(0, color=_GREY, linewidth=0.8)
+            names += list(zip(axes.patches[:heads], margins.names[1:], strict=True))
+    axes.axvline(0, color=GREY, linewidth=0.8)
     axes.set_ylim(bottom=0)
-    axes.set_title(title, fontsize=10, color=_INK, parse_math=False)
+    axes.set_title(title, fontsize=10, color=INK, parse_math=False)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     lines, labels = zip(*names, strict=True)
-    axes.legend(lines, labels, frameon=False, fontsize=9, labelcolor=_INK, handlelength=1.6)
+    axes.legend(lines, labels, frameon=False, fontsize=9, labelcolor=INK, handlelength=1.6)
     return figure
 
 
@@ -132,7 +141,7 @@ def style(i: int) -> tuple[str, str]:
 
 
 def render(figure: Figure, kind: str) -> bytes:
-    """The figure as png, svg or pdf; equal figures give equal bytes."""
+    """Returns the figure as png, svg or pdf; equal figures give equal bytes."""
     require_format(kind)
     out = BytesIO()
     metadata: dict[str, dict[str, str | None]] = {
@@ -156,11 +165,11 @@ def ending(path: Path) -> str:
 
 def require_format(kind: str) -> None:
     if kind not in FORMATS:
-        raise ConfigError(f"a plot as {', '.join(FORMATS)}", repr(kind), "choose one of these endings")
+        raise ConfigError(f"A plot is written as {', '.join(FORMATS)}, not as {kind!r}.")
 
 
 def require_place(path: Path | None) -> None:
-    """Refuses what cannot be drawn, or not there; worth asking before a long run."""
+    """Raises an error for a plot that cannot be written; call it before a long run."""
     if path is not None:
         require_format(ending(path))
         reserve_file(path)
@@ -168,28 +177,28 @@ def require_place(path: Path | None) -> None:
 
 def new_axes(x: str, y: str) -> tuple[Figure, Axes]:
     figure, (axes,) = new_panels(1)
-    axes.set_xlabel(x, color=_INK)
-    axes.set_ylabel(y, color=_INK)
+    axes.set_xlabel(x, color=INK)
+    axes.set_ylabel(y, color=INK)
     return figure, axes
 
 
 def new_panels(count: int) -> tuple[Figure, list[Axes]]:
-    """Axes side by side, on the same scales."""
+    """Returns axes side by side, on the same scales."""
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     panels: list[Axes] = figure.subplots(1, count, squeeze=False, sharex=True, sharey=True)[0].tolist()
     for axes in panels:
-        axes.grid(color="#e4e4e4", linewidth=0.7)
+        axes.grid(color=GRID, linewidth=0.7)
         axes.set_axisbelow(True)
-        axes.tick_params(length=0, labelcolor=_INK, labelsize=9, pad=5)
+        axes.tick_params(length=0, labelcolor=INK, labelsize=9, pad=5)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
         for side in ("left", "bottom"):
-            axes.spines[side].set_color("#bbbbbb")
+            axes.spines[side].set_color(AXIS)
     return figure, panels
 
 
 def whiskers(intervals: Sequence[MedianInterval]) -> list[list[float]]:
-    """How far each reaches below and above its median, as matplotlib wants them."""
+    """Returns how far each interval reaches below and above its median, for matplotlib's errorbar."""
     return [[middle - low for middle, low, _ in intervals], [high - middle for middle, _, high in intervals]]
 
 
@@ -197,7 +206,7 @@ def _mark_ceiling(axes: Axes, logs: Sequence[Results]) -> None:
     ceilings = {ceiling_of(log) for log in logs}
     if len(ceilings) != 1 or (ceiling := ceilings.pop()) is None or ceiling > axes.get_xlim()[1]:
         return
-    axes.axvline(ceiling, color=_GREY, linewidth=0.9, linestyle=(0, (2, 2)))
+    axes.axvline(ceiling, color=GREY, linewidth=0.9, linestyle=(0, (2, 2)))
     axes.annotate(
         f"the most that n = {logs[0].n:,} can show",
         (ceiling, 0.98),
@@ -207,12 +216,12 @@ def _mark_ceiling(axes: Axes, logs: Sequence[Results]) -> None:
         ha="left",
         va="top",
         fontsize=8,
-        color=_GREY,
+        color=GREY,
     )
 
 
 def _radius_axis(axes: Axes, logs: Sequence[Results], limit: tuple[float, float]) -> None:
-    """The radius that a probability gives: one axis serves all, where sigma and noise are the same."""
+    """Adds an axis of the radius that a probability gives, where sigma and noise are the same for all."""
     maps = {(log.law, log.sigma) for log in logs}
     if len(maps) != 1:
         return
@@ -225,15 +234,15 @@ def _radius_axis(axes: Axes, logs: Sequence[Results], limit: tuple[float, float]
     top = axes.secondary_xaxis("top")
     places = [float(special.ndtri(law.probability(radius, sigma))) for radius in radii]
     top.set_xticks(places, [f"{radius:g}" for radius in radii])
-    top.set_xlabel(f"{law.norm} radius of a class this probable", color=_INK)
-    top.tick_params(length=0, labelcolor=_INK, labelsize=9)
+    top.set_xlabel(f"{law.norm} radius of a class this probable", color=INK)
+    top.tick_params(length=0, labelcolor=INK, labelsize=9)
     top.spines["top"].set_visible(False)
 
 
 def _legend(
     axes: Axes, names: Sequence[str], place: Literal["upper right", "lower left"], right: float = 1.0
 ) -> None:
-    """One entry for each of the first lines; names are shown as they are, none as mathematics."""
+    """Adds an entry for each of the first lines; names are shown as they are, none as mathematics."""
     if not names:
         return
     legend = axes.legend(
@@ -243,7 +252,7 @@ def _legend(
         bbox_to_anchor=(0, 0, right, 1),
         frameon=False,
         fontsize=9,
-        labelcolor=_INK,
+        labelcolor=INK,
         handlelength=1.6,
     )
     for text, name in zip(legend.get_texts(), names, strict=True):

@@ -1,4 +1,4 @@
-"""A table once, and its forms: text for a terminal, Markdown, LaTeX, CSV and JSON."""
+"""A table, and its forms: text for a terminal, Markdown, LaTeX, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Value = float | int | str | tuple[float, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is shown (`text`, and `error` beside or below it) and the number behind it."""
+    """The shown text, with its error beside or below it, and the number behind it."""
 
     text: str
     value: Value = None
@@ -27,20 +27,22 @@ class Cell:
     standard_error: float | None = None
     best: bool = False
     published: float | None = None
-    """What others published for it."""
+    """The value that others published."""
+    interval: tuple[float, float] | None = None
+    """Its 95 % interval."""
 
 
 NONE = Cell("–")
-"""Where there is no value."""
+"""Stands where there is no value."""
 
 
 def word(text: str) -> Cell:
-    """A name or another word, which is its own value."""
+    """Returns a cell of a name or another word, which is its own value."""
     return Cell(text, text)
 
 
 def number(value: float | None, form: str, scale: float = 1) -> Cell:
-    """A value as `format` shows it, perhaps in another unit."""
+    """Returns a cell of a value as `format` shows it, perhaps in another unit."""
     return NONE if value is None else Cell(format(scale * value if scale != 1 else value, form), value)
 
 
@@ -54,14 +56,14 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def has_words(self, column: int) -> bool:
-        """Whether it is read like text, from the left; numbers are compared by their ends."""
+        """Returns whether the column is text, which is set left; numbers are compared by their ends."""
         cells = [row[column] for row in self.rows]
         words = all(cell.value is None or isinstance(cell.value, str) for cell in cells)
         return column == 0 or (words and any(cell.text[:1].isalpha() for cell in cells))
 
 
 def to_text(table: Table, width: int = 100) -> str:
-    """Lines of at most `width` characters; columns that do not fit follow in further panels."""
+    """Returns lines of at most `width` characters; columns that do not fit follow in further panels."""
     table = _printable(table)
     panels = [_panel(table, chosen) for chosen in _fitting(table, width)]
     return "\n".join([table.title, "", "\n\n".join(panels), *(["", *table.notes] if table.notes else [])])
@@ -85,7 +87,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    r"""A `table` float that needs only the booktabs package."""
+    r"""Returns a `table` float that needs only the booktabs package."""
 
     def shown(cell: Cell) -> str:
         text = rf"\textbf{{{_latex(cell.text)}}}" if cell.best else _latex(cell.text)
@@ -102,39 +104,44 @@ def to_latex(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """Unrounded values; of an interval both ends. Standard errors and published values have columns of their
-    own, where there are any."""
+    """Returns unrounded values; of an interval both ends.
+
+    Standard errors and published values have columns of their own, where there are any.
+    """
 
     def plain(cell: Cell) -> str:
-        if isinstance(cell.value, tuple):
-            return " ".join(repr(each) for each in cell.value)
-        return cell.text if cell.value is None else str(cell.value)
+        return cell.text if cell.value is None else str(_words(cell.value))
 
-    beside = [
-        [name for name in _BESIDE if any(getattr(row[i], name) is not None for row in table.rows)]
+    extra = [
+        [name for name in _EXTRA if any(getattr(row[i], name) is not None for row in table.rows)]
         for i in range(len(table.columns))
     ]
     named = [
         [column, *(f"{column} {name.replace('_', ' ')}" for name in names)]
-        for column, names in zip(table.columns, beside, strict=True)
+        for column, names in zip(table.columns, extra, strict=True)
     ]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([name for names in named for name in names])
     for row in table.rows:
         cells = [
-            [no_formula(plain(cell)), *(getattr(cell, name) for name in names)]
-            for cell, names in zip(row, beside, strict=True)
+            [no_formula(plain(cell)), *(_words(getattr(cell, name)) for name in names)]
+            for cell, names in zip(row, extra, strict=True)
         ]
         writer.writerow([value for values in cells for value in values])
     return out.getvalue()
 
 
-_BESIDE = ("standard_error", "published")
+_EXTRA = ("standard_error", "published", "interval")
+
+
+def _words(value: Value) -> Value:
+    """Returns both ends of an interval as one text."""
+    return " ".join(repr(each) for each in value) if isinstance(value, tuple) else value
 
 
 def no_formula(text: str) -> str:
-    """A name that a spreadsheet would compute is marked as text; a number stays one."""
+    """Returns a name that a spreadsheet would compute marked as text; a number stays one."""
     computed = text.startswith(("=", "+", "-", "@")) and not set(text) <= set("0123456789.+-e ")
     return f"'{text}" if computed else text
 
@@ -148,11 +155,11 @@ FORMS: Mapping[str, Callable[[Table], str]] = {
 
 
 def to_json(table: Table) -> dict[str, Any]:
-    """Plain values for `json.dumps`; numbers unrounded, None where nothing is known."""
+    """Returns plain values for `json.dumps`; numbers unrounded, None where nothing is known."""
 
     def plain(cell: Cell) -> Any:
-        beside = {name: _finite(getattr(cell, name)) for name in _BESIDE if getattr(cell, name) is not None}
-        return {"value": _finite(cell.value), **beside} if beside else _finite(cell.value)
+        extra = {name: _finite(getattr(cell, name)) for name in _EXTRA if getattr(cell, name) is not None}
+        return {"value": _finite(cell.value), **extra} if extra else _finite(cell.value)
 
     rows = [dict(zip(table.columns, map(plain, row), strict=True)) for row in table.rows]
     return {"title": table.title, "rows": rows, "notes": list(table.notes)}
@@ -165,7 +172,7 @@ def _finite(value: Value) -> Any:
 
 
 def _fitting(table: Table, width: int) -> Iterator[list[int]]:
-    """Groups of columns, each with the names in front, that fit into the width."""
+    """Yields groups of columns, each with the names in front, that fit into the width."""
     widths = [_column_width(table, i) for i in range(len(table.columns))]
     group, used = [0], widths[0]
     for i in range(1, len(widths)):
@@ -200,7 +207,10 @@ def _panel(table: Table, chosen: list[int]) -> str:
 
 def _printable(table: Table) -> Table:
     rows = [
-        [replace(cell, text=printable(cell.text), error=printable(cell.error)) for cell in row]
+        [
+            replace(cell, text=("*" if cell.best else "") + printable(cell.text), error=printable(cell.error))
+            for cell in row
+        ]
         for row in table.rows
     ]
     return Table(
@@ -212,7 +222,7 @@ def _printable(table: Table) -> Table:
 
 
 def _markdown(text: str) -> str:
-    """Markdown passes HTML on, so that a file's name could be a script."""
+    """Escapes Markdown and HTML: Markdown passes HTML on, so that a file's name could be a script."""
     plain = html.escape(printable(text), quote=False).replace("\n", " ")
     return re.sub(r"([\\`*_|]|\](?=[(\[:]))", r"\\\1", plain)  # brackets alone are no link
 

@@ -1,46 +1,77 @@
-"""The tables of a comparison: certified accuracy, paired differences, and what lies behind the numbers."""
+"""Results as tables: comparisons, other threats, attacks, and how different heads are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from smoothheads.attack.outcome import AttackOutcome
 from smoothheads.report.table import NONE, Cell, Table, number, word
-from smoothheads.results import metrics
-from smoothheads.results.compare import Comparison, Difference, Paired, Summary
+from smoothheads.results import derive, metrics
+from smoothheads.results.compare import (
+    Bootstrapped,
+    ClassSummary,
+    Comparison,
+    Difference,
+    Paired,
+    Summary,
+    summarize,
+)
 from smoothheads.results.metrics import Estimate, Floats, mean
+from smoothheads.results.results import Results
 
-CLASSES = "classes: of which any image is certified right, of those that the images have."
-_EXPLAINED = {
-    "ceiling": "ceiling: the largest radius that n samples can show; at it: share of images that reach it.",
-    "classes": CLASSES,
-    "noisy": "noisy: samples classified right, of all images; hard: of the half hardest for all logs.",
+CLASSES = "classes: classes with at least one correctly certified image, of those present."
+_NOTES = {
+    "ceiling": "ceiling: the largest radius that n samples can show; at it: fraction of images there.",
+    "noisy": "noisy: fraction of noisy samples classified correctly; hard: the same on the harder half of "
+    "the images, the same half for all logs.",
     "samples": "samples: per image, selection included; s: seconds per image.",
+}
+_HEAD_MEASURES = {
+    "disagreement": "disagreement",
+    "error_correlation": "correlation",
+    "variance_ratio": "variance",
 }
 
 
+# Comparisons
+
+
 def all_tables(comparison: Comparison) -> list[Table]:
-    return [headline(comparison), *differences(comparison), background(comparison)]
+    return [
+        headline(comparison),
+        *differences(comparison),
+        class_table(comparison),
+        background(comparison),
+    ]
 
 
 def headline(comparison: Comparison) -> Table:
-    """ACR and certified accuracy at each radius, one row per log."""
+    """Returns ACR and certified accuracy at each radius, one row per log."""
     norm = comparison.logs[0].norm
     title = f"Average certified radius, and certified accuracy (%) at {norm} radius r"
     table = certified(title, comparison.summaries, [f"{r:.2f}" for r in comparison.radii])
-    rows = table.rows
-    notes = table.notes
+    rows, notes = table.rows, table.notes
     if len(rows) > 1 and len({s.sigma for s in comparison.summaries}) == 1:
         rows = tuple(_mark_best(rows, comparison))
     if any(cell.best for row in rows for cell in row):
-        notes += ("Bold: larger than all others by more than two standard errors of the paired difference.",)
+        notes += ("Bold (* in text): larger than all others by more than two standard errors of the paired "
+                  "difference.",)  # fmt: skip
     return replace(table, rows=rows, notes=(*notes, *comparison.notes))
 
 
 def certified(title: str, summaries: Sequence[Summary], radii: Sequence[str], what: str = "log") -> Table:
-    """The same of any certificates; `radii` names the columns, `what` the rows."""
+    """Returns ACR and certified accuracy of any certificates.
+
+    Args:
+        title: The title of the table.
+        summaries: One row each.
+        radii: The names of the columns of certified accuracy.
+        what: The name of the first column.
+    """
     rows = [(word(s.name), _number(s.acr, 3), *(_percent(each) for each in s.certified)) for s in summaries]
     return Table(
         title=title,
@@ -50,18 +81,47 @@ def certified(title: str, summaries: Sequence[Summary], radii: Sequence[str], wh
     )
 
 
-def classes(certified: float, there: int) -> Cell:
-    """Of how many classes any image is certified right, perhaps as a mean over seeds."""
-    return Cell(f"{round(certified, 1):g}/{there}", certified)
+def classes(certified: float, present: int) -> Cell:
+    """Returns the number of classes with a certificate, perhaps a mean over seeds, of those present."""
+    return Cell(f"{round(certified, 1):g}/{present}", certified)
 
 
 def differences(comparison: Comparison) -> list[Table]:
-    """For each log but the first: what it gains on the first, image by image."""
+    """Returns for each log but the first what it gains on the first, image by image."""
     return [_difference_table(comparison, each) for each in comparison.differences]
 
 
+def class_table(comparison: Comparison) -> Table:
+    """Returns how evenly the classes are served, which ACR does not show: one row per log."""
+
+    def row(log: Results, summary: ClassSummary) -> tuple[Cell, ...]:
+        return (
+            word(log.name),
+            _bootstrapped(summary.certified, "g", end=f"/{summary.present}"),
+            number(summary.worst, "d"),
+            _bootstrapped(summary.worst_acr, ".3f"),
+            _bootstrapped(summary.spread, ".3f"),
+            *(_bootstrapped(each, ".1f", 100) for each in summary.worst_accuracy),
+        )
+
+    return Table(
+        title="How evenly the classes are served",
+        columns=(
+            *("log", "classes", "worst", "worst ACR", "spread"),
+            *(f"worst at {radius:.2f}" for radius in comparison.radii),
+        ),
+        rows=tuple(row(*pair) for pair in zip(comparison.logs, comparison.classes, strict=True)),
+        notes=(
+            CLASSES,
+            "worst: the class with the smallest ACR; spread: largest minus smallest class ACR; worst at r: "
+            "the smallest certified accuracy (%) of a class. Intervals are bootstraps over images; a "
+            "smallest value of many tends to lie at their upper end.",
+        ),
+    )
+
+
 def background(comparison: Comparison) -> Table:
-    """Settings, what else happened to the images, and cost: one row per log."""
+    """Returns settings, what else happened to the images, and cost: one row per log."""
     makers: dict[str, Callable[[Summary], Cell]] = {
         "log": lambda s: word(s.name),
         "sigma": lambda s: number(s.sigma, "g"),
@@ -70,7 +130,6 @@ def background(comparison: Comparison) -> Table:
         "alpha": lambda s: number(s.alpha, "g"),
         "ceiling": lambda s: number(s.ceiling, ".3f"),
         "at it": lambda s: number(s.at_ceiling, ".1f", 100),
-        "classes": lambda s: classes(*s.classes),
         "abstain": lambda s: _percent(s.abstained),
         "noisy": lambda s: NONE if s.noisy_accuracy is None else _percent(s.noisy_accuracy),
         "hard": lambda s: NONE if s.hard_accuracy is None else _percent(s.hard_accuracy),
@@ -81,24 +140,26 @@ def background(comparison: Comparison) -> Table:
     columns = {name: [make(s) for s in comparison.summaries] for name, make in makers.items()}
     known = {name: cells for name, cells in columns.items() if any(cell is not NONE for cell in cells)}
     return Table(
-        title="Behind the numbers (shares in %, cost per image)",
+        title="Settings and cost (fractions in %, cost per image)",
         columns=tuple(known),
         rows=tuple(zip(*known.values(), strict=True)),
-        notes=tuple(note for name, note in _EXPLAINED.items() if name in known),
+        notes=tuple(note for name, note in _NOTES.items() if name in known),
     )
 
 
 def _difference_table(comparison: Comparison, difference: Difference) -> Table:
-    """One row for ACR, one for each radius, and noisy accuracy where both logs kept votes."""
+    """Returns one row for ACR, one for each radius, for the classes, and for the votes of both logs."""
     images = len(comparison.logs[0])
     at_radii = zip(comparison.radii, difference.certified, strict=True)
     rows = [_pair("ACR", difference.acr, 1, 3)]
     rows += [_pair(f"r = {radius:.2f}", paired, 100, 1) for radius, paired in at_radii]
+    rows += [_pair("worst class ACR", difference.worst_acr, 1, 3), _pair("spread", difference.spread, 1, 3)]
     noisy = {"noisy": difference.noisy_accuracy, "hard": difference.hard_accuracy}
     rows += [_pair(name, paired, 100, 1) for name, paired in noisy.items() if paired is not None]
     notes = [
         "Accuracies in points. p: exact paired (McNemar) test, which decides; the interval is a bootstrap "
-        "over images, and of few images it may leave out 0 where the test does not."
+        "over images, and of few images it may leave out 0 where the test does not.",
+        "spread: largest minus smallest class ACR.",
     ]
     if difference.hard_accuracy is not None:
         notes.append("hard: noisy accuracy on the half of the images that all logs together find hardest.")
@@ -116,30 +177,31 @@ def _pair(name: str, paired: Paired, scale: float, digits: int) -> tuple[Cell, .
 
     low, high = (shown(bound, "+") for bound in paired.interval)
     error = "" if paired.standard_error is None else f" ±{shown(paired.standard_error)}"
-    change = f"{shown(paired.difference, '+')}{error}"
     p = paired.p_value
     return (
         word(name),
         Cell(shown(paired.baseline), paired.baseline),
         Cell(shown(paired.this), paired.this),
-        Cell(change, paired.difference, standard_error=paired.standard_error),
+        Cell(
+            f"{shown(paired.difference, '+')}{error}",
+            paired.difference,
+            standard_error=paired.standard_error,
+        ),
         Cell(f"[{low}, {high}]", tuple(paired.interval)),
         NONE if p is None else Cell("<0.001" if p < 0.001 else f"{p:.3f}", p),
     )
 
 
 def _mark_best(rows: Sequence[tuple[Cell, ...]], comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
-    best = np.array([_clearly_best(column) for column in _columns(comparison)])  # [columns, logs]
+    """Yields the rows with the cells in bold that are larger than all others beyond doubt."""
+    logs = comparison.logs
+    hits = np.array([metrics.certified(log.correct, log.radius, comparison.radii) for log in logs])
+    radii = np.array([log.certified_radius for log in logs])
+    # Each column of the table is a mean of [logs, images].
+    columns = [radii, *np.moveaxis(hits.astype(np.float64), 2, 0)]
+    best = np.array([_clearly_best(column) for column in columns])  # [columns, logs]
     for i, (name, *cells) in enumerate(rows):
         yield name, *(replace(cell, best=bool(best[j, i])) for j, cell in enumerate(cells))
-
-
-def _columns(comparison: Comparison) -> Iterator[Floats]:
-    """What the numbers of a column are means of [logs, images]: radii, then hits at each radius."""
-    logs = comparison.logs
-    yield np.array([metrics.certified_radii(log.correct, log.radius) for log in logs])
-    reached = np.array([metrics.certified(log.correct, log.radius, comparison.radii) for log in logs])
-    yield from np.moveaxis(reached.astype(np.float64), 2, 0)
 
 
 def _clearly_best(values: Floats) -> list[bool]:
@@ -149,6 +211,13 @@ def _clearly_best(values: Floats) -> list[bool]:
 
     places = range(len(values))
     return [all(above(i, j) for j in places if j != i) for i in places]
+
+
+def _bootstrapped(number: Bootstrapped, form: str, scale: float = 1, end: str = "") -> Cell:
+    """Returns a number with its interval below it."""
+    low, high = number.interval
+    shown = f"[{scale * low:{form}}, {scale * high:{form}}]"
+    return Cell(f"{scale * number.value:{form}}{end}", number.value, shown, interval=(low, high))
 
 
 def _cost(estimate: Estimate, form: str) -> Cell:
@@ -164,3 +233,166 @@ def _number(estimate: Estimate, digits: int, scale: float = 1) -> Cell:
 
 def _percent(estimate: Estimate) -> Cell:
     return _number(estimate, 1, 100)
+
+
+# Other threats
+
+
+@dataclass(frozen=True, slots=True)
+class Threats:
+    """The certificates of one log against one or more threats that share a table."""
+
+    title: str
+    logs: tuple[Results, ...]
+    """Named after their threats; radii in pixels."""
+    radii: tuple[float, ...]
+    """The radii of the table, in its unit."""
+    unit: float = 1.0
+    """The number of pixels in one unit of the table's radii."""
+
+    def table(self) -> Table:
+        in_units = [replace(log, radius=log.radius / self.unit) for log in self.logs]
+        summaries = [summarize(log, self.radii) for log in in_units]
+        return certified(self.title, summaries, [f"{radius:.4g}" for radius in self.radii], "threat")
+
+    def to_json(self) -> Iterator[dict[str, Any]]:
+        """Yields one object per threat; radii in pixels, rounded down."""
+        radii = [self.unit * radius for radius in self.radii]
+        for log in self.logs:
+            summary = summarize(log, radii)
+            yield {
+                "threat": log.name,
+                "norm": log.norm,
+                "acr": summary.acr.value,
+                "radii": radii,
+                "certified": [each.value for each in summary.certified],
+                "images": [
+                    {"idx": row.index, "label": row.label, "predict": row.prediction, "radius": row.radius}
+                    for row in log
+                ],
+            }
+
+
+def linf(log: Results, levels: Sequence[float] | None = None, dimension: int | None = None) -> Threats:
+    """Returns l-infinity certificates in steps of the images' grid, as such threats are stated (8/255).
+
+    Args:
+        log: Certificates in the norm of the noise.
+        levels: The radii of the table in steps of the grid; by default powers of two.
+        dimension: The number of pixel values, for a log that does not state its shape.
+    """
+    q = (None if log.manifest is None else log.manifest.grid) or 255
+    converted = replace(derive.linf(log, dimension), name=derive.LINF)
+    top = q * float(converted.radius.max())
+    radii = (0.0, *(2.0**i for i in range(-3, 9) if 2.0**i <= top)) if levels is None else tuple(levels)
+    title = f"{log.name}: certified accuracy (%) at l-infinity radius r, in steps of 1/{q}"
+    return Threats(title, (converted,), radii, 1 / q)
+
+
+def top_k(log: Results, ks: Sequence[int], radii: Sequence[float] | None = None) -> Threats:
+    """Returns top-k certificates, below those of the first place that the log itself certifies.
+
+    Args:
+        log: A ledger of Gaussian noise with its votes.
+        ks: The numbers of places k.
+        radii: The l2 radii of the table; by default steps of a quarter.
+    """
+    others = [replace(derive.top_k(log, k), name=f"top-{k}") for k in ks]
+    logs = (replace(log, name="the log itself"), *others)
+    top = max(float(each.radius.max()) for each in logs)
+    chosen = metrics.default_radii(top) if radii is None else tuple(radii)
+    title = f"{log.name}: true label certified among the k most likely (%), at l2 radius r"
+    return Threats(title, logs, chosen)
+
+
+# Attacks
+
+
+def attack_table(outcome: AttackOutcome, radii: Sequence[float]) -> Table:
+    """Returns certified accuracy from below, accuracy under attack from above, and the verdict."""
+    curves = {
+        "certified (lower)": outcome.certified_accuracy(radii),
+        "attacked (upper)": outcome.empirical_accuracy(radii),
+    }
+    rows = [(Cell(name), *(number(float(x), ".1f", 100) for x in values)) for name, values in curves.items()]
+    broken, images = len(outcome.violations), len(outcome.attacked)
+    claims = sum(not each.claim.abstained for each in outcome.attacked)
+    expected = f"up to {outcome.level * images:.2g} expected by chance"
+    if not broken:
+        verdict = f"No certificate of {claims} was broken ({expected})."
+    else:
+        some = ", ".join(str(each.claim.index) for each in outcome.violations[:8])
+        judged = "the ledger is REFUTED" if outcome.refuted else "the ledger is not refuted"
+        verdict = (
+            f"{broken} of {claims} certificates were broken (idx {some}; {expected}): {judged}, "
+            f"p = {outcome.p_value:.2g}."
+        )
+    return Table(
+        title="Accuracy (%) of the smoothed classifier within radius r",
+        columns=("", *(f"{r:.3g}" for r in radii)),
+        rows=tuple(rows),
+        notes=(verdict, "attacked: correct, and no image nearer than r was found that gets another class."),
+    )
+
+
+# Heads under noise
+
+Facts = Mapping[str, Any]
+
+
+def heads_over_images(networks: Sequence[Facts]) -> Table:
+    """Returns how the heads of each network differ over many images."""
+    first = networks[0]["images"]
+    several = sorted({facts["heads"] for facts in networks if facts["heads"] > 1})
+    if several:
+        alone = " or ".join(f"{1 / count:.2f}" for count in several)
+        notes = [
+            "disagreement: fraction of samples on which two heads predict different classes.",
+            "correlation: of two heads' errors; 1 when they fail together, 0 when independently.",
+            "variance: of the ensemble's logits over the heads' own; 1 when they move together, "
+            f"{alone} when independently.",
+        ]
+    else:
+        notes = ["There is one head, so disagreement, correlation and variance are left out."]
+
+    def row(facts: Facts) -> tuple[Cell, ...]:
+        images, heads = facts["images"], facts["heads"]
+        worst, best = min(images["head_accuracy"]), max(images["head_accuracy"])
+        measures = [images[key] if heads > 1 else None for key in _HEAD_MEASURES] if several else []
+        return (
+            Cell("all samples" if len(networks) == 1 else facts["name"]),
+            Cell(f"{100 * images['accuracy']:.1f}"),
+            Cell(f"{100 * worst:.1f} to {100 * best:.1f}" if heads > 1 else "–"),
+            *(number(value, ".3f") for value in measures),
+        )
+
+    return Table(
+        title=f"Heads under noise: {first['images']} images, {first['samples']:,} samples, "
+        f"sigma {networks[0]['sigma']:g}",
+        columns=("", "correct %", "heads correct %", *(_HEAD_MEASURES.values() if several else ())),
+        rows=tuple(map(row, networks)),
+        notes=tuple(notes),
+    )
+
+
+def margins_of_one_image(networks: Sequence[Facts]) -> Table:
+    """Returns the log-probability margins of one image, by the ensemble and each head."""
+    image, rows = networks[0]["image"], []
+    for facts in networks:
+        curves = facts["image"]["curves"]
+        chosen = curves if facts["heads"] > 1 else {"network": curves["ensemble"]}
+        rows += [
+            (
+                Cell(name if len(networks) == 1 else f"{facts['name']}: {name}"),
+                Cell(f"{100 * curve['correct']:.2f}"),
+                Cell(f"{curve['mean']:.2f}"),
+                number(curve["std"], ".2f"),
+            )
+            for name, curve in chosen.items()
+        ]
+    return Table(
+        title=f"Log-probability margin of image {image['index']} ({image['label']}), "
+        f"{image['samples']:,} samples",
+        columns=("", "correct %", "mean margin", "std"),
+        rows=tuple(rows),
+    )

@@ -1,5 +1,7 @@
-"""An attack on a ledger: checkpoint, ledger and data in, results beside the ledger out. Run it again and it
-goes on."""
+"""An attack on a ledger: checkpoint, ledger and data in, results beside the ledger out.
+
+Run it again after an interruption and it continues.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,16 @@ from typing import Any
 import numpy as np
 
 from smoothheads import hub
-from smoothheads.attack import record
 from smoothheads.attack.falsify import falsify, outcome
-from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
+from smoothheads.attack.outcome import (
+    Attacked,
+    AttackOutcome,
+    Claim,
+    attack_files,
+    load_attack,
+    reserve_attack,
+    save_attack,
+)
 from smoothheads.attack.settings import AttackSettings
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config import require_equal, to_dict
@@ -30,7 +39,7 @@ from smoothheads.runs.certify import certification_images
 from smoothheads.runs.models import LEDGER, find_converted, open_checkpoint
 
 OnImages = Callable[[int, int, int], None]
-"""Told how many images are done, of how many, and how many balls were broken."""
+"""Gets the number of images done, of all images, and of broken balls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What came of it."""
+    """A finished attack and where it is kept."""
 
     outcome: AttackOutcome
     radii: tuple[float, ...]
@@ -53,19 +62,21 @@ class Attack:
     files: tuple[Path, Path]
 
     def summary(self) -> dict[str, Any]:
-        return record.summary(self.outcome, self.facts, self.radii)
+        return self.outcome.summary(self.facts, self.radii)
 
 
 def subject(path: Path | str, ledger: Path | str | None = None) -> Subject:
-    """The ledger beside a checkpoint, or in a run's folder; of a ledger's path, the run that it lies in."""
+    """Returns the ledger beside a checkpoint or in a run's folder; for a ledger, the run that it lies in."""
     path = hub.local(path)
     if ledger is None and (path / TABLE).is_file():
         if not (path.absolute().parent / "checkpoint").is_dir():
-            remedy = f"smoothheads attack CHECKPOINT --ledger {path}"
-            raise LedgerError(f"the network that {path} is about", "a ledger alone", remedy)
+            raise LedgerError(
+                f"{path} is a ledger without its network; run `smoothheads attack CHECKPOINT --ledger "
+                f"{path}`."
+            )
         return Subject(path.absolute().parent, path)
-    found = ledger_folder(ledger or path)
-    return Subject(path, path / LEDGER if found == path else found)
+    folder = ledger_folder(ledger or path)
+    return Subject(path, path / LEDGER if folder == path else folder)
 
 
 def attack_run(
@@ -78,17 +89,30 @@ def attack_run(
     fresh: bool = False,
     on_images: OnImages | None = None,
 ) -> Attack:
-    """Attacks what earlier results of that name do not hold (default: `attack` in the ledger's folder), and
-    saves after every image."""
+    """Attacks the images that earlier results of that name do not hold, and saves after every image.
+
+    Args:
+        about: The ledger and its network.
+        settings: How hard to attack.
+        first: Attack only the first so many images of the ledger.
+        out: The name of the results; by default `attack` in the ledger's folder.
+        root: The folder of the data set, if not where it lay in training.
+        fresh: Whether earlier results of that name are thrown away.
+        on_images: Gets the progress.
+    """
     checkpoint = open_checkpoint(about.network)
     log = read_log(about.ledger)
     manifest = log.manifest
     if manifest is None:
-        raise LedgerError("a ledger with its manifest", "a foreign log", "certify with `smoothheads certify`")
-    log = _first(log, first)
+        raise LedgerError(f"{about.ledger} is a log without a manifest; certify with `smoothheads certify`.")
+    if log.norm != "l2":
+        raise LedgerError(f"{log.name} has {log.norm} radii; attack a ledger of l2 radii.")
+    if first is not None:
+        at_least("first", first, 1)
+        log = log.take(np.arange(min(first, len(log))))
     folder = about.ledger if about.ledger.is_dir() else about.ledger.parent
-    artefacts = tuple(find_converted(manifest, folder, about.network).values()) or None
-    dataset, certified = _images(checkpoint, log.name, manifest, root), manifest.certify
+    converted = tuple(find_converted(manifest, folder, about.network).values()) or None
+    dataset, certified = _images(checkpoint, log, manifest, root), manifest.certify
     out = Path(out or folder / "attack")
     facts = {  # what the results depend on
         "ledger": {"name": log.name, "manifest_sha256": sha256(folder / FILE)},
@@ -98,72 +122,62 @@ def attack_run(
         "versions": versions(),
     }
     radii = (0.0, *settings.outside(certified.sigma))
-    claims = [Claim(row.index, row.label, row.prediction, row.radius) for row in log.rows]
+    claims = [Claim(row.index, row.label, row.prediction, row.radius) for row in log]
     done = _earlier(out, facts, claims, fresh=fresh)
     max_value = dataset.info.grid.max_value
 
-    def tell() -> None:
+    def report() -> None:
         broken = len(outcome(done, max_value, certified, settings).violations)
         if on_images:
             on_images(len(done), len(claims), broken)
 
     def on_image(attacked: Attacked) -> None:
         done.append(attacked)
-        record.save(out, outcome(done, max_value, certified, settings), facts, radii)
-        tell()
+        save_attack(out, outcome(done, max_value, certified, settings), facts, radii)
+        report()
 
-    tell()
-    whole = falsify(
+    report()
+    finished = falsify(
         checkpoint.model,
         dataset,
         claims,
         certified,
         settings,
-        artefacts=artefacts,
+        artefacts=converted,
         done=tuple(done),
         on_image=on_image,
     )
-    record.save(out, whole, facts, radii)
-    return Attack(whole, radii, log.name, facts, record.files(out))
+    save_attack(out, finished, facts, radii)
+    return Attack(finished, radii, log.name, facts, attack_files(out))
 
 
-def _first(log: Results, count: int | None) -> Results:
-    if log.norm != "l2":
-        raise LedgerError("radii in the l2 norm", f"{log.norm} in {log.name}", "attack a ledger of l2 radii")
-    if count is None:
-        return log
-    at_least("first", count, 1)
-    return log.take(np.arange(min(count, len(log))))
-
-
-def _images(checkpoint: Checkpoint, name: str, manifest: Manifest, root: str | None) -> Dataset:
-    """The images that the ledger is about, if the network is the one that it is about too."""
+def _images(checkpoint: Checkpoint, log: Results, manifest: Manifest, root: str | None) -> Dataset:
+    """Returns the images that the ledger is about, if the network is the one that it is about too."""
     data = replace(checkpoint.config.data, root=root or checkpoint.config.data.root)
     dataset = certification_images(checkpoint, data, SubsetConfig(indices=manifest.indices))
-    for what, stated, got in (
+    for what, stated, found in (
         ("weights", manifest.weights, checkpoint.weights_hash),
         ("images", manifest.data and manifest.data.fingerprint, dataset.fingerprint),
     ):
-        if stated != got:
+        if stated != found:
             raise LedgerError(
-                f"the {what} that {name} was certified with ({str(stated)[:12]}...)",
-                f"{got[:12]}...",
-                "attack the checkpoint and data that the ledger names",
+                f"{log.name} was certified with other {what} ({str(stated)[:12]}... instead of "
+                f"{found[:12]}...); attack the checkpoint and data that the ledger names."
             )
     return dataset
 
 
 def _earlier(out: Path, facts: dict[str, Any], claims: Sequence[Claim], *, fresh: bool) -> list[Attacked]:
-    record.claim(out)
-    stored, attacked = ({}, []) if fresh else record.load(out)
+    """Returns what was attacked before under this name, all of which must be attacked again otherwise."""
+    reserve_attack(out)
+    stored, attacked = ({}, []) if fresh else load_attack(out)
     if stored:
         what, remedy = f"the settings {out} was started with", "name another --out, or start --fresh"
         require_equal(stored, facts, LedgerError, what, remedy)
     others = [each.claim.index for each in attacked if each.claim not in set(claims)]
     if others:
         raise LedgerError(
-            f"all {len(attacked)} images of the earlier results in {out}",
-            f"a selection without {len(others)} of them",
-            "raise --first, name another --out, or start --fresh",
+            f"{out} holds {len(attacked)} images, {len(others)} of which are not selected now; raise "
+            "--first, name another --out, or start --fresh."
         )
     return attacked

@@ -15,7 +15,7 @@ from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import Dataset, SubsetConfig, select
 from smoothheads.errors import DataError
 from smoothheads.noise import make_noise
-from smoothheads.results.diversity import Gaps, Spread
+from smoothheads.results.diversity import Margins, Spread
 from smoothheads.runs.certify import certification_images
 from smoothheads.runs.models import CHECKPOINT, open_checkpoint
 from smoothheads.runs.sampling import Sampling
@@ -27,7 +27,7 @@ OnSamples = Callable[[int], None]
 class MeasuredHeads(NamedTuple):
     facts: dict[str, Any]
     """Plain values, as JSON has them."""
-    gaps: Gaps
+    margins: Margins
 
 
 def diversity_run(
@@ -53,7 +53,7 @@ def diversity_run(
     measured = []
     for folder, checkpoint, chosen, one in work:
         spread = measure(checkpoint, chosen, sampling, on_samples)
-        of_one = gaps(checkpoint, one, 0, sampling, on_samples)
+        of_one = margins(checkpoint, one, 0, sampling, on_samples)
         label = checkpoint.info.class_names[int(one.labels[0])]
         facts = {
             "checkpoint": str(folder),
@@ -81,15 +81,15 @@ def measure(
     return spread
 
 
-def gaps(
+def margins(
     checkpoint: Checkpoint,
     dataset: Dataset,
     position: int,
     sampling: Sampling,
     on_samples: OnSamples | None = None,
-) -> Gaps:
-    """Log-probability gaps of one image under `index_samples` noise samples (the SOME paper's Figure 2)."""
-    engine, measured = _engine(checkpoint, sampling), Gaps(len(checkpoint.model.heads))
+) -> Margins:
+    """Returns log-probability margins of one image under `index_samples` samples (SOME, Figure 2)."""
+    engine, measured = _engine(checkpoint, sampling), Margins(len(checkpoint.model.heads))
     with engine.computing():
         for logits_LMC in _noisy_logits(engine, dataset, position, sampling.index_samples, on_samples):
             measured.add(logits_LMC, int(dataset.labels[position]))

@@ -13,7 +13,7 @@ from smoothheads import hub
 from smoothheads.checkpoint import checkpoint_folder, verified_manifest
 from smoothheads.errors import CheckpointError
 from smoothheads.files import write_atomic
-from smoothheads.report import guarantee
+from smoothheads.report import words
 from smoothheads.results import read_log
 from smoothheads.runs.export import copy_files, export_run
 from smoothheads.runs.models import CHECKPOINT, CHECKPOINT_FILES, LEDGER, SUMS, Export, is_export
@@ -93,10 +93,10 @@ def card(folder: Path, name: str) -> str:
     )
     rows = [f"| {each['radius']:g} | {each['value']:.1%} |" for each in facts["certified"]]
     certified = CERTIFIED.format(
-        **facts | {"acr": facts["acr"]["value"], "scope": guarantee.scope(log)},
+        **facts | {"acr": facts["acr"]["value"], "scope": words.scope(log)},
         rows="\n".join(rows),
-        guaranteed=_items(guarantee.guaranteed(log)),
-        not_guaranteed=_items(guarantee.not_guaranteed(log)),
+        guaranteed=_items(words.guaranteed(log)),
+        not_guaranteed=_items(words.not_guaranteed(log)),
     )
     return _front(name, facts) + BODY.format(name=name, lead=lead) + certified
 

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads import device as devices
-from smoothheads.attack.grid import move, squared_distance
-from smoothheads.attack.smoothed import ascend
+from smoothheads.attack.ascend import ascend, move, squared_distance
 from smoothheads.certify import algorithm
 from smoothheads.certify.budgets import AnytimeBudget
 from smoothheads.certify.radius import squared_grid_budget

@@ -71,16 +71,16 @@ def _of_network(folder: Path, images: Dataset, sigma: float, draws: int) -> dict
 
     checkpoint = open_checkpoint(folder)
     position = int(np.random.default_rng(IMAGE_SEED).integers(len(images)))
-    gaps = diversity.gaps(checkpoint, images, position, Sampling(sigma=sigma, index_samples=draws))
+    gaps = diversity.margins(checkpoint, images, position, Sampling(sigma=sigma, index_samples=draws))
     edges, counts = gaps.rebinned(BINS)
     whole = gaps.to_dict()["curves"]["ensemble"]
     return {
         "draws": draws,
         "edges": [float(edge) for edge in edges],
         "counts": counts[0].tolist(),
-        "below": 1 - whole["right"],
+        "below": 1 - whole["correct"],
         "mean": whole["mean"],
-        "deviation": whole["deviation"],
+        "deviation": whole["std"],
         "image": int(images.indices[position]),
         "sigma": sigma,
     }
