@@ -59,7 +59,7 @@ def test_shards_merge_to_the_ledger_of_one_process(
 @pytest.mark.parametrize("shard", ["3/3", "a/b", "1", "-1/2", "0/0"])
 def test_impossible_shards_are_refused(network: Path, shard: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["certify", str(network), *FEW, f"--shard={shard}"]) == 2
-    assert "a shard i/n with 0 <= i < n" in capsys.readouterr().err
+    assert "is no shard: give i/n with 0 <= i < n" in capsys.readouterr().err
 
 
 def test_recertifying_needs_no_forward_pass_and_is_what_certifying_gives(
@@ -130,3 +130,13 @@ def test_compare_wants_two_logs(ledger: Path, capsys: pytest.CaptureFixture[str]
     assert "two logs or more, got 1" in capsys.readouterr().err
     assert main(["compare", str(ledger), str(ledger), "--format", "latex"]) == 0
     assert "tabular" in capsys.readouterr().out
+
+
+def test_merging_a_single_ledger_writes_nothing(
+    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["merge", str(ledger)]) == 2
+    assert "nothing to merge" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before

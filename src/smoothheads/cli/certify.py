@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,6 @@ from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import trained_config
 from smoothheads.cli.common import first_argument, parse, say, short_help, take_components
 from smoothheads.cli.progress import Progress
-from smoothheads.cli.shard import parse_shard
 from smoothheads.data import DataConfig, SubsetConfig
 from smoothheads.errors import ConfigError
 from smoothheads.types import Certified
@@ -68,8 +68,8 @@ class Certify:
     """Processes that share the images out, each with its own threads; the ledger is the same. Default: one
     per core, if a trial says that the run is long enough. On Ray: as many as fit."""
     on: Literal["ray"] | None = None
-    """ray: on a Ray cluster, which gives the same ledger. Long images are split among its workers; those that
-    are lost are done without, and nodes may join."""
+    """ray: on a Ray cluster, which gives the same ledger. Its workers share the images out; what a lost
+    worker had under way runs again elsewhere, and nodes may join."""
     ray_address: str | None = None
     """host:port of the cluster's head, or auto (default: RAY_ADDRESS, else a cluster of this machine that
     starts and stops with the command)."""
@@ -104,10 +104,10 @@ def main(arguments: list[str]) -> None:
         say(f"note: trained with sigma {trained:g}, certifying with {args.certify.sigma:g}")
     shard = None if args.shard is None else parse_shard(args.shard)
     if shard is not None and args.certify.seed is None:
-        raise ConfigError("a seed that all shards share", "none", "give every shard the same --seed")
+        raise ConfigError("All shards of a run must share one seed: give each of them the same --seed.")
     cluster = parse_cluster(args.on, args.ray_address, args.workers, args.certify.engine.threads)
     if shard is not None and cluster is not None:
-        raise ConfigError("--shard or --on ray", "both", "Ray shares the images out itself; drop --shard")
+        raise ConfigError("Give either --shard or --on ray: Ray shares the images out itself.")
     out = args.out or folder / ("ledger" if shard is None else f"ledger-{shard[0]}-of-{shard[1]}")
     images = len(dataset) if shard is None else len(range(shard[0], len(dataset), shard[1]))
     # With a fixed budget progress is counted in samples, otherwise their number is not known beforehand.
@@ -157,7 +157,7 @@ def main(arguments: list[str]) -> None:
 
 @contextmanager
 def silent(cluster: Cluster | None) -> Iterator[None]:
-    """Ray tells of lost workers, at length, on standard output, which is kept for the answer; so do we."""
+    """Keeps Ray's long messages about lost workers off standard output, which is for the answer."""
     if cluster is None:
         yield
         return
@@ -170,8 +170,60 @@ def parse_cluster(
 ) -> Cluster | None:
     if on is None:
         if address is not None:
-            raise ConfigError("--on ray with --ray-address", "no --on", "add --on ray, or drop the address")
+            raise ConfigError("--ray-address needs --on ray: add it, or drop the address.")
         return None
     from smoothheads.runs.on_ray import Cluster
 
     return Cluster(address, None if workers is None else workers * threads)
+
+
+def parse_shard(text: str, environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """Returns (i, n) of i/n, of auto, which asks the scheduler for both, and of auto/n, which asks it for
+    i."""
+    if (given := re.fullmatch(r"(\d+)/(\d+)", text)) and int(given[1]) < int(given[2]):
+        return int(given[1]), int(given[2])
+    if (auto := re.fullmatch(r"auto(?:/(\d+))?", text)) is None:
+        raise ConfigError(f"{text!r} is no shard: give i/n with 0 <= i < n, auto, or auto/n.")
+    known = int(auto[1]) if auto[1] else None
+    if "SLURM_ARRAY_TASK_ID" in environment:
+        number, count = _slurm_task(environment, known)
+    elif "JOB_COMPLETION_INDEX" in environment:  # a Kubernetes job with completionMode Indexed
+        number = _variable(environment, "JOB_COMPLETION_INDEX")
+        count = _variable(environment, "JOB_COMPLETIONS") if known is None else known
+    else:
+        raise ConfigError(
+            f"--shard {text} needs SLURM_ARRAY_TASK_ID or JOB_COMPLETION_INDEX: run it as a task of a Slurm "
+            "array or of an indexed job, or give the shard as i/n."
+        )
+    if number >= count:
+        raise ConfigError(
+            f"Task {number} has no place among the {count} shards of --shard {text}: number the tasks from "
+            "0, or give the right auto/n."
+        )
+    return number, count
+
+
+def _slurm_task(environment: Mapping[str, str], known: int | None) -> tuple[int, int]:
+    """Returns number and count of a task of a Slurm array. Of a task that is submitted again alone Slurm
+    knows only the number, so that the count must be `known`."""
+    task = _variable(environment, "SLURM_ARRAY_TASK_ID")
+    if known is not None:
+        return task, known
+    # The tasks must be first, first + step, ...: any other array would leave some of the images out.
+    count = _variable(environment, "SLURM_ARRAY_TASK_COUNT")
+    first = _variable(environment, "SLURM_ARRAY_TASK_MIN", 0)
+    step = max(1, _variable(environment, "SLURM_ARRAY_TASK_STEP", 1))
+    last = _variable(environment, "SLURM_ARRAY_TASK_MAX", first + step * (count - 1))
+    if first + step * (count - 1) != last or (task - first) % step:
+        raise ConfigError(
+            f"The Slurm array has gaps ({count} tasks from {first} to {last}, of which this is {task}): "
+            "submit it as --array=0-7, or say how many shards there are with --shard auto/8."
+        )
+    return (task - first) // step, count
+
+
+def _variable(environment: Mapping[str, str], name: str, default: int | None = None) -> int:
+    text = environment.get(name, "" if default is None else str(default))
+    if not text.isdecimal():
+        raise ConfigError(f"{name} is {text!r} and no number: say how many shards there are, as in auto/8.")
+    return int(text)

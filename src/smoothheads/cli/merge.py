@@ -18,10 +18,10 @@ written. Missing images, images that two shards hold and shards of different run
 class MergeArguments:
     shards: tyro.conf.Positional[tuple[Path, ...]]
     """Ledger folders of all shards, or the run's folder that they lie in."""
-    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("ledger")
-    """Folder of the whole ledger."""
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """Folder of the merged ledger (default: ledger beside the shards)."""
     json: bool = False
-    """Print the answer as JSON."""
+    """Print the folder as JSON."""
 
 
 def main(arguments: list[str]) -> None:
@@ -29,5 +29,7 @@ def main(arguments: list[str]) -> None:
 
     from smoothheads.results.derive import merge
 
-    out = merge(args.shards, args.out)
+    first = args.shards[0]
+    beside = first if any(first.glob("ledger-*-of-*")) else first.absolute().parent
+    out = merge(args.shards, args.out or beside / "ledger")
     print_json({"ledger": str(out)}) if args.json else print(out)

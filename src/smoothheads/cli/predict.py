@@ -123,7 +123,8 @@ def _answer(
     *,
     as_json: bool,
 ) -> Counter[str]:
-    """Answers every picture, writes and prints the answers, and counts classes, errors and earlier answers."""
+    """Answers every picture, writes and prints the answers, and counts classes, errors and earlier
+    answers."""
     from smoothheads.runs.predict import answer_pictures
 
     counts: Counter[str] = Counter()

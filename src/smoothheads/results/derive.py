@@ -46,12 +46,15 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
         raise LedgerError("There is nothing to merge; name the folders of the shards.")
     out = Path(out)
     reserve(out)
+    shards = list(dict.fromkeys(folder for place in folders for folder in _ledgers(hub.local(place))))
+    if len(shards) == 1:
+        raise LedgerError(f"There is nothing to merge {shards[0]} with; name the ledgers of all shards.")
 
     # Shards are read one after the other: hundreds need no more memory than one.
     merged: Manifest | None = None
     lines: dict[int, str] = {}
     origin: dict[int, Path] = {}
-    for folder in dict.fromkeys(folder for place in folders for folder in _ledgers(hub.local(place))):
+    for folder in shards:
         shard = load(folder)
         manifest = replace(shard.manifest, shard=None)
         if merged is None:
