@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from importlib import metadata
 from typing import Any
+
+import smoothheads
 
 project = "smoothheads"
 author = "The smoothheads developers"
 copyright = f"2026, {author}"
-release = version = metadata.version("smoothheads")
+release = version = smoothheads.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]

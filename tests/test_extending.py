@@ -93,7 +93,7 @@ def test_their_settings_are_checked_and_explained(capsys: pytest.CaptureFixture[
     assert main(["train", "digits-some", "--method", "label-smoothing", "--objective.method.share", "2"]) == 2
     assert "0 <= share < 1" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        main(["train", "digits-some", "--method", "label-smoothing", "--help-all"])
+        main(["train", "digits-some", "--method", "label-smoothing", "--help"])
     assert "Share of the label" in capsys.readouterr().out
 
 

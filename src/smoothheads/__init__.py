@@ -1,80 +1,67 @@
-"""Train, certify, compare and ship image classifiers with a proof attached.
+"""Train, certify, compare and ship image classifiers that come with a certificate.
 
-The table of contents. A name is imported when it is first used, so that `import smoothheads` costs nothing.
+A name of the interface is imported when it is first used, so that `import smoothheads` costs nothing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import Any
 
-from smoothheads import lazy
+__version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from smoothheads import checkpoint, cookbook, data
-    from smoothheads.certify.config import CertifyConfig as CertifyConfig
-    from smoothheads.certify.percentile import percentile_interval as percentile_interval
-    from smoothheads.cookbook import recipe as recipe
-    from smoothheads.data import DataConfig as DataConfig
-    from smoothheads.data import from_arrays as from_arrays
-    from smoothheads.errors import SmoothheadsError as SmoothheadsError
-    from smoothheads.models import build as build
-    from smoothheads.models import list_architectures as list_architectures
-    from smoothheads.models.cut import multihead as multihead
-    from smoothheads.models.denoiser import Denoiser as Denoiser
-    from smoothheads.models.denoiser import denoised as denoised
-    from smoothheads.models.multihead import MultiHead as MultiHead
-    from smoothheads.objectives import ObjectiveConfig as ObjectiveConfig
-    from smoothheads.report.html import report as report
-    from smoothheads.results.audit import audit as audit
-    from smoothheads.results.compare import compare as compare
-    from smoothheads.results.read import read_log as read_log
-    from smoothheads.results.results import Results as Results
-    from smoothheads.runs.models import from_pretrained as from_pretrained
-    from smoothheads.smoothed import Smoothed as Smoothed
-    from smoothheads.training import RunConfig as RunConfig
-    from smoothheads.training import TrainConfig as TrainConfig
-    from smoothheads.training.fit import train as train
-    from smoothheads.types import ABSTAIN as ABSTAIN
-    from smoothheads.types import Certificate as Certificate
-    from smoothheads.types import Certified as Certified
-
-    load_checkpoint, save_checkpoint = checkpoint.load, checkpoint.save
-    dataset, load_data, recipes = data.as_dataset, data.load, cookbook.names
-
-_HOMES = {
-    "certify.config": "CertifyConfig",
-    "certify.percentile": "percentile_interval",
-    "checkpoint": "load_checkpoint=load save_checkpoint=save",
-    "cookbook": "recipe recipes=names",
-    "data": "DataConfig dataset=as_dataset from_arrays load_data=load",
-    "errors": "SmoothheadsError",
-    "models": "build list_architectures",
-    "models.cut": "multihead",
-    "models.denoiser": "Denoiser denoised",
-    "models.multihead": "MultiHead",
-    "objectives": "ObjectiveConfig",
-    "report.html": "report",
-    "results.audit": "audit",
-    "results.compare": "compare",
-    "results.read": "read_log",
-    "results.results": "Results",
-    "runs.models": "from_pretrained",
-    "smoothed": "Smoothed",
-    "training": "RunConfig TrainConfig",
-    "training.fit": "train",
-    "types": "ABSTAIN Certificate Certified",
+_MODULES = {
+    "ABSTAIN": "types",
+    "Certificate": "types",
+    "Certified": "types",
+    "CertifyConfig": "certify.config",
+    "DataConfig": "data",
+    "Denoiser": "models.denoiser",
+    "MultiHead": "models.multihead",
+    "ObjectiveConfig": "objectives",
+    "Results": "results.results",
+    "RunConfig": "training",
+    "Smoothed": "smoothed",
+    "SmoothheadsError": "errors",
+    "TrainConfig": "training",
+    "audit": "results.audit",
+    "build": "models",
+    "compare": "results.compare",
+    "dataset": "data",
+    "denoised": "models.denoiser",
+    "from_arrays": "data",
+    "from_pretrained": "runs.models",
+    "list_architectures": "models",
+    "load_checkpoint": "checkpoint",
+    "load_data": "data",
+    "multihead": "models.cut",
+    "percentile_interval": "certify.percentile",
+    "read_log": "results.read",
+    "recipe": "recipes",
+    "recipes": "recipes",
+    "report": "report.html",
+    "save_checkpoint": "checkpoint",
+    "train": "training.fit",
 }
-_get = lazy.attributes(__name__, _HOMES)
-__all__ = [name.partition("=")[0] for names in _HOMES.values() for name in names.split()]
+"""Where each name of the interface is defined."""
+_ATTRIBUTES = {
+    "dataset": "as_dataset",
+    "load_checkpoint": "load",
+    "load_data": "load",
+    "recipe": "get",
+    "save_checkpoint": "save",
+}
+"""What a name is called in its module, where that differs."""
+
+__all__ = [*_MODULES]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib import metadata
-
-        return metadata.version("smoothheads")
-    return _get(name)
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    return module if name == "recipes" else getattr(module, _ATTRIBUTES.get(name, name))
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, "__version__"])
+    return sorted([*globals(), *__all__])

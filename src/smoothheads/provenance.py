@@ -1,4 +1,4 @@
-"""Which software made an artefact, and on what."""
+"""Which software produced a file, and on which processor."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
+from smoothheads import __version__
+
 
 def versions() -> dict[str, str]:
-    """Of everything that can change a bit of the result."""
-    packages = ("smoothheads", "torch", "numpy", "scipy")
-    return {"python": platform.python_version()} | {name: metadata.version(name) for name in packages}
+    """Returns the versions of everything that can change a bit of the result."""
+    packages = {name: metadata.version(name) for name in ("torch", "numpy", "scipy")}
+    return {"python": platform.python_version(), "smoothheads": __version__, **packages}
 
 
 def processor() -> str:
-    """Its name, as the system tells it."""
+    """Returns the name of the processor as the system gives it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,18 +10,27 @@ import smoothheads as sh
 from smoothheads.cli import main
 
 
-def test_recipes_that_differ_in_sigma_alone_share_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_recipes_are_listed_with_their_summaries(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "recipes"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("cifar10-resnet110-some-gaussian-0.25 0.50 1.00  ") for line in lines)
-    assert len(lines) < 120
+    assert len(lines) == len(sh.recipes.names())
+    assert any(re.match(r"cifar10-resnet110-some  +SOME: five heads", line) for line in lines)
     assert max(map(len, lines)) < 130
 
 
 def test_words_choose_among_the_recipes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "recipes", "cifar10", "some", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert list(found) == [name for name in sh.recipes() if "cifar10" in name and "some" in name]
+    assert list(found) == [name for name in sh.recipes.names() if "cifar10" in name and "some" in name]
+
+
+def test_a_recipe_shows_its_sources_options_and_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "cifar10-resnet110-some", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["options"] == {"sigma": 0.25, "method": "gaussian", "heads": 5}
+    assert "the authors' code" in facts["source"]
+    assert "MACER" in facts["methods"]["macer"]
+    assert facts["model"]["heads"] == 5
 
 
 @pytest.mark.parametrize(

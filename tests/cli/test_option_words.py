@@ -10,7 +10,7 @@ from contextlib import redirect_stdout, suppress
 import pytest
 
 from smoothheads.cli import COMMANDS, MODULES, main
-from smoothheads.cli.common import OUR_WORDS
+from smoothheads.cli.common import THEIR_WORDS
 
 THINGS = {
     "root": r"where the data (set )?lies",
@@ -94,7 +94,7 @@ def test_no_word_for_what_has_another(tables: dict[str, dict[str, str]]) -> None
 def test_the_words_of_others_are_told_ours(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     theirs = next(word for word in arguments if word.startswith("--")).partition("=")[0]
-    assert f"got {theirs}; say --{OUR_WORDS[theirs[2:]]}" in capsys.readouterr().err
+    assert f"Use --{THEIR_WORDS[theirs[2:]][0]} instead of {theirs}." in capsys.readouterr().err
 
 
 def test_one_sentence_one_word(tables: dict[str, dict[str, str]]) -> None:

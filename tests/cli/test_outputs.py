@@ -171,7 +171,6 @@ READS: dict[str, list[str]] = {
     "threats": ["threats", "run/ledger-fixed", "--linf"],
     "predict": ["predict", "run", "test:0", "--n", "20", "--block", "20"],
     "paper": ["paper", "table3", "--published"],
-    "completion": ["--print-completion", "bash"],
 }
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from smoothheads import checkpoint, cookbook
+from smoothheads import checkpoint, recipes
 from smoothheads.cli import main
-from smoothheads.cli.train import COMMON
 from smoothheads.data import SubsetConfig
 from smoothheads.runs.train import train_run
 from smoothheads.training.loop import Plan, StepDone
@@ -17,17 +16,33 @@ from smoothheads.training.loop import Plan, StepDone
 FEW = ["--train.epochs", "1", "--data.subset.first", "24"]
 
 
-def test_help_fits_a_screen_and_names_only_what_exists(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_the_options_of_the_recipe_first(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "digits-some", "--help"])
-    short = capsys.readouterr().out
-    assert len(short.splitlines()) <= 30
-    assert "--help-all" in short
-    with pytest.raises(SystemExit):
-        main(["train", "digits-some", "--help-all"])
-    full = capsys.readouterr().out
-    for name in COMMON.keys() - {"--data.name NAME"}:  # which is taken before the others
-        assert re.search(rf"{re.escape(name.removeprefix('-o, ').split()[0])}\b", full), name
+    text = capsys.readouterr().out
+    options = re.findall(r"^\W*(--[a-z][a-z.-]+) ", text, re.MULTILINE)
+    assert options[:3] == ["--sigma", "--method", "--heads"]
+    assert {"--data.name", "--root", "--train.epochs", "--objective.method.draws"} <= {*options}
+    assert not re.search(r"default: (None|\))|\[\[|\{None\}|'\"'\"'", text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["digits-som"], "Unknown recipe 'digits-som': did you mean 'digits-some'?"),
+        (["digits-some", "--sigmma", "1"], "Unknown option --sigmma: did you mean --sigma?"),
+        (["digits-some", "--noise_sd", "1"], "Use --sigma instead of --noise_sd."),
+        (["digits-some", "--batch=64"], "Use --train.batch instead of --batch."),
+        (["digits-some", "more"], "Leave out 'more'"),
+        (["digits-some", "--method", "gausian"], "did you mean 'gaussian'?"),
+        (["digits-joint", "--method", "smoothmix"], "Train the networks separately"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *arguments]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_the_size_of_the_images_is_shown_and_a_resumed_run_starts_where_it_stood(
@@ -36,7 +51,7 @@ def test_the_size_of_the_images_is_shown_and_a_resumed_run_starts_where_it_stood
     assert main(["train", "digits-some", *FEW, "--out", str(tmp_path / "run")]) == 0
     assert "images of 8x8 pixels, 1 channel" in capsys.readouterr().err
 
-    whole = cookbook.get("digits-some").config
+    whole = recipes.get("digits-some")
     config = replace(
         whole,
         data=replace(whole.data, subset=SubsetConfig(first=80)),
@@ -72,7 +87,7 @@ def test_it_is_told_when_teaching_calls_few_images_easy(
 
 def test_an_ensemble_is_trained_apart_and_joined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
-    arguments = ["train", "digits", "--structure", "dnn2", "--sigma", "0.3", *FEW, "--out", str(out)]
+    arguments = ["train", "digits-single", "--members", "2", "--sigma", "0.3", *FEW, "--out", str(out)]
     assert main(arguments) == 0
     said = capsys.readouterr()
     assert said.out.strip() == str(out / "checkpoint")
@@ -98,6 +113,6 @@ def test_method_and_sigma_are_put_into_an_earlier_config(
     assert "validation" in json.loads(capsys.readouterr().out)["metrics"]
     config = json.loads((second / "config.json").read_text())
     assert (config["objective"]["method"]["name"], config["train"]["sigma"]) == ("stability", 0.4)
-    assert main(["train", str(first / "config.json"), "--structure", "some"]) == 2
-    assert main(["train", "digits", "--sigma", "much"]) == 2
-    assert "a number after --sigma, got 'much'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["train", "digits-single", "--sigma", "much"])
+    assert "Error parsing --sigma" in capsys.readouterr().err

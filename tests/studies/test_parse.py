@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.studies.small import TEXT, study
 
-from smoothheads import cookbook
+from smoothheads import recipes
 from smoothheads.errors import ConfigError
 from smoothheads.studies.parse import line_of, read_study
 
@@ -22,7 +22,7 @@ def test_changes_of_all_arms_of_the_arm_and_of_the_setting_are_laid_over_the_rec
 
 def test_no_machine_chooses_the_precision_of_a_study() -> None:
     """The recipe says auto, which is bfloat16 on some processors: rows of one study were mixed."""
-    assert cookbook.get("digits-single").config.train.precision == "auto"
+    assert recipes.get("digits-single").train.precision == "auto"
     found = study(
         TEXT + '[arms.short]\ntrain.precision = "bfloat16"\n[arms.auto]\ntrain.precision = "auto"\n'
     )

@@ -6,9 +6,9 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 
-from smoothheads.errors import SmoothheadsError, suggest
+from smoothheads import __version__
+from smoothheads.errors import SmoothheadsError, one_of
 
 COMMANDS = {
     "demo": "train, certify and compare two small networks, and show what a certificate is",
@@ -63,15 +63,10 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     name, *rest = arguments
     if name == "--version":
-        print(f"smoothheads {metadata.version('smoothheads')}")
-        return 0
-    if name == "--print-completion":
-        from smoothheads.cli.completion import script
-
-        print(script(rest[0] if rest else "", COMMANDS, MODULES), end="")
+        print(f"smoothheads {__version__}")
         return 0
     if name not in COMMANDS:
-        raise SmoothheadsError("a command", repr(name), suggest(name, COMMANDS))
+        raise one_of("command", name, COMMANDS)
     module = importlib.import_module(f"smoothheads.cli.{MODULES.get(name, name)}")
     return module.main(rest) or 0
 
@@ -84,8 +79,6 @@ def _usage() -> str:
         "usage: smoothheads COMMAND ... (smoothheads COMMAND --help tells more)",
         "",
         *(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()),
-        "",
-        'Tab in your shell: eval "$(smoothheads --print-completion bash)" (or zsh, fish)',
         "",
         "first steps:",
         "  smoothheads demo                                     a minute or two, writes demo/report.html",

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+import textwrap
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass, replace
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
 import tyro
+from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
 
 from smoothheads.certify.config import CertifyConfig, misplaced
 from smoothheads.errors import ConfigError
@@ -17,32 +25,141 @@ if TYPE_CHECKING:
     from smoothheads.report.table import Table
 
 T = TypeVar("T")
-OUR_WORDS: Final = {
-    "jobs": "workers",
-    "processes": "workers",
-    "output": "out",
-    "outdir": "out",
-    "data-dir": "root",
-    "data-root": "root",
+
+THEIR_WORDS: Final = {
+    "N": ("n",),
+    "N0": ("n0",),
+    "batch": ("train.batch", "block"),
+    "data-dir": ("root",),
+    "data-root": ("root",),
+    "epochs": ("train.epochs",),
+    "gpu": ("train.device", "device"),
+    "jobs": ("workers",),
+    "lr": ("train.lr",),
+    "max": ("first",),
+    "noise-sd": ("sigma",),
+    "outdir": ("out",),
+    "outfile": ("out",),
+    "output": ("out",),
+    "processes": ("workers",),
+    "rule": ("aggregation",),
+    "skip": ("every",),
+    "workers": ("jobs",),
 }
-"""For what others call otherwise, and spelling does not tell."""
+"""Options of the field's scripts, and of people's habits, with ours that may mean the same."""
+WIDTH: Final = 110  # of help on terminals that are wider
+
+HELP = ConstructorRegistry()
 
 
-def parse(default: T, arguments: list[str], *, prog: str, description: str, kind: type[T] | None = None) -> T:
-    """A dataclass from the command line: whatever is not given keeps the default's value. `kind` is the type
-    of one that is generic."""
-    for argument in arguments:
-        word = argument.partition("=")[0].removeprefix("--")
-        if argument.startswith("--") and hasattr(default, ours := OUR_WORDS.get(word, "")):
-            raise ConfigError(f"--{ours}", f"--{word}", f"say --{ours}, as in all commands")
-    return tyro.cli(
-        kind or type(default),
+@HELP.struct_rule
+def _readable_help(info: StructTypeInfo) -> StructConstructorSpec | None:
+    """Gives every option a placeholder with a name, and no default where that is none.
+
+    Tyro asks this rule for every dataclass and would write `{None}|STR` and `(default: None)`.
+    """
+    if not is_dataclass(info.type) or getattr(_busy, "rule", False):
+        return None
+    _busy.rule = True  # ask tyro itself what it would do
+    try:
+        spec = ConstructorRegistry.get_struct_spec(info)
+    finally:
+        _busy.rule = False
+    if not isinstance(spec, StructConstructorSpec):
+        return None
+    return replace(spec, fields=tuple(map(_readable_field, spec.fields)))
+
+
+_busy = threading.local()
+
+
+def _readable_field(field: StructFieldSpec) -> StructFieldSpec:
+    kind, *metadata = get_args(field.type) if get_origin(field.type) is Annotated else (field.type,)
+    settings = tyro.conf.arg(metavar=_placeholder(field.name, kind, metadata), help_behavior_hint=_hint)
+
+    def text() -> str | None:
+        found = field.helptext() if callable(field.helptext) else field.helptext
+        return found and " ".join(found.split())  # tyro keeps line breaks of docstrings
+
+    # The command's own settings come later, and so win.
+    annotated: Any = Annotated[(kind, settings, *metadata)]
+    return replace(field, type=annotated, helptext=text)
+
+
+def _placeholder(name: str, kind: Any, metadata: Sequence[Any]) -> str | None:
+    """Returns TEXT for `str | None`, LOG... for a positional list of logs; None leaves it to tyro."""
+    if get_origin(kind) in (Union, UnionType):
+        members = [member for member in get_args(kind) if member is not type(None)]
+        kind = members[0] if len(members) == 1 else None
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    words = {str: "TEXT", int: "INT", float: "FLOAT", Path: "PATH"}
+    positional = tyro.conf.Positional in metadata
+    if get_origin(kind) is tuple and get_args(kind)[1:] == (Ellipsis,):
+        item = name.removesuffix("s").upper() if positional else words.get(get_args(kind)[0])
+        return f"[{item}...]" if item else None
+    return name.upper() if positional and kind in words else words.get(kind)
+
+
+def _hint(default: str) -> str:
+    return "" if default in ("", "None", "False") else f"(default: {default})"
+
+
+def parse(
+    default: T,
+    arguments: list[str],
+    *,
+    prog: str,
+    description: str,
+    kind: type[T] | None = None,
+) -> T:
+    """Returns a dataclass from the command line, where options that are not given keep the default's value.
+
+    Args:
+        default: The settings to start from.
+        arguments: The words after the command.
+        prog: The command, for the usage line.
+        description: What the command does, for `--help`.
+        kind: The type to parse, if `default` is generic.
+    """
+    kind = kind or type(default)
+    settings = (tyro.conf.AvoidSubcommands, tyro.conf.FlagCreatePairsOff)
+    value, unknown = tyro.cli(
+        kind,
         args=arguments,
         default=default,
         prog=f"smoothheads {prog}",
-        description=description,
-        config=(tyro.conf.AvoidSubcommands,),
+        description=_wrapped(description),
+        config=settings,
+        registry=HELP,
+        return_unknown_args=True,
     )
+    if unknown:
+        parser = tyro.extras.get_parser(kind, default=default, config=settings, registry=HELP)
+        raise unknown_option(unknown[0], parser._option_string_actions)
+    return value
+
+
+def unknown_option(argument: str, options: Iterable[str]) -> ConfigError:
+    """Returns the error for an argument that no option takes; it names the option that was probably meant."""
+    option = argument.partition("=")[0]
+    if not option.startswith("-"):
+        return ConfigError(f"Leave out {argument!r}: no argument of this command takes it.")
+    ours = [f"--{word}" for word in THEIR_WORDS.get(option.removeprefix("--").replace("_", "-"), ())]
+    if meant := [word for word in ours if word in options]:
+        return ConfigError(f"Use {meant[0]} instead of {option}.")
+    near = difflib.get_close_matches(option, options, n=1)
+    return ConfigError(f"Unknown option {option}: " + (f"did you mean {near[0]}?" if near else "see --help."))
+
+
+def _wrapped(text: str) -> str:
+    """Returns the paragraphs at the width of the boxes; those that begin with a blank stay as they are."""
+    width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns) - 2
+    lines: list[str] = []
+    for part in text.split("\n\n"):
+        lines += [*(part.splitlines() if part[:1] == " " else textwrap.wrap(part, width)), "\u200b"]
+    # Tyro joins lines that begin with a letter, so all are indented, and blank ones hold an invisible mark.
+    return "\n".join(f" {line}" for line in lines[:-1])
 
 
 def short_help(arguments: list[str], usage: str, description: str, options: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from smoothheads import cookbook
+from smoothheads import recipes
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.cli.common import parse, say
 from smoothheads.cli.progress import Progress
@@ -67,7 +67,7 @@ def _train_and_certify(name: str, args: DemoArguments) -> Path:
     from smoothheads.runs.train import train_run
     from smoothheads.training.loop import EpochDone, StepDone
 
-    config = cookbook.get(name).config
+    config = recipes.get(name)
     if args.epochs is not None:
         config = replace(config, train=replace(config.train, epochs=args.epochs))
     with Progress(f"train {name}") as bar:

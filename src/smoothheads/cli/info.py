@@ -8,7 +8,7 @@ from typing import Any
 
 import tyro
 
-from smoothheads import cookbook
+from smoothheads import recipes
 from smoothheads.cli.common import image_size, parse, print_json, say
 from smoothheads.config import load_json, to_dict
 from smoothheads.errors import ConfigError, one_of
@@ -21,7 +21,7 @@ DESCRIPTION = """Facts about recipes, methods, networks, checkpoints and ledgers
 
   smoothheads info recipes                                    the named recipes
   smoothheads info recipes cifar10 some                       those with these words in their names
-  smoothheads info digits-some                                one recipe, every field
+  smoothheads info digits-some                                one recipe: sources, options, every setting
   smoothheads info methods                                    base methods, those of plugins too
   smoothheads info architectures                              networks that can be built by name
   smoothheads info runs/some                                  a checkpoint: settings, hashes, versions
@@ -85,19 +85,23 @@ def about(what: str) -> dict[str, Any]:
         return ledger(folder)
     if folder.is_dir():
         return checkpoint(folder)
-    if cookbook.is_recipe(what):
-        recipe = cookbook.get(what)
-        members = {"members": recipe.members} if recipe.members > 1 else {}
-        return {"summary": recipe.summary, "source": recipe.source} | members | to_dict(recipe.config)
+    if what in recipes.names():
+        recipe = recipes.find(what)
+        return {
+            "summary": recipe.summary,
+            "source": recipe.source,
+            "options": {name: parameter.default for name, parameter in recipe.parameters.items()},
+            "methods": {name: published.source for name, published in recipe.methods.items()},
+        } | to_dict(recipe())
     if what in METHODS.names():
         method = METHODS.get(what)()
         return {"summary": method.__doc__} | to_dict(method)
-    known = [*cookbook.names(), *METHODS.names(), *ARCHITECTURES.names(), *LISTS]
+    known = [*recipes.names(), *METHODS.names(), *ARCHITECTURES.names(), *LISTS]
     raise one_of("recipe, method, architecture, or folder of a run, a checkpoint or a ledger", what, known)
 
 
 def _show_recipes(words: tuple[str, ...], *, as_json: bool) -> None:
-    found = [name for name in cookbook.names() if all(word in name for word in words)]
+    found = [name for name in recipes.names() if all(word in name for word in words)]
     if not found:
         raise ConfigError(
             f"recipes with {' and '.join(map(repr, words))} in their names",
@@ -107,21 +111,9 @@ def _show_recipes(words: tuple[str, ...], *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    for line in _lines(_families(found)):
+    for line in _lines({name: recipes.find(name).summary for name in found}):
         print(line)
-    say("others: BENCHMARK[-STRUCTURE][-METHOD][-SIGMA], or train's --structure, --method and --sigma")
-
-
-def _families(names: list[str]) -> dict[str, str]:
-    """One line for recipes that differ in sigma alone: `NAME-0.25 0.50 1.00`, with what the first one is."""
-    sigmas: dict[str, list[str]] = {}
-    for name in names:
-        stem, _, sigma = name.rpartition("-")
-        sigmas.setdefault(stem, []).append(sigma)
-    return {
-        f"{stem}-{' '.join(found)}": cookbook.get(f"{stem}-{found[0]}").summary
-        for stem, found in sigmas.items()
-    }
+    say("Their options, such as --method and --sigma: smoothheads train RECIPE --help")
 
 
 def _say_failures(failures: dict[str, str]) -> None:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import dataclasses
+from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from smoothheads import cookbook, ranks
-from smoothheads.cli.common import (
-    first_argument,
-    image_size,
-    parse,
-    print_json,
-    say,
-    short_help,
-    take_option,
-)
+from smoothheads import ranks, recipes
+from smoothheads.cli.common import HELP, first_argument, image_size, parse, print_json, say
 from smoothheads.cli.progress import Progress
 from smoothheads.config import from_dict, load_json
 from smoothheads.errors import ConfigError
-from smoothheads.objectives.method import METHODS
 from smoothheads.training.config import RunConfig
 
 if TYPE_CHECKING:
@@ -29,48 +21,31 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Train a classifier on noisy images and write a checkpoint.
 
-RECIPE comes first: a name from `smoothheads info recipes`, a benchmark (digits, cifar10-16px-resnet8,
-mnist-lenet, cifar10-resnet110, imagenet-resnet50), or the config.json of an earlier run. --structure,
---method and --sigma put others in place of the recipe's, with the values published for the combination; then
-every field can be overridden. Progress goes to the screen, metrics to OUT/metrics.jsonl, the finished network
-to OUT/checkpoint."""
+RECIPE comes first: a name from `smoothheads info recipes`, or the config.json of an earlier run. The options
+of the recipe choose among published values; then every setting can be overridden by its dotted name, as in
+--train.epochs 30. Progress goes to the screen, metrics to OUT/metrics.jsonl, the finished network to
+OUT/checkpoint."""
 
 FEW_EASY = 0.5
-COMMON = {
-    "--structure NAME": "single, some (heads with teaching), 5heads (without), dnn5 (trained apart), ...",
-    "--method NAME": "gaussian, consistency, smoothmix, smoothadv, macer, ... (`smoothheads info methods`)",
-    "--sigma FLOAT": "standard deviation of the noise, for pixels in [0, 1]",
-    "--data.name NAME": "another data set: cifar100, fashion-mnist, folder, npz, parquet, ...",
-    "--root PATH": "where the data set lies (digits are built in)",
-    "--model.arch NAME": "another network (`smoothheads info architectures`)",
-    "--train.epochs INT": "",
-    "--train.batch INT": "noise draws per step",
-    "--train.seed INT": "",
-    "--train.device NAME": "cpu or cuda",
-    "--train.threads INT": "",
-    "--train.shards INT": "micro-batches of a step, for torchrun with any number of ranks that divides it",
-    "--init PATH": "checkpoint to start from",
-    "-o, --out PATH": "folder of this run (default: runs/RECIPE)",
-    "--resume": "go on with the run in OUT",
-    "--json": "print the result as JSON",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train:
-    run: Annotated[RunConfig, tyro.conf.arg(name="")]
-    structure: str = "the recipe's"
-    """single, m2, some, some-5dnns, 5heads, 5heads-lr5, dnn5, 5dnns, 5dnns-m2, or with other numbers."""
-    method: str = "the recipe's"
-    """Base method, with the values published for the benchmark, else its defaults."""
-    sigma: float = 0.0
-    """Noise of training; 0: the recipe's."""
+class Start:
+    """What decides the defaults of all other options, besides the arguments of the recipe."""
+
+    data_name: Annotated[str | None, tyro.conf.arg(name="data.name")] = None
+    """Train on another data set: cifar100, fashion-mnist, folder, npz, parquet, ..."""
     root: str | None = None
-    """Where the data set lies; short for --data.root."""
+    """Where the data set lies (digits are built in)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Start):
+    run: Annotated[RunConfig, tyro.conf.arg(name="")]
     members: int = 1
-    """Train so many networks apart, from as many seeds, and join them."""
+    """Train this many networks separately, from as many seeds, and join them to an ensemble."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """Folder of this run (default: runs/RECIPE)."""
+    """Folder of this run (default: runs/RECIPE with its options)."""
     resume: bool = False
     """Go on with the run in OUT; on one CPU thread the result is that of a run never stopped, bit for bit."""
     save_seconds: float = 30.0
@@ -85,23 +60,69 @@ class Train:
 
 def main(arguments: list[str]) -> None:
     with ranks.quiet():
-        _train(arguments)
+        args, name = _parse(arguments)
+        if ranks.restarted() and not args.resume:
+            raise ConfigError("Add --resume: with torchrun --max-restarts it also begins new runs.")
+        out = args.out or Path("runs") / name
+        checkpoint = _train(args, out)
+        if ranks.launched()[0] == 0:
+            _report(args, out, checkpoint)
 
 
-def _train(arguments: list[str]) -> None:
-    arguments = short_help(arguments, "train RECIPE", DESCRIPTION, COMMON)
+def _parse(arguments: list[str]) -> tuple[Train, str]:
+    """Returns what to do, and a name for the run.
+
+    Tyro reads the arguments twice: first those of the recipe, which give the RunConfig that holds the
+    defaults of the dotted options, then all.
+    """
     name, rest = first_argument(arguments, "a recipe", "see `smoothheads info recipes`")
-    chosen, rest = _composed(name or "digits-some", rest)
-    args = parse(
-        Train(run=chosen.config, members=chosen.members),
+    path = Path(name or "digits-some")
+    recipe = _earlier(path) if path.suffix == ".json" else recipes.find(str(path))
+    parameters = recipe.parameters
+    fields = [
+        (key, parameter.annotation, dataclasses.field(default=parameter.default))
+        for key, parameter in parameters.items()
+    ]
+    options = make_dataclass("Options", fields, frozen=True, kw_only=True)
+    first: type[Start] = make_dataclass("Start", [], bases=(Start, options), frozen=True, kw_only=True)
+    start, _ = tyro.cli(
+        first,
+        args=rest,
+        registry=HELP,
+        add_help=False,
+        return_unknown_args=True,
+    )
+    chosen = {key: getattr(start, key) for key in parameters}
+    config = recipe(**chosen)
+    data = config.data if start.data_name is None else config.data.another(start.data_name)
+    data = data if start.root is None else replace(data, root=start.root)
+    command = make_dataclass("Train", [], bases=(Train, options), frozen=True, kw_only=True)
+    args: Train = parse(
+        command(run=replace(config, data=data), **chosen),
         rest,
         prog=f"train {name or 'RECIPE'}",
-        description=DESCRIPTION,
+        description=DESCRIPTION if name is None else f"{recipe.summary}.\n\n{DESCRIPTION}",
     )
-    if ranks.restarted() and not args.resume:
-        raise ConfigError("--resume with torchrun --max-restarts", "none", "add it; it also begins new runs")
-    out = args.out or Path("runs") / chosen.name
+    changed = [f"{value}" for key, value in chosen.items() if value != parameters[key].default]
+    return args, "-".join([recipe.name, *changed])
 
+
+def _earlier(path: Path) -> recipes.Recipe:
+    """Returns the settings of an earlier run as a recipe, with another method or sigma."""
+    data = load_json(path)
+    earlier = from_dict(RunConfig, data.get("run", data))
+
+    def config(
+        sigma: recipes.setups.Sigma = earlier.train.sigma,
+        method: recipes.setups.MethodName = earlier.objective.method.name,
+    ) -> RunConfig:
+        changes: dict[str, Any] = {"train.sigma": sigma, "objective.method": {"name": method}}
+        return earlier.with_overrides(changes)
+
+    return recipes.Recipe(config, source=str(path), methods={})
+
+
+def _train(args: Train, out: Path) -> Path:
     from smoothheads.runs.ensemble import train_members
     from smoothheads.runs.train import train_run
 
@@ -116,72 +137,33 @@ def _train(arguments: list[str]) -> None:
             "tensorboard": args.tensorboard,
             "workers": args.workers,
         }
-        if args.members > 1:
-            count = args.members
-            checkpoint = train_members(
-                args.run, out, count, on_member=lambda k: say(f"network {k} of {count}"), **settings
-            )
-        else:
-            checkpoint = train_run(args.run, out, **settings)
-    if ranks.launched()[0] > 0:
-        return
+        if args.members == 1:
+            return train_run(args.run, out, **settings)
+        count = args.members
+        return train_members(
+            args.run, out, count, on_member=lambda k: say(f"network {k} of {count}"), **settings
+        )
+
+
+def _report(args: Train, out: Path, checkpoint: Path) -> None:
     metrics = load_json(checkpoint / "manifest.json").get("metrics", {})
     if args.json:
         print_json({"checkpoint": str(checkpoint), "metrics": metrics})
         return
     if accuracy := metrics.get("validation", {}).get("accuracy"):
-        say(f"{accuracy:.1%} of the held-out images are right under noise, one draw each")
+        say(f"Validation accuracy under noise: {accuracy:.1%}.")
     easy = metrics.get("easy_fraction", ())
     if len(easy) > 1 and args.run.objective.teaching.weights in ("soft", "hard"):
-        _tell_few_easy(sum(easy) / len(easy))
+        mean = sum(easy) / len(easy)
+        if mean < FEW_EASY:
+            # Images that are not easy count less and less, which may pay in ACR and cost whole classes.
+            say(
+                f"Teaching called only {mean:.0%} of the training images easy (loss at most lambda), and the "
+                "others count less: see in `smoothheads report` in how many classes anything is certified. "
+                "A higher --objective.teaching.lambda-last calls more of them easy."
+            )
     say(f"next: smoothheads certify {out}")
     print(checkpoint)
-
-
-def _tell_few_easy(easy: float) -> None:
-    """Images that are not easy count less and less; it may pay in ACR, and may cost whole classes."""
-    if easy < FEW_EASY:
-        say(
-            f"teaching called only {easy:.0%} of the training images easy (loss at most lambda), and the "
-            "others count less: smoothheads report shows of how many classes anything is certified; a higher "
-            "--objective.teaching.lambda-last calls more of them easy"
-        )
-
-
-def _composed(name: str, arguments: list[str]) -> tuple[cookbook.Recipe, list[str]]:
-    """The recipe, or an earlier run's config.json, with structure, method and sigma from the arguments."""
-    structure, rest = take_option(arguments, "--structure")
-    method, rest = take_option(rest, "--method")
-    sigma, rest = take_option(rest, "--sigma")
-    data_name, rest = take_option(rest, "--data.name")
-    root, rest = take_option(rest, "--root")
-    number = None if sigma is None else _number("--sigma", sigma)
-    if Path(name).suffix != ".json":
-        chosen = cookbook.get(name, structure=structure, method=method, sigma=number)
-    else:
-        chosen = _earlier(Path(name), structure, method, number)
-    data = chosen.config.data if data_name is None else chosen.config.data.another(data_name)
-    data = data if root is None else replace(data, root=root)
-    return replace(chosen, config=replace(chosen.config, data=data)), rest
-
-
-def _earlier(path: Path, structure: str | None, method: str | None, sigma: float | None) -> cookbook.Recipe:
-    if structure is not None:
-        raise ConfigError("a recipe's name with --structure", str(path), "change the fields of model instead")
-    data = load_json(path)
-    config = from_dict(RunConfig, data.get("run", data))
-    if method is not None:
-        config = replace(config, objective=replace(config.objective, method=METHODS.get(method)()))
-    if sigma is not None:
-        config = replace(config, train=replace(config.train, sigma=sigma))
-    return cookbook.Recipe(name=path.stem, summary="", source=str(path), config=config)
-
-
-def _number(option: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(f"a number after {option}", repr(text), f"for example {option} 0.5") from None
 
 
 class _Show:
@@ -206,8 +188,4 @@ class _Show:
         if isinstance(event, StepDone):
             self.progress.update(event.step, f"epoch {event.epoch}, loss {event.loss:.3f}{self.accuracy}")
         elif "validation" in event.metrics:
-            held_out = event.metrics["validation"]
-            if "accuracy" in held_out:
-                self.accuracy = f", accuracy {held_out['accuracy']:.1%}"
-            else:
-                self.accuracy = f", PSNR {held_out['psnr']['0.25']:.1f} dB at sigma 0.25"
+            self.accuracy = f", accuracy {event.metrics['validation']['accuracy']:.1%}"

@@ -8,8 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from smoothheads.config import from_dict
-from smoothheads.cookbook.changes import merge
+from smoothheads.config import from_dict, merge
 from smoothheads.errors import ConfigError, one_of
 from smoothheads.studies import published
 from smoothheads.studies.parse import load_toml
@@ -154,7 +153,7 @@ def study(experiment: Experiment, chosen: Scale, root: str | None = None) -> Stu
         for arm in _arms(row, imagenet, heads=3 if experiment.imagenet else 5):
             sigmas = (*arms[arm.name].sigmas, row.sigma) if arm.name in arms else (row.sigma,)
             together = chosen.heads if row.structure.startswith(("some", "heads")) else {}
-            changes = merge(merge(arm.changes, common), chosen.methods.get(_method(arm, row), {}))
+            changes = merge(merge(arm.changes, common), chosen.methods.get(arm.arguments["method"], {}))
             changes = merge(changes, together)
             arms[arm.name] = dataclasses.replace(arm, changes=changes, sigmas=tuple(dict.fromkeys(sigmas)))
     return Study(
@@ -172,46 +171,44 @@ def study(experiment: Experiment, chosen: Scale, root: str | None = None) -> Stu
 def _arms(row: published.PublishedRow, imagenet: bool, heads: int) -> list[Arm]:
     """The arm of a published row, after the one that it starts from, if any."""
     start = "imagenet-resnet50" if imagenet else "cifar10-resnet110"
-    plain = f"{start}-{row.base}-{{sigma}}"
-    some = f"{start}-some-{row.base}-{{sigma}}"
+    some = f"{start}-some"
+    arguments: dict[str, Any] = {"method": row.base}
     name, structure = row.arm, row.structure
     size = {} if imagenet or heads == 5 else {"model": {"heads": heads}}
     if structure == "single":
-        return [Arm(name=name, recipe=plain)]
+        return [Arm(name=name, recipe=start, arguments=arguments)]
     if structure == "single-m2":
-        return [Arm(name=name, recipe=f"{start}-m2-{row.base}-{{sigma}}")]
+        return [Arm(name=name, recipe=start, arguments=arguments | {"min_draws": 2})]
     if structure.startswith("single"):  # members of the ensemble of three
-        return [Arm(name=name, recipe=plain, members=3, aggregation=f"head-{structure[-1]}")]
+        return [
+            Arm(name=name, recipe=start, arguments=arguments, members=3, aggregation=f"head-{structure[-1]}")
+        ]
     if structure.startswith("dnn"):
-        return [Arm(name=name, recipe=plain, members=int(structure[3:]))]
+        return [Arm(name=name, recipe=start, arguments=arguments, members=int(structure[3:]))]
     if structure == "drt3":
         return _drt(row, start)
     if structure in ("heads", "heads-mid"):
         cut = {"model": {"cut": "stage3-mid"}} if structure == "heads-mid" else {}
-        return [Arm(name=name, recipe=f"{start}-5heads-{row.base}-{{sigma}}", changes=cut)]
+        return [Arm(name=name, recipe=f"{start}-heads", arguments=arguments | {"heads": 5}, changes=cut)]
     changes: dict[str, Changes] = {
         "some": size,
         "some-nocos": {"objective": {"diversity": {"weight": 0.0}}},
         "some-mid": {"model": {"cut": "stage3-mid"}},
         "some-m4": {"objective": {"method": {"draws": 4}}},
-        "some-dnn5": {},
+        "some-dnn5": {"model": {"heads": 5, "cut": "input"}},
         **{kind: {"objective": {"teaching": fields}} for kind, fields in _TEACHING.items()},
     }
     if structure in changes:
-        recipe = f"{start}-some-5dnns-{row.base}-{{sigma}}" if structure == "some-dnn5" else some
-        return [Arm(name=name, recipe=recipe, changes=changes[structure])]
-    return [Arm(name=name, recipe=some, changes={"model": {"heads": int(structure.removeprefix("some-"))}})]
-
-
-def _method(arm: Arm, row: published.PublishedRow) -> str:
-    """Which base method the arm's recipe has."""
-    return "drt" if "-drt-" in arm.recipe else "gaussian" if "-gaussian-" in arm.recipe else row.base
+        return [Arm(name=name, recipe=some, arguments=arguments, changes=changes[structure])]
+    size = {"model": {"heads": int(structure.removeprefix("some-"))}}
+    return [Arm(name=name, recipe=some, arguments=arguments, changes=size)]
 
 
 def _drt(row: published.PublishedRow, start: str) -> list[Arm]:
     """Three trained Gaussian networks, then fine-tuned together, with SmoothAdv's attack on each where the
     paper has that (its settings are not printed; these are our recipe's at sigma 0.5)."""
-    members = Arm(name="gaussian dnn3", recipe=f"{start}-gaussian-{{sigma}}", members=3)
+    members = Arm(name="gaussian dnn3", recipe=start, arguments={"method": "gaussian"}, members=3)
     attack = {"draws": 2, "attack_steps": 2, "attack_epsilon": 2.0} if row.base == "smoothadv" else {}
-    fine = Arm(name=row.arm, recipe=f"{start}-3dnns-drt-{{sigma}}", start=members.name)
+    arguments: dict[str, Any] = {"method": "drt", "heads": 3}
+    fine = Arm(name=row.arm, recipe=f"{start}-joint", arguments=arguments, start=members.name)
     return [members, dataclasses.replace(fine, changes={"objective": {"method": attack}})]

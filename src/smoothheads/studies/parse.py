@@ -11,15 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from smoothheads.config import from_dict
-from smoothheads.cookbook.changes import merge
+from smoothheads.config import from_dict, merge
 from smoothheads.errors import ConfigError, SettingError, one_of, suggest
 from smoothheads.models.aggregate import aggregations, plugin_aggregation
 from smoothheads.studies.spec import Arm, Images, Show, Study
 from smoothheads.training import RunConfig
 
 _TOP = ("title", "sigmas", "seeds", "all", "arms", "settings", "certify", "images", "show")
-_ARM = ("recipe", "members", "aggregation", "start", "sigmas", "label")
+_ARM = ("recipe", "arguments", "members", "aggregation", "start", "sigmas", "label")
 _RUN = tuple(field.name for field in dataclasses.fields(RunConfig) if not field.name.startswith("init"))
 
 

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from smoothheads import cookbook
+from smoothheads import recipes
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.config import from_dict, to_dict
+from smoothheads.config import from_dict, merge, to_dict
 from smoothheads.config.check import Count, Natural, check_fields
-from smoothheads.cookbook.changes import merge
 from smoothheads.errors import ConfigError, one_of
 from smoothheads.training import RunConfig
 
@@ -27,7 +26,9 @@ class Arm:
 
     name: str
     recipe: str
-    """May hold `{sigma}`, which becomes 0.25, 0.50, ..."""
+    """The name of a recipe, which is called with the sigma of the row and these arguments."""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the recipe, such as the method or the number of heads."""
     members: Count = 1
     """Trainings with as many seeds whose networks are joined into one ensemble."""
     aggregation: str = "ensemble"
@@ -118,7 +119,7 @@ class Study:
     def run_config(self, arm: Arm, setting: str, sigma: float, seed: int) -> RunConfig:
         """What one training of an arm is told: recipe, changes of arm and setting, sigma and seed. Precision
         `auto` is float32 here: two rows would else differ by the machines that trained them."""
-        recipe = cookbook.get(arm.recipe.replace("{sigma}", f"{sigma:.2f}")).config
+        recipe = recipes.get(arm.recipe, **{"sigma": sigma} | arm.arguments)
         changes = merge(arm.changes, self.settings[setting])
         fixed = {"train": {"sigma": sigma, "seed": seed, "threads": 1}}
         told = merge(merge(to_dict(recipe), changes), fixed)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from smoothheads.config import with_overrides
 from smoothheads.config.check import Count, Natural, NotNegative, Positive, check_fields
 from smoothheads.data import DataConfig, named
 from smoothheads.errors import ConfigError
@@ -82,3 +84,7 @@ class RunConfig:
                 f"A batch of {self.train.batch} draws has no room for the {method.trained_draws} draws of "
                 "one image: raise train.batch, lower the method's draws, or set train.batch_unit to images."
             )
+
+    def with_overrides(self, changes: Mapping[str, Any]) -> RunConfig:
+        """Returns a copy with other values, as in `with_overrides({"train.epochs": 3, "model.heads": 5})`."""
+        return with_overrides(self, changes)
