@@ -118,5 +118,5 @@ def test_wrong_input_is_refused(bad: float) -> None:
         move(image, np.ones((1, 2, 3)), 4, Grid(16))
     with pytest.raises(ConfigError, match="The squared budget is -1"):
         move(image, np.ones(image.shape), squared_grid_budget(0.0, 16), Grid(16))
-    with pytest.raises(SoundnessError, match=r"pixels 0\.\.4"):
+    with pytest.raises(SoundnessError, match=r"on a grid of 0\.\.4"):
         move(image, np.ones(image.shape), 4, Grid(4))

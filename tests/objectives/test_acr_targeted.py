@@ -6,7 +6,7 @@ import torch
 
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.acr_targeted import AcrTargeted
-from smoothheads.objectives.attack import frozen, lengths
+from smoothheads.objectives.attack import frozen, l2_norm
 from smoothheads.objectives.gaussian import Gaussian
 from smoothheads.objectives.losses import cross_entropy, draw_noise, repeat_draws
 from smoothheads.objectives.method import Step
@@ -33,7 +33,7 @@ def test_noise_gets_harder_at_its_length_and_stops_at_a_wrong_answer(
     with frozen(model):
         harder = method._harder_noise(step, images, noise)
         before, after = (model(images + n).view(3, 2, 12, 3) for n in (noise, harder))
-    torch.testing.assert_close(lengths(harder), lengths(noise), rtol=1e-5, atol=0)
+    torch.testing.assert_close(l2_norm(harder), l2_norm(noise), rtol=1e-5, atol=0)
     wrong = before.mean(0).argmax(-1) != step.labels
     assert wrong.any()
     assert not wrong.all()

@@ -14,9 +14,9 @@ from smoothheads.objectives.attack import (
     attack_loss,
     frozen,
     input_gradient,
-    lengths,
+    l2_norm,
+    normalize_l2,
     project,
-    unit,
 )
 from smoothheads.objectives.method import Step
 
@@ -150,8 +150,8 @@ def test_fixed_noise_answers_the_same_twice(tiny_heads: Models) -> None:
 
 def test_geometry() -> None:
     batch = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.3, 0.4]]).view(3, 1, 2)
-    assert lengths(batch).flatten().tolist() == pytest.approx([5, 0, 0.5])
-    assert lengths(unit(batch)).flatten().tolist() == pytest.approx([1, 0, 1])
-    assert lengths(project(batch, 2.0)).flatten().tolist() == pytest.approx([2, 0, 0.5])
+    assert l2_norm(batch).flatten().tolist() == pytest.approx([5, 0, 0.5])
+    assert l2_norm(normalize_l2(batch)).flatten().tolist() == pytest.approx([1, 0, 1])
+    assert l2_norm(project(batch, 2.0)).flatten().tolist() == pytest.approx([2, 0, 0.5])
     gradient = input_gradient(lambda x: x.square().flatten(1).sum(1), batch)
     torch.testing.assert_close(gradient, 2 * batch)

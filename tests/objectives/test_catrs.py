@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from smoothheads.errors import ConfigError
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives.attack import frozen, lengths
-from smoothheads.objectives.catrs import CatRs, like_noise, lowest
+from smoothheads.objectives.attack import frozen, l2_norm
+from smoothheads.objectives.catrs import CatRs, bottom_k_mean, match_moments
 from smoothheads.objectives.losses import cross_entropy, draw_noise, kl_divergence, repeat_draws
 from smoothheads.objectives.method import Step
 
@@ -19,8 +19,8 @@ SOFT = torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8]], dtype=t
 
 def test_the_worked_example_of_the_low_part() -> None:
     losses = torch.tensor([3.0, 0.5, 0.2, 1.0]).view(1, 4, 1)
-    assert lowest(losses, torch.tensor([[2]])).item() == pytest.approx(0.175)
-    assert lowest(losses, torch.tensor([[4]])).item() == pytest.approx(4.7 / 4)
+    assert bottom_k_mean(losses, torch.tensor([[2]])).item() == pytest.approx(0.175)
+    assert bottom_k_mean(losses, torch.tensor([[4]])).item() == pytest.approx(4.7 / 4)
 
 
 def test_heads_that_are_sure_either_way_know_their_count(
@@ -60,12 +60,12 @@ def test_noise_keeps_its_mean_and_size() -> None:
     generator = torch.Generator().manual_seed(0)
     noise = 0.25 * torch.randn(6, 3, 8, 8, generator=generator)
     moved = 1.7 * noise + 0.3
-    back = like_noise(moved, noise)
+    back = match_moments(moved, noise)
     dims = (1, 2, 3)
     torch.testing.assert_close(back.mean(dims), noise.mean(dims))
     rms = back.square().mean(dims).sqrt()
     assert (rms / noise.square().mean(dims).sqrt()).max() < 1.01
-    torch.testing.assert_close(like_noise(noise + 1e-4, noise), noise, rtol=0, atol=0.01)
+    torch.testing.assert_close(match_moments(noise + 1e-4, noise), noise, rtol=0, atol=0.01)
 
 
 def test_the_attack_strays_from_the_soft_labels_and_stays_near(
@@ -82,10 +82,10 @@ def test_the_attack_strays_from_the_soft_labels_and_stays_near(
             kl_divergence(soft, model(images + n).view(3, 2, 12, 3)).mean().item() for n in (noise, worst)
         )
     assert after > before + 0.01
-    assert lengths(worst - noise).max() < 0.75
+    assert l2_norm(worst - noise).max() < 0.75
     assert not worst.requires_grad
 
 
 def test_soft_labels_are_needed(fixed_logits: nn.Module, make_step: Steps) -> None:
-    with pytest.raises(ConfigError, match="soft labels for cat-rs"):
+    with pytest.raises(ConfigError, match="cat-rs needs soft labels"):
         CatRs()(make_step(fixed_logits))

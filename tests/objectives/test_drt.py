@@ -87,7 +87,7 @@ def test_nothing_right_gives_the_cross_entropy_alone(tiny_heads: Models, make_st
 
 
 def test_one_head_is_refused(tiny_heads: Models, make_step: Steps) -> None:
-    with pytest.raises(ConfigError, match="expected 2 heads or more for drt, got 1; raise heads"):
+    with pytest.raises(ConfigError, match="drt needs 2 heads or more, not 1"):
         Drt()(make_step(tiny_heads(1)))
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from smoothheads.objectives.attack import FixedNoise, lengths
+from smoothheads.objectives.attack import FixedNoise, l2_norm
 from smoothheads.objectives.losses import draw_noise
 from smoothheads.objectives.method import Step
 from smoothheads.objectives.smoothadv import SmoothAdv, SmoothAttack
@@ -61,13 +61,13 @@ def test_pgd_stays_in_the_cube(make_step: Steps) -> None:
     adversarial = method.pgd()
     assert adversarial.min() >= 0
     assert adversarial.max() <= 1
-    assert lengths(adversarial - step.images).max() <= 5
+    assert l2_norm(adversarial - step.images).max() <= 5
 
 
 def test_a_vanishing_gradient_gives_a_random_direction(make_step: Steps) -> None:
     method, step = attack(Linear(slope=0.0), make_step, steps=1)
     delta = method.pgd() - step.images
-    torch.testing.assert_close(lengths(delta).flatten(), torch.full((3,), 0.3))
+    torch.testing.assert_close(l2_norm(delta).flatten(), torch.full((3,), 0.3))
     assert not torch.allclose(delta[0], delta[1])
 
 
@@ -96,7 +96,7 @@ def test_ddn_finds_the_distance_to_the_boundary(make_step: Steps) -> None:
     quiet = SmoothAttack(FixedNoise(model, torch.zeros(3, 1, 4, 4), 1), step, method.settings, 1.0)
     found = quiet.ddn()
     assert quiet._fooled(found).all()
-    assert lengths(found - step.images).flatten().tolist() == pytest.approx([0.2] * 3, abs=0.02)
+    assert l2_norm(found - step.images).flatten().tolist() == pytest.approx([0.2] * 3, abs=0.02)
 
 
 def test_ddn_without_success_leaves_the_image(make_step: Steps) -> None:
@@ -110,7 +110,7 @@ def test_epsilon_warms_up_and_training_reuses_the_attacked_draws(make_step: Step
         step = step_on(model, make_step, epoch=epoch)
         losses = SmoothAdv(draws=2, steps=2, epsilon=0.5)(step)
         moved = model.inputs[-1] - model.inputs[0]
-        assert lengths(moved).flatten().tolist() == pytest.approx([radius] * 6, abs=1e-5)
+        assert l2_norm(moved).flatten().tolist() == pytest.approx([radius] * 6, abs=1e-5)
         torch.testing.assert_close(moved[:3], moved[3:], rtol=0, atol=1e-6)
         assert losses.per_sample_LN.shape == (2, 3)
 
@@ -130,7 +130,7 @@ def test_ddn_starts_at_the_warmed_epsilon_and_sees_whole_grey_levels(make_step: 
     quiet = SmoothAttack(FixedNoise(model, torch.zeros(6, 1, 4, 4), 2), step, method.settings, 0.4)
     quiet.ddn()
     moved = model.inputs[-1][:3]
-    assert lengths(moved - step.images).flatten().tolist() == pytest.approx([0.42] * 3, abs=0.01)
+    assert l2_norm(moved - step.images).flatten().tolist() == pytest.approx([0.42] * 3, abs=0.01)
     torch.testing.assert_close(255 * moved, (255 * moved).round(), rtol=0, atol=1e-3)
 
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from smoothheads.models.multihead import MultiHead
-from smoothheads.objectives.attack import FixedNoise, lengths
+from smoothheads.objectives.attack import FixedNoise, l2_norm
 from smoothheads.objectives.losses import draw_noise, kl_divergence
 from smoothheads.objectives.method import Losses, Step
-from smoothheads.objectives.smoothmix import SmoothMix, mean_answer, mixed_target
+from smoothheads.objectives.smoothmix import SmoothMix, mean_prediction, mixed_target
 
 Models = Callable[[int], MultiHead]
 Steps = Callable[..., Step]
@@ -24,7 +24,7 @@ def table(*rows: list[float]) -> Tensor:
 
 
 def test_the_worked_example(logits_LMNC: Tensor) -> None:
-    answer = mean_answer(logits_LMNC)
+    answer = mean_prediction(logits_LMNC)
     expected = table(
         [0.360185185185, 0.319907407407, 0.319907407407], [0.315773809524, 0.315773809524, 0.368452380952]
     )
@@ -54,7 +54,7 @@ def run(
 
 
 def mix_term(logits_LMNC: Tensor, share_N: Tensor) -> Tensor:
-    return kl_divergence(mixed_target(mean_answer(logits_LMNC), share_N), logits_LMNC).mean(1)
+    return kl_divergence(mixed_target(mean_prediction(logits_LMNC), share_N), logits_LMNC).mean(1)
 
 
 def test_the_method_adds_the_mixing_term(
@@ -102,14 +102,14 @@ def test_neighbours_of_the_attack(tiny_heads: Models, make_step: Steps) -> None:
     view = FixedNoise(model, draw_noise(step.images, 0.25, 2, step.generator), 2)
     method = SmoothMix(steps=3, step_size=0.1, mix_step=1)
     start, last = method._neighbours(view, step, warm=0.5)
-    assert lengths(start - step.images).max() <= 0.05 + 1e-6
-    assert lengths(last - step.images).max() <= 0.3 + 1e-5
-    assert lengths(last - step.images).min() > lengths(start - step.images).max()
+    assert l2_norm(start - step.images).max() <= 0.05 + 1e-6
+    assert l2_norm(last - step.images).max() <= 0.3 + 1e-5
+    assert l2_norm(last - step.images).min() > l2_norm(start - step.images).max()
     for images in (start, last):
         assert images.min() >= 0
         assert images.max() <= 1
     short = SmoothMix(steps=3, step_size=0.1, max_norm=0.15)
-    assert lengths(short._neighbours(view, step, warm=1.0)[1] - step.images).max() <= 0.15 + 1e-6
+    assert l2_norm(short._neighbours(view, step, warm=1.0)[1] - step.images).max() <= 0.15 + 1e-6
     assert torch.equal(short._neighbours(view, step, warm=1.0)[0], step.images)
 
 

@@ -39,7 +39,7 @@ from smoothheads.training.loop import Trainer
 
 BENCHMARKS = ("digits", "mnist-lenet", "cifar10-resnet110", "cifar10-16px-resnet8", "imagenet-resnet50")
 SIGMAS = (0.25, 0.5, 1.0)
-JOINT = [name for name, kind in METHODS.items() if kind.heads_apart or kind.least_heads > 1]
+JOINT = [name for name, kind in METHODS.items() if kind.independent_heads or kind.min_heads > 1]
 ALL = {
     (name, method, sigma): recipes.get(name, method=method, sigma=sigma)
     for name in recipes.names()

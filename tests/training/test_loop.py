@@ -166,7 +166,7 @@ def test_a_plain_network_and_plain_arrays_are_trained_in_place(capsys: pytest.Ca
 
 
 def test_a_misspelt_setting_names_the_nearest(tiny_network: Network, small_digits: Splits) -> None:
-    with pytest.raises(ConfigError, match="'train.epoch': did you mean 'epochs'"):
+    with pytest.raises(ConfigError, match=r"'train\.epoch': did you mean 'epochs'"):
         train(tiny_network(), small_digits.train, sigma=0.25, epoch=3)
     with pytest.raises(TypeError, match="sigma"):
         train(tiny_network(), small_digits.train)  # type: ignore[call-arg]

@@ -25,7 +25,7 @@ from smoothheads.objectives.attack import (
     attack_loss,
     frozen,
     input_gradient,
-    lengths,
+    l2_norm,
     projected_ascent,
 )
 from smoothheads.objectives.losses import cross_entropy, draw_noise
@@ -106,7 +106,7 @@ def _unit(gradient: Tensor, generator: torch.Generator) -> Tensor:
         gradient = torch.randn(gradient.shape, generator=generator, device=gradient.device)
     # A confident network's gradient squared may be 0 in float32, so divide by its largest entry first.
     scaled = gradient / gradient.abs().max()
-    return scaled / lengths(scaled)
+    return scaled / l2_norm(scaled)
 
 
 def decisive(logits_LMNC: Tensor, aggregation: str, weights_L: Tensor | None = None) -> Tensor:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from smoothheads.lazy import torch
 from smoothheads.objectives.losses import forward_heads, nll_of_mean, repeat_draws
 
 if TYPE_CHECKING:
@@ -18,11 +17,9 @@ AttackTarget: TypeAlias = Literal["heads", "ensemble"]
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, so that BatchNorm's buffers stay untouched, and no parameter asks for a gradient.
-
-    Afterwards, also after an error, every module and parameter is as it was.
-    """
-    from smoothheads.models.multihead import temporary_mode  # imports torch
+    """Puts the model into evaluation mode, so that BatchNorm's buffers stay untouched, and lets no parameter
+    require a gradient. Afterwards, also after an error, every module and parameter is as it was."""
+    from smoothheads.models.multihead import temporary_mode
 
     before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     with temporary_mode(model, training=False):
@@ -44,46 +41,60 @@ class FixedNoise:
     draws: int
 
     def logits(self, images: Tensor) -> Tensor:
-        """[L, M, N, C] of N images."""
+        """Returns logits [L, M, N, C] of N images."""
         return forward_heads(self.model, repeat_draws(images, self.draws) + self.noise, self.draws)
 
 
 def attack_loss(logits_LMNC: Tensor, labels_N: Tensor, target: AttackTarget) -> Tensor:
-    """What an attack raises [N]: -log of the label's mean probability, over heads or of the mean logits."""
+    """Returns what an attack raises [N]: -log of the label's mean probability over the draws, either averaged
+    over the heads or of the heads' mean logits."""
     attacked = logits_LMNC.mean(0, keepdim=True) if target == "ensemble" else logits_LMNC
     return nll_of_mean(attacked, labels_N).mean(0)
 
 
-def input_gradient(loss: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
-    """Gradient of the summed losses with respect to a batch of images."""
-    point = at.detach().requires_grad_()
+def input_gradient(loss: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """Returns the gradient of the summed losses with respect to a batch of images."""
+    import torch
+
+    point = images.detach().requires_grad_()
     gradient: Tensor = torch.autograd.grad(loss(point).sum(), point)[0]
     return gradient
 
 
-def lengths(batch: Tensor) -> Tensor:
-    """l2 length of every image, shaped to divide the batch."""
+def l2_norm(batch: Tensor) -> Tensor:
+    """Returns the l2 norm of every image, shaped so that it can divide the batch."""
+    import torch
+
     norms: Tensor = torch.linalg.vector_norm(batch.flatten(1), dim=1)
     return norms.view(-1, *(1 for _ in batch.shape[1:]))
 
 
-def unit(gradient: Tensor) -> Tensor:
-    """Every image's gradient at length 1; where there is next to no gradient, next to no step."""
-    return gradient / (lengths(gradient) + 1e-8)
+def normalize_l2(gradient: Tensor) -> Tensor:
+    """Returns every image's gradient at norm 1; a gradient that is almost zero stays almost zero."""
+    return gradient / (l2_norm(gradient) + 1e-8)
 
 
 def projected_ascent(
     images: Tensor, radius: float, steps: int, direction: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """The perturbation, at most `radius` long, after steps along the unit directions that
-    lead uphill from a batch of images; the perturbed images stay in [0, 1]."""
+    """Returns a perturbation found by projected gradient ascent (PGD); perturbed images stay in [0, 1].
+
+    Args:
+        images: the images to perturb.
+        radius: greatest norm of a perturbation (epsilon).
+        steps: number of steps T; each has the length 2 epsilon / T.
+        direction: gives the unit directions that lead uphill from a batch of images.
+    """
+    import torch
+
     delta = torch.zeros_like(images)
     for _ in range(steps):
+        # Do a step, clip to valid pixels, project into the epsilon ball.
         delta = delta + 2 * radius / steps * direction(images + delta)
         delta = project((images + delta).clamp(0, 1) - images, radius)
     return delta
 
 
 def project(perturbation: Tensor, radius: float) -> Tensor:
-    """Every image's perturbation, shortened to at most `radius`."""
+    """Returns every image's perturbation, shortened to at most `radius`."""
     return perturbation.renorm(2, 0, radius)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 
 def cosines(heads: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Cosine of every pair i < j of heads, each head's parameters taken as one long vector."""
+    """Returns the cosine of every pair i < j of heads, each head's parameters taken as one long vector."""
     flat_LP = torch.stack([torch.cat([p.flatten() for p in head]) for head in heads])
     unit_LP = F.normalize(flat_LP, dim=1)
     first, second = torch.triu_indices(len(heads), len(heads), offset=1)
@@ -18,16 +18,18 @@ def cosines(heads: Sequence[Sequence[Tensor]]) -> Tensor:
 
 
 def cosine_penalty(heads: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Sum over pairs i < j of the squared cosine: zero when the heads are orthogonal.
+    """Returns the sum over pairs i < j of the squared cosine: zero when the heads are orthogonal.
 
-    The authors' code normalises fully; see `printed_penalty` for the formula in the paper.
+    This is eq. 3 of the SOME paper as its authors' code has it; `printed_penalty` is the printed formula.
     """
     return cosines(heads).square().sum()
 
 
 def printed_penalty(heads: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Eq. 3 as printed: the sum over ordered pairs of the squared product divided by one power of each norm,
-    which is in the tens of thousands for a ResNet-110 at initialisation."""
+    """Returns eq. 3 as printed: the sum over ordered pairs of <h_i, h_j>^2 / (|h_i| |h_j|).
+
+    It is in the tens of thousands for a ResNet-110 at initialisation.
+    """
     flat_LP = torch.stack([torch.cat([p.flatten() for p in head]) for head in heads])
     norms_L = flat_LP.norm(dim=1).clamp_min(1e-12)
     squared_LL = (flat_LP @ flat_LP.T).square() / (norms_L[:, None] * norms_L[None, :])

@@ -1,4 +1,4 @@
-"""Gaussian noise training (Cohen, Rosenfeld, Kolter 2019): the mean cross-entropy over the noise draws."""
+"""Gaussian noise training (Cohen, Rosenfeld and Kolter 2019): the mean cross-entropy over the noise draws."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ class Gaussian(Method):
     """Cohen et al. 2019: cross-entropy on noisy images."""
 
     name: ClassVar[str] = "gaussian"
-    heads_apart: ClassVar[bool] = True
+    independent_heads: ClassVar[bool] = True
 
     def __call__(self, step: Step) -> Losses:
+        # x + delta with m draws of delta ~ N(0, sigma^2 I) per image (Cohen et al., Section 3.3).
         noisy = add_noise(step.images, step.sigma, self.draws, step.generator)
-        smoothed_LN = cross_entropy(forward_heads(step.model, noisy, self.draws), step.labels).mean(1)
+        logits_LMNC = forward_heads(step.model, noisy, self.draws)
+        # The mean over the draws is the smoothed loss of the SOME paper (eq. 4).
+        smoothed_LN = cross_entropy(logits_LMNC, step.labels).mean(1)
         return Losses(smoothed_LN, smoothed_LN)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from smoothheads.config.check import Count, Positive, at_least
 from smoothheads.errors import ConfigError
-from smoothheads.lazy import torch
 from smoothheads.objectives.attack import (
     AttackTarget,
     FixedNoise,
     attack_loss,
     frozen,
     input_gradient,
-    lengths,
+    l2_norm,
     project,
     projected_ascent,
 )
@@ -33,13 +32,13 @@ class SmoothAdv(Method):
 
     name: ClassVar[str] = "smoothadv"
     draws: int = 8
-    """Noise draws per image in one step; the attack sees all of them."""
+    """Noise draws per image in one step (m); the attack sees all of them."""
     attack: Literal["pgd", "ddn", "gradient-free"] = "pgd"
     """Projected ascent, decoupled direction and norm, or projected ascent without backpropagation."""
     epsilon: Positive = 255 / 256
     """Greatest length of the perturbation (2 at sigma 0.5 and 1)."""
     steps: Count = 10
-    """Steps of the attack."""
+    """Steps of the attack (T)."""
     warmup: Count = 10
     """Epochs over which epsilon grows to its value."""
     train_on: Literal["all", "first"] = "all"
@@ -48,17 +47,17 @@ class SmoothAdv(Method):
     attack_target: AttackTarget = "heads"
     """What the attack raises: the mean of the heads' losses, or the loss of their mean logits."""
     norm_start: Positive | None = None
-    """First length of a perturbation under ddn; none: epsilon as far as warmed up, as in the original."""
+    """First length of a perturbation under ddn; None is epsilon as far as warmed up, as in the original."""
     norm_factor: Positive = 0.05
-    """Share by which ddn lengthens or shortens a perturbation after each step."""
+    """Fraction by which ddn lengthens or shortens a perturbation after each step (gamma)."""
     levels: int | None = 256
-    """Grey levels to which ddn rounds the image it attacks, as in the original; none: no rounding."""
+    """Grey levels to which ddn rounds the image it attacks, as in the original; None means no rounding."""
 
     def check(self) -> None:
         if self.levels is not None:
             at_least("levels", self.levels, 2)
         if self.attack == "gradient-free" and self.draws == 1:
-            raise ConfigError("draws >= 2 for a gradient-free attack", "1", "it estimates from the draws")
+            raise ConfigError("A gradient-free attack estimates from the draws: set draws to 2 or more.")
 
     @property
     def trained_draws(self) -> int:
@@ -66,10 +65,13 @@ class SmoothAdv(Method):
 
     def __call__(self, step: Step) -> Losses:
         noise = draw_noise(step.images, step.sigma, self.draws, step.generator)
+        # Epsilon grows over the first epochs.
         radius = self.epsilon * min(1.0, step.epoch / self.warmup)
+        # Attack the smoothed classifier: one perturbation per image, under all of its draws.
         with frozen(step.model):
             attack = SmoothAttack(FixedNoise(step.model, noise, self.draws), step, self, radius)
             adversarial = attack.ddn() if self.attack == "ddn" else attack.pgd()
+        # Train on the adversarial image under the same draws.
         draws = self.trained_draws
         noisy = repeat_draws(adversarial, draws) + noise[: draws * len(step.images)]
         smoothed_LN = cross_entropy(forward_heads(step.model, noisy, draws), step.labels).mean(1)
@@ -90,20 +92,29 @@ class SmoothAttack:
         return images + projected_ascent(images, self.radius, self.settings.steps, self._direction)
 
     def ddn(self) -> Tensor:
-        """Lengthens a perturbation that fails, shortens one that succeeds, and keeps the shortest success."""
+        """Returns the images with the shortest perturbation that succeeded (DDN, Rony et al. 2019).
+
+        A perturbation that fails is lengthened, one that succeeds is shortened.
+        """
+        import torch
+
         images, settings = self.step.images, self.settings
-        farthest = lengths(torch.maximum(images, 1 - images))
+        farthest = l2_norm(torch.maximum(images, 1 - images))  # no valid image is farther away
         norm = torch.full_like(farthest, settings.norm_start or self.radius)
         delta, best, best_norm = torch.zeros_like(images), torch.zeros_like(images), farthest
         for index in range(1, settings.steps + 1):
+            # Keep the perturbation if it succeeds and is the shortest so far.
             fooled = self._fooled(images + delta).view_as(norm)
-            better = fooled & (lengths(delta) < best_norm)
-            best, best_norm = torch.where(better, delta, best), torch.where(better, lengths(delta), best_norm)
+            better = fooled & (l2_norm(delta) < best_norm)
+            best, best_norm = torch.where(better, delta, best), torch.where(better, l2_norm(delta), best_norm)
+            # Cosine annealing of the step size from 1 to 0.01, and a step along the gradient.
             step_size = 0.01 + 0.99 * (1 + math.cos(math.pi * index / settings.steps)) / 2
             delta = delta + step_size * self._direction(images + delta)
+            # Change the norm by a factor 1 +- gamma, whatever the direction.
             norm = norm * torch.where(fooled, 1 - settings.norm_factor, 1 + settings.norm_factor)
             norm = torch.minimum(norm, farthest)
-            moved = self._rounded(images + delta * norm / lengths(delta).clamp_min(1e-12))
+            # Project onto the sphere of that norm, round to grey levels, clip to valid pixels.
+            moved = self._rounded(images + delta * norm / l2_norm(delta).clamp_min(1e-12))
             delta = moved.clamp(0, 1) - images
         return images + self._rounded(project(best, self.radius))
 
@@ -112,18 +123,23 @@ class SmoothAttack:
         return values if levels is None else (values * (levels - 1)).round() / (levels - 1)
 
     def _direction(self, at: Tensor) -> Tensor:
-        """Unit length per image; a random direction where there is no gradient."""
+        """Returns the gradient at unit length per image; a random direction where there is none."""
+        import torch
+
         gradient = self._estimate(at) if self.settings.attack == "gradient-free" else self._gradient(at)
         random = torch.randn(at.shape, generator=self.step.generator, device=at.device, dtype=at.dtype)
-        chosen = torch.where(lengths(gradient) > 0, gradient, random)
-        return chosen / lengths(chosen)
+        chosen = torch.where(l2_norm(gradient) > 0, gradient, random)
+        return chosen / l2_norm(chosen)
 
     def _gradient(self, at: Tensor) -> Tensor:
+        """Returns the gradient of -log of the label's mean probability over the draws."""
         target = self.settings.attack_target
         return input_gradient(lambda x: attack_loss(self.view.logits(x), self.step.labels, target), at)
 
     def _estimate(self, at: Tensor) -> Tensor:
-        """Stein's estimate of the gradient of -p_label, up to a factor: the mean of loss times noise."""
+        """Returns Stein's estimate of the gradient of -p_label, up to a factor: mean of loss times noise."""
+        import torch
+
         with torch.no_grad():
             logits_LMNC = self.view.logits(at)
         if self.settings.attack_target == "ensemble":
@@ -133,7 +149,9 @@ class SmoothAttack:
         return (loss_MN.view(*loss_MN.shape, *(1 for _ in at.shape[1:])) * noise).mean(0)
 
     def _fooled(self, at: Tensor) -> Tensor:
-        """Whether most draws of the ensemble have another answer than the label [N]."""
+        """Returns where the ensemble's most frequent prediction over the draws is not the label [N]."""
+        import torch
+
         with torch.no_grad():
             votes_MN = self.view.logits(at).mean(0).argmax(-1)
         return votes_MN.mode(0).values != self.step.labels

@@ -1,4 +1,4 @@
-"""What a network votes on a data set under noise: soft labels, and how easy each image is."""
+"""A network's votes on a data set under noise: soft labels, and how easy each image is."""
 
 from __future__ import annotations
 
@@ -30,23 +30,38 @@ def class_frequencies(
     batch: int = 256,
     on_images: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """Share of each image's draws on which the ensemble answers each class: float32 [images, C].
+    """Returns the fraction of each image's draws on which the ensemble gives each class: float32 [images, C].
 
-    An image's noise depends on the seed and its position alone, not on `batch` (draws per forward).
-    Ranks share the images out, and all get the whole answer.
-    `on_images` is told how many of how many images are done.
+    An image's noise depends on the seed and its position alone, not on `batch`. Ranks share the images, and
+    all get the whole result.
+
+    Args:
+        model: the network, used in evaluation mode.
+        dataset: the images, without augmentation.
+        sigma: standard deviation of the noise.
+        draws: noise draws per image.
+        seed: key of the noise.
+        device: where the network is.
+        batch: noisy samples per forward pass.
+        on_images: receives how many of how many images are done.
     """
     counts_NC = torch.zeros(len(dataset), dataset.info.classes)
     with frozen(model):
         size = max(1, batch // min(BLOCK, draws))
         for images, _, positions in plain_batches(dataset, size, first=ranks.rank(), every=ranks.count()):
             for block, start in enumerate(range(0, draws, BLOCK)):
-                noise = _noise(seed, positions, block, (min(BLOCK, draws - start), *images.shape[1:]))
+                # Each image has a generator of its own, whose draws no other image can shift.
+                shape = (min(BLOCK, draws - start), *images.shape[1:])
+                keys = [("soft-labels", int(position), block) for position in positions]
+                generators = [seeding.generator(seed, *key) for key in keys]
+                noise = torch.stack([torch.randn(shape, generator=each) for each in generators])
                 noisy = (images.unsqueeze(1) + sigma * noise).flatten(0, 1).to(device)
                 logits_LNC = model(noisy)
                 if logits_LNC.shape[-1] != dataset.info.classes:
-                    expected = f"a network of {dataset.info.classes} classes, as the images have"
-                    raise ConfigError(expected, str(logits_LNC.shape[-1]), "choose one for these images")
+                    raise ConfigError(
+                        f"The network has {logits_LNC.shape[-1]} classes, but the images have "
+                        f"{dataset.info.classes}: choose a network for these images."
+                    )
                 votes_NM = ensemble(logits_LNC.float()).argmax(-1).view(noise.shape[:2]).cpu()
                 counts_NC[positions] += functional.one_hot(votes_NM, counts_NC.shape[1]).sum(1)
             if on_images:
@@ -54,12 +69,7 @@ def class_frequencies(
     return ranks.total(counts_NC) / draws
 
 
-def _noise(seed: int, positions: Tensor, block: int, shape: tuple[int, ...]) -> Tensor:
-    generators = [seeding.generator(seed, "soft-labels", int(position), block) for position in positions]
-    return torch.stack([torch.randn(shape, generator=generator) for generator in generators])
-
-
 def hit_fractions(frequencies_NC: Tensor, dataset: Dataset) -> Tensor:
-    """Share of each image's draws that got its label [images]."""
+    """Returns the fraction of each image's draws that are classified correctly [images]."""
     labels_N = torch.tensor(dataset.labels)
     return frequencies_NC.gather(1, labels_N.unsqueeze(1)).squeeze(1)

@@ -1,4 +1,4 @@
-"""Stability training (Li et al. 2019): the noisy answer is held to the clean one."""
+"""Stability training (Li et al. 2019): the prediction under noise is held to the clean one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from smoothheads.objectives.method import METHODS, Losses, Method, Step
 @METHODS.register
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stability(Method):
-    """Li et al. 2019: cross-entropy on the clean image, and the noisy answer held to the clean one."""
+    """Li et al. 2019: cross-entropy on the clean image, and the noisy prediction held to the clean one."""
 
     name: ClassVar[str] = "stability"
-    heads_apart: ClassVar[bool] = True
+    independent_heads: ClassVar[bool] = True
     strength: NotNegative = 2.0
-    """Weight of the cross-entropy between the clean and the noisy answer (1 at sigma 1)."""
+    """Weight of the cross-entropy between the clean and the noisy prediction (1 at sigma 1)."""
 
     def __call__(self, step: Step) -> Losses:
-        """Gradient flows through both answers; two forwards keep BatchNorm's statistics apart."""
         noisy = add_noise(step.images, step.sigma, self.draws, step.generator)
+        # Two forward passes keep BatchNorm's statistics of clean and noisy images apart.
         clean_L1NC = forward_heads(step.model, step.images, 1)
         noisy_LMNC = forward_heads(step.model, noisy, self.draws)
+        # The stability term: cross-entropy H(f(x), f(x + delta)); gradient flows through both predictions.
         distance_LMN = -(clean_L1NC.softmax(-1) * noisy_LMNC.log_softmax(-1)).sum(-1)
+        # The label is learned on the clean image alone.
         clean_LN = cross_entropy(clean_L1NC, step.labels).mean(1)
         return Losses(
             per_sample_LN=clean_LN + self.strength * distance_LMN.mean(1),

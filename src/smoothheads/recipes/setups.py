@@ -99,7 +99,7 @@ def joint(config: RunConfig) -> RunConfig:
     that they see the same batches and noise. Other methods are refused, unless they need several networks.
     """
     method, heads = config.objective.method, config.model.heads
-    if not method.heads_apart and method.least_heads == 1:
+    if not method.independent_heads and method.min_heads == 1:
         raise ConfigError(
             f"Train the networks separately (--members {heads}): in a joint run, the attacks and choices of "
             f"images of {method.name} would be those of all networks together."

@@ -243,7 +243,7 @@ class Trainer:
             self._update_teaching([losses for losses, _ in forwards], [piece for _, piece in group_pieces])
             for (number, piece), (losses, moved) in zip(group_pieces, forwards, strict=True):
                 fraction = len(piece.images) / images
-                # The weighted losses (eq. 5 to 7) of this micro-batch, as its fraction of the step's mean.
+                # The weighted losses (eq. 5 and 6) of this micro-batch, as its fraction of the step's mean.
                 with autocast(self.device, self.config.precision):
                     terms = self.objective.terms(losses, piece.labels.to(self.device))
                 loss = terms.loss * fraction
