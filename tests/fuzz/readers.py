@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from tests.data import builders
+from tests.example import example_export, example_run
 
 from smoothheads import checkpoint
 from smoothheads.attack.outcome import COLUMNS as ATTACK_COLUMNS
@@ -44,7 +45,6 @@ Once = Callable[[Random], object]
 Make = Callable[[Path], Once]
 """Puts good files into a folder; what comes back damages one of them, reads it and puts it back."""
 
-V1 = Path(__file__).parents[1] / "fixtures" / "v1"
 READERS: dict[str, Make] = {}
 
 
@@ -89,14 +89,14 @@ def sha256(path: Path) -> str:
 @reader
 def run_config(root: Path) -> Once:
     path = root / "config.json"
-    shutil.copy(V1 / "run" / "config.json", path)
+    shutil.copy(example_run() / "config.json", path)
     return with_one_damaged([path], lambda: from_dict(RunConfig, load_json(path)), nothing)
 
 
 @reader
 def certify_config(root: Path) -> Once:
     path = root / "certify.json"
-    manifest = json.loads((V1 / "run" / "ledger-table" / "manifest.json").read_bytes())
+    manifest = json.loads((example_run() / "ledger-table" / "manifest.json").read_bytes())
     path.write_text(json.dumps(manifest["certify"]))
     return with_one_damaged([path], lambda: from_dict(CertifyConfig, load_json(path)), nothing)
 
@@ -104,7 +104,7 @@ def certify_config(root: Path) -> Once:
 @reader
 def checkpoints(root: Path) -> Once:
     folder = root / "checkpoint"
-    shutil.copytree(V1 / "run" / "checkpoint", folder)
+    shutil.copytree(example_run() / "checkpoint", folder)
     files = [folder / name for name in ("config.json", "manifest.json", "model.safetensors")]
 
     def mend() -> None:
@@ -139,7 +139,7 @@ def training_states(root: Path) -> Once:
 def ledgers(read: Callable[[Path], object], name: str) -> Make:
     def make(root: Path) -> Once:
         folders = []
-        for source in sorted((V1 / "run").glob("ledger-*")):
+        for source in sorted(example_run().glob("ledger-*")):
             folders.append(Path(shutil.copytree(source, root / source.name)))
 
         def once(rng: Random) -> object:
@@ -181,7 +181,7 @@ def foreign_logs(root: Path) -> Once:
 @reader
 def exports(root: Path) -> Once:
     folder = root / "export"
-    shutil.copytree(V1 / "export", folder)
+    shutil.copytree(example_export(), folder)
     files = [path for path in folder.rglob("*.json") if path.parent.name != "checkpoint"]
 
     def mend() -> None:
@@ -195,7 +195,7 @@ def exports(root: Path) -> Once:
         try:
             return once(rng)
         finally:
-            shutil.copy(V1 / "export" / "SHA256SUMS", folder)
+            shutil.copy(example_export() / "SHA256SUMS", folder)
 
     return and_restore
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.example import example_export
 
 import smoothheads as sh
 from smoothheads import hub as hubs
@@ -20,17 +21,16 @@ from smoothheads.runs.publish import push
 
 from .conftest import Hub
 
-EXPORT = Path(__file__).parents[1] / "fixtures" / "v1" / "export"
 REPO = "models/user/some"
 IMAGE = np.arange(64, dtype=np.uint8).reshape(1, 8, 8) % 17
 
 
 def test_an_export_comes_back_as_the_same_function(hub: Hub) -> None:
-    address = push(EXPORT, "user/some", private=True)
+    address = push(example_export(), "user/some", private=True)
     assert address.startswith("hf://user/some@")
     for place in ("hf://user/some", address):
         smoothed = sh.from_pretrained(place, seed=0)
-        here = sh.from_pretrained(EXPORT, seed=0)
+        here = sh.from_pretrained(example_export(), seed=0)
         assert smoothed.predict(IMAGE, 0)[1].tolist() == here.predict(IMAGE, 0)[1].tolist()
 
 
@@ -38,7 +38,7 @@ def test_pushing_leaves_the_folder_as_it_was(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(EXPORT, "run")
+    shutil.copytree(example_export(), "run")
     (tmp_path / "run" / "README.md").write_text("mine")  # the card has that name too
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for place in ("run", "run/checkpoint"):
@@ -47,10 +47,10 @@ def test_pushing_leaves_the_folder_as_it_was(
 
 
 def test_the_card_has_the_table_and_the_guarantee(hub: Hub) -> None:
-    push(EXPORT, "user/some")
+    push(example_export(), "user/some")
     card = hub.repositories[REPO][hub.refs[REPO]["main"]]["README.md"].decode()
     _, front, body = card.split("---\n", 2)
-    facts = json.loads((EXPORT / "export.json").read_text())["summary"]
+    facts = json.loads((example_export() / "export.json").read_text())["summary"]
     metrics = json.loads(front)["model-index"][0]["results"][0]["metrics"]
     assert [each["value"] for each in metrics[:-1]] == [
         round(each["value"], 6) for each in facts["certified"]
@@ -69,13 +69,13 @@ def test_a_run_with_a_ledger_is_exported_and_a_checkpoint_is_pushed_as_it_is(
     hub: Hub, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    shutil.copytree(EXPORT / "checkpoint", run / "checkpoint")
+    shutil.copytree(example_export() / "checkpoint", run / "checkpoint")
     push(run, "user/some")
     files = hub.repositories[REPO][hub.refs[REPO]["main"]]
     assert "checkpoint/model.safetensors" in files
     assert "ledger/ledger.tsv" not in files
     assert sh.from_pretrained("hf://user/some", n=200).predict(IMAGE)[1].sum() == 200
-    shutil.copytree(EXPORT / "ledger", run / "ledger")
+    shutil.copytree(example_export() / "ledger", run / "ledger")
     push(run, "user/some")
     assert {"ledger/ledger.tsv", "SHA256SUMS", "export.json"} <= set(
         hub.repositories[REPO][hub.refs[REPO]["main"]]
@@ -83,27 +83,27 @@ def test_a_run_with_a_ledger_is_exported_and_a_checkpoint_is_pushed_as_it_is(
 
 
 def test_a_revision_stays_what_it_was(hub: Hub, tmp_path: Path) -> None:
-    first = push(EXPORT, "user/some")
+    first = push(example_export(), "user/some")
     hub.commit(REPO, "main", {"checkpoint/config.json": b"{}"})
     assert sh.from_pretrained(first).predict(IMAGE)
     with pytest.raises(CheckpointError, match=r"config\.json"):
         sh.from_pretrained("hf://user/some")
-    push(EXPORT, "user/some", revision="v1")
+    push(example_export(), "user/some", revision="v1")
     assert sh.from_pretrained("hf://user/some@v1").predict(IMAGE)
     with pytest.raises(HubError, match="no such revision"):
         sh.from_pretrained("hf://user/some@v2")
 
 
 def test_files_that_changed_on_the_way_are_refused(hub: Hub) -> None:
-    push(EXPORT, "user/some")
-    weights = (EXPORT / "checkpoint" / "model.safetensors").read_bytes()
+    push(example_export(), "user/some")
+    weights = (example_export() / "checkpoint" / "model.safetensors").read_bytes()
     hub.commit(REPO, "main", {"checkpoint/model.safetensors": weights[:-1] + b"x"})
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):
         sh.from_pretrained("hf://user/some")
 
 
 def test_a_missing_file_is_refused(hub: Hub) -> None:
-    push(EXPORT, "user/some")
+    push(example_export(), "user/some")
     digest = hub.refs[REPO]["main"]
     del hub.repositories[REPO][digest]["checkpoint/manifest.json"]
     with pytest.raises(CheckpointError, match=r"manifest\.json"):
@@ -114,7 +114,7 @@ def test_a_torn_download_is_refused_and_mended_the_next_time(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
-    push(EXPORT, "user/some")
+    push(example_export(), "user/some")
     hub.truncate = "checkpoint/model.safetensors"
     with pytest.raises(HubError, match="user/some"):
         sh.from_pretrained("hf://user/some")
@@ -125,7 +125,7 @@ def test_a_torn_download_is_refused_and_mended_the_next_time(
 def test_without_a_network_the_copy_serves(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub.constants
 
-    push(EXPORT, "user/some")
+    push(example_export(), "user/some")
     sh.from_pretrained("hf://user/some")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -150,7 +150,7 @@ def test_other_addresses_are_refused(text: str) -> None:
 
 
 def test_no_code_of_a_repository_is_run(hub: Hub, tmp_path: Path) -> None:
-    push(EXPORT, "user/some")
+    push(example_export(), "user/some")
     sprung = tmp_path / "sprung"
     trap = f"import pathlib; pathlib.Path({str(sprung)!r}).touch()".encode()
     names = ("config.py", "__init__.py", "modeling.py", "setup.py", "checkpoint/pickle.pkl")
@@ -162,7 +162,7 @@ def test_no_code_of_a_repository_is_run(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_the_commands_take_an_address(hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["push", str(EXPORT), "user/some"]) == 0
+    assert main(["push", str(example_export()), "user/some"]) == 0
     address = capsys.readouterr().out.strip()
     Image.new("L", (8, 8)).save(tmp_path / "image.png")
     assert main(["predict", address, str(tmp_path / "image.png"), "--n", "100"]) == 0

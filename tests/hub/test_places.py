@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from tests.example import example_export, example_run
 
 import smoothheads as sh
 from smoothheads.cli import COMMANDS, main
@@ -15,7 +16,6 @@ from smoothheads.runs.publish import push
 
 from .conftest import Hub
 
-V1 = Path(__file__).parents[1] / "fixtures" / "v1"
 ATTACK = ["--steps", "2", "--draws", "2", "--n", "20", "--radii", "1.0", "--halvings", "1", "--first", "2"]
 
 TAKE: dict[str, Callable[[str], list[str]]] = {
@@ -49,7 +49,16 @@ TAKE: dict[str, Callable[[str], list[str]]] = {
     "info": lambda at: ["info", at],
     "diversity": lambda at: ["diversity", at, at, "--index-samples", "20", "--samples", "10", "--first", "1"],
     "train --init": lambda at: [
-        *("train", f"{V1}/run/config.json", "--init", at, "--data.subset.first", "60", "--train.epochs", "1"),
+        *(
+            "train",
+            str(example_run() / "config.json"),
+            "--init",
+            at,
+            "--data.subset.first",
+            "60",
+            "--train.epochs",
+            "1",
+        ),
         *("--out", "out"),
     ],
 }
@@ -60,8 +69,8 @@ def place(request: pytest.FixtureRequest, hub: Hub, tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     Image.new("L", (8, 8)).save("image.png")
     if request.param == "address":
-        return push(V1 / "export", "user/some")
-    shutil.copytree(V1 / "export", "there")
+        return push(example_export(), "user/some")
+    shutil.copytree(example_export(), "there")
     for path in Path("there").iterdir():
         if path.is_file():
             path.unlink()  # what makes it an export
@@ -74,14 +83,14 @@ def test_a_command_takes_it(place: str, command: str, capsys: pytest.CaptureFixt
 
 
 def test_python_takes_it(place: str) -> None:
-    assert sh.load_checkpoint(place).manifest == sh.load_checkpoint(V1 / "export" / "checkpoint").manifest
-    assert sh.read_log(place).acr == sh.read_log(V1 / "export" / "ledger").acr
+    assert sh.load_checkpoint(place).manifest == sh.load_checkpoint(example_export() / "checkpoint").manifest
+    assert sh.read_log(place).acr == sh.read_log(example_export() / "ledger").acr
     assert sh.from_pretrained(place).info.classes == 10
 
 
 def test_shards_are_named_by_the_run_that_they_lie_in(tmp_path: Path) -> None:
-    assert main(["merge", str(V1 / "run"), "--out", str(tmp_path / "whole")]) == 0
-    parts = [str(V1 / "run" / f"ledger-{i}-of-2") for i in range(2)]
+    assert main(["merge", str(example_run()), "--out", str(tmp_path / "whole")]) == 0
+    parts = [str(example_run() / f"ledger-{i}-of-2") for i in range(2)]
     assert main(["merge", *parts, "--out", str(tmp_path / "named")]) == 0
     whole, named = ((tmp_path / name / "ledger.tsv").read_bytes() for name in ("whole", "named"))
     assert whole == named
