@@ -47,8 +47,6 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
     out = Path(out)
     reserve(out)
     shards = list(dict.fromkeys(folder for place in folders for folder in _ledgers(hub.local(place))))
-    if len(shards) == 1:
-        raise LedgerError(f"There is nothing to merge {shards[0]} with; name the ledgers of all shards.")
 
     # Shards are read one after the other: hundreds need no more memory than one.
     merged: Manifest | None = None
@@ -56,6 +54,8 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
     origin: dict[int, Path] = {}
     for folder in shards:
         shard = load(folder)
+        if len(shards) == 1 and shard.manifest.shard is None:
+            raise LedgerError(f"{folder} is no shard, so there is nothing to merge it with.")
         manifest = replace(shard.manifest, shard=None)
         if merged is None:
             first, merged = folder, manifest
