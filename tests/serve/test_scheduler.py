@@ -43,6 +43,27 @@ def test_two_jobs_take_turns() -> None:
     assert "".join(order) == "ababab"
 
 
+def test_fresh_job_does_not_wait_for_many_old_ones() -> None:
+    made: list[str] = []
+
+    def steps(name: str, count: int) -> Iterator[str]:
+        for _ in range(count):
+            made.append(name)
+            yield name
+
+    async def test(scheduler: Scheduler) -> None:
+        old = [scheduler.submit(steps("old", 10**6), seconds=9) for _ in range(5)]
+        while len(made) < 50:
+            await asyncio.sleep(0.001)
+        assert len([item async for item in scheduler.submit(steps("new", 4), seconds=9)]) == 4
+        for job in old:
+            job.cancel()
+
+    run(test, at_once=6)
+    first, last = made.index("new"), len(made) - made[::-1].index("new")
+    assert last - first <= 8  # every other step is its own, though five others want theirs
+
+
 def test_full_queue_refuses_and_moves_up() -> None:
     stop = threading.Event()
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
@@ -36,6 +37,10 @@ PULSE: Final = 0.1
 SAMPLES: Final = 20
 SMALL_JSON: Final = 2**16
 """Bytes of JSON that are parsed in this process."""
+SMALL_REQUEST: Final = 1000
+"""Samples of a request that goes before larger ones."""
+WORKERS: Final = 2
+"""Processes that decode and parse."""
 ANSWER_FACTS: Final = ("sigma", "alpha", "norm", "aggregation", "scope", "notes")
 ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     401: {"model": schemas.Error, "description": "The token is missing."},
@@ -69,14 +74,15 @@ class Service:
     """Removes from a message what may not leave the machine."""
     test_images: images.TestImages = field(default_factory=images.TestImages)
     workers: WorkerPool = field(init=False)
+    in_workers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(WORKERS))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "workers", WorkerPool(2, self.limits.parse_seconds))
+        object.__setattr__(self, "workers", WorkerPool(WORKERS, self.limits.parse_seconds))
 
-    def submit(self, steps: Iterator[T], seconds: float) -> RequestJob[T]:
+    def submit(self, steps: Iterator[T], seconds: float, *, small: bool = False) -> RequestJob[T]:
         """Hands work to the scheduler; raises HTTPException 429 where its queue is full."""
         try:
-            return self.scheduler.submit(steps, seconds=seconds)
+            return self.scheduler.submit(steps, seconds=seconds, small=small)
         except BusyError:
             raise HTTPException(429, "too many requests under way", {"Retry-After": "1"}) from None
 
@@ -99,8 +105,11 @@ class Service:
         if kind == "application/json":
             body = b"".join([chunk async for chunk in request.stream()])
             # Parsing a megabyte holds the interpreter's lock for a tenth of a second.
-            parse = parse_json if len(body) <= SMALL_JSON else self._parse_in_worker
-            return await run_in_threadpool(parse, body, self.limits)
+            if len(body) <= SMALL_JSON:
+                return await run_in_threadpool(parse_json, body, self.limits)
+            return await to_thread.run_sync(
+                self.workers.run, parse_json, body, self.limits, limiter=self.in_workers
+            )
         if kind != "multipart/form-data":
             shown = repr(kind[:80]) if kind else "missing"
             raise ConfigError(f"The Content-Type is {shown}: send application/json or multipart/form-data.")
@@ -110,9 +119,6 @@ class Service:
             uploads = [value for key, value in form.multi_items() if isinstance(value, UploadFile)]
             data = [await upload.read() for upload in uploads]
         return await run_in_threadpool(parse_form, values, data, self.limits)
-
-    def _parse_in_worker(self, body: bytes, limits: Limits) -> Request:
-        return self.workers.run(parse_json, body, limits)
 
     def decode(self, request: Request, info: DataInfo) -> list[Pixels]:
         """Returns the images of a request as grid integers; large files are decoded in a worker."""
@@ -132,12 +138,16 @@ class Service:
 
     async def start(self, request: Request, work: Work) -> tuple[RequestJob[Event], dict[str, Any]]:
         """Decodes the images and hands the work to the scheduler; also returns the facts of the network."""
-        if self.scheduler.full:  # decoding would be in vain
+        small = request.n is not None and request.n * len(request.images) <= SMALL_REQUEST
+        if self.scheduler.is_full(small):  # decoding would be in vain
             raise HTTPException(429, "too many requests under way", {"Retry-After": "1"})
         info, facts = await self.facts(request.model)
-        pixels = await run_in_threadpool(self.decode, request, info)
+        is_large = any(isinstance(each, bytes) and not images.is_small(each) for each in request.images)
+        # Large images wait for a worker here and not in a thread, of which small ones need some, too.
+        limiter = self.in_workers if is_large else None
+        pixels = await to_thread.run_sync(self.decode, request, info, limiter=limiter)
         steps = self._counted(work(request.model, pixels, request.n, request.radius))
-        return self.submit(steps, request.seconds), facts
+        return self.submit(steps, request.seconds, small=small), facts
 
     def _counted(self, steps: Iterator[Event]) -> Iterator[Event]:
         for event in steps:

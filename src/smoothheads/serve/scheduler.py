@@ -2,6 +2,8 @@
 
 A job is an iterator whose steps are short (a pass of the network). One thread makes the steps of all jobs in
 turn, so that a long certificate does not keep a short one waiting, and a cancelled job ends after its step.
+Every other step goes to the job that has had the fewest, so that a short request beside long ones waits for a
+step or two and not for all of them; the other steps go round, so that nobody starves.
 """
 
 from __future__ import annotations
@@ -34,8 +36,11 @@ class RequestJob(Generic[T]):
         seconds: float,
         position: Callable[[RequestJob[Any]], int],
         on_cancel: Callable[[], None],
+        *,
+        small: bool,
     ) -> None:
-        self.work, self.seconds = work, seconds
+        self.work, self.seconds, self.small = work, seconds, small
+        self.steps = 0
         self._position, self._on_cancel = position, on_cancel
         self._items: deque[T] = deque()
         self.done = self.cancelled = False
@@ -98,7 +103,10 @@ class RequestJob(Generic[T]):
 
 
 class Scheduler:
-    """Works in one thread; `at_once` jobs take turns and `queue` more may wait."""
+    """Works in one thread; `at_once` jobs take turns and `queue` more may wait.
+
+    Small jobs have half as many places again for themselves, and go first in the queue.
+    """
 
     def __init__(self, *, at_once: int, queue: int) -> None:
         self.at_once, self.queue = at_once, queue
@@ -107,7 +115,7 @@ class Scheduler:
         self._active: deque[RequestJob[Any]] = deque()
         self._waiting: deque[RequestJob[Any]] = deque()
         self._change = threading.Condition()
-        self._closed = False
+        self._closed = self._fresh_first = False
         self._thread = threading.Thread(target=self._run, name="smoothheads-serve", daemon=True)
         self._thread.start()
 
@@ -117,31 +125,36 @@ class Scheduler:
         with self._change:
             return len(self._active), len(self._waiting)
 
-    def submit(self, work: Iterator[T], *, seconds: float) -> RequestJob[T]:
+    def submit(self, work: Iterator[T], *, seconds: float, small: bool = False) -> RequestJob[T]:
         """Adds a job; raises BusyError where the queue is full.
 
         Args:
             work: An iterator with short steps.
             seconds: Time limit, from the first step on.
+            small: Whether it has a few steps only.
         """
-        job = RequestJob(work, seconds, self._position, self._wake)
+        job = RequestJob(work, seconds, self._position, self._wake, small=small)
         with self._change:
             self._move_up()
-            if len(self._active) < self.at_once:
+            if len(self._active) < self._places(small):
                 self._active.append(job)
-            elif len(self._waiting) < self.queue:
-                self._waiting.append(job)
-            else:
+            elif len(self._waiting) >= self.queue:
                 raise BusyError
+            elif small:
+                self._waiting.insert(sum(other.small for other in self._waiting), job)
+            else:
+                self._waiting.append(job)
             self._change.notify()
         return job
 
-    @property
-    def full(self) -> bool:
-        """Whether the next job would be refused."""
+    def is_full(self, small: bool) -> bool:
+        """Returns whether the next job would be refused."""
         with self._change:
             self._move_up()
-            return len(self._active) >= self.at_once and len(self._waiting) >= self.queue
+            return len(self._active) >= self._places(small) and len(self._waiting) >= self.queue
+
+    def _places(self, small: bool) -> int:
+        return self.at_once + (self.at_once // 2 if small else 0)
 
     def close(self) -> None:
         """Cancels all jobs and ends the thread."""
@@ -176,6 +189,9 @@ class Scheduler:
                     return None
                 self._change.wait()
                 self._move_up()
+            self._fresh_first = not self._fresh_first
+            if self._fresh_first:
+                return min(self._active, key=lambda job: job.steps)
             return self._active[0]
 
     def _move_up(self) -> None:
@@ -183,7 +199,7 @@ class Scheduler:
         for job in [job for job in self._waiting if job.cancelled]:
             self._waiting.remove(job)
             job._finish()
-        while self._waiting and len(self._active) < self.at_once:
+        while self._waiting and len(self._active) < self._places(self._waiting[0].small):
             self._active.append(self._waiting.popleft())
 
     def _step(self, job: RequestJob[Any]) -> bool:
@@ -196,6 +212,7 @@ class Scheduler:
                 try:
                     job._put(next(job.work))
                     self.steps += 1
+                    job.steps += 1
                     return True
                 except StopIteration:
                     pass

@@ -42,9 +42,9 @@ class Limits:
     """Bytes of all requests that are being received or decoded."""
     parse_seconds: float = 5.0
     """Time in which an image or a JSON text must be decoded."""
-    at_once: int = 8
+    at_once: int = 16
     """Requests that share the network; they take turns, pass by pass."""
-    queue: int = 32
+    queue: int = 24
     """Requests that wait; further ones are refused with 429."""
     patience: float = 20.0
     """Seconds within which a client must send its request, and take each part of the answer."""
