@@ -13,8 +13,8 @@ from tests.studies.small import TEXT
 
 from smoothheads.cli import COMMANDS, main
 from smoothheads.models.networks import resnet_cifar
-from smoothheads.studies import reading
-from smoothheads.studies.outcome import Outcome, Result, save
+from smoothheads.results import read_log
+from smoothheads.studies.results import RowFacts, StudyResults, StudyRow, save
 
 V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
 FEW = ["--n0", "20", "--n", "100", "--block", "20", "--first", "2"]
@@ -68,9 +68,10 @@ def at(tmp_path: Path) -> Path:
     shutil.copytree(V1, tmp_path / "run")
     torch.save({"state_dict": resnet_cifar(8, (1, 8, 8), 10).state_dict()}, tmp_path / "own.pth")
     (tmp_path / "study.toml").write_text(TEXT)
-    row = Result("", 0.5, "single", 0, reading.read(V1 / "ledger-fixed"))
+    row = StudyRow("", 0.5, "single", 0, read_log(V1 / "ledger-fixed"), RowFacts(imported="log"))
+    results = StudyResults(name="small", title="Small", arms={"single": "single"}, rows=(row,))
     for place in ("kept", "papers/table3"):
-        save(Outcome("small", "Small", {"single": "single"}, (), (), (row,)), tmp_path / place)
+        save(results, tmp_path / place)
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     for name in (
@@ -162,7 +163,11 @@ def test_a_store_keeps_what_lies_beside_its_folders(at: Path) -> None:
     assert main(["study", f"{at}/study.toml", "--store", f"{at}/foreign", "--workers", "1"]) == 0
     after = snapshot(at / "foreign")
     assert {name: after[name] for name in before} == before
-    assert {name.partition("/")[0] for name in after.keys() - before.keys()} == {"trained", "certified"}
+    assert {name.partition("/")[0] for name in after.keys() - before.keys()} == {
+        "trained",
+        "certified",
+        "rows",
+    }
 
 
 READS: dict[str, list[str]] = {

@@ -18,12 +18,10 @@ from smoothheads.errors import WorkerError
 from smoothheads.runs.executors import Executor, Future
 from smoothheads.runs.on_ray import Cluster
 from smoothheads.studies import on_ray
-from smoothheads.studies.jobs import ELSEWHERE, StudyJob, perform
+from smoothheads.studies.jobs import ELSEWHERE, StudyJob, perform, plan_study
 from smoothheads.studies.on_ray import JobActor, RayJobs, SyncedFiles
-from smoothheads.studies.outcome import collect
 from smoothheads.studies.plan import StudyPlan, Training
-from smoothheads.studies.prepare import prepare
-from smoothheads.studies.run import run
+from smoothheads.studies.run import StudyRun
 from smoothheads.studies.store import StudyStore
 from smoothheads.studies.tables import all_tables
 
@@ -39,14 +37,14 @@ def training(plan: StudyPlan) -> Training:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyPlan, StudyStore]:
     """The study as one process makes it."""
-    plan, _ = prepare(study(LONG))
+    plan = plan_study(study(LONG))
     store = StudyStore(tmp_path_factory.mktemp("alone"))
-    assert run(plan, store, Inline(), {}) == {}
+    assert StudyRun({"small": plan}, store).run_on(Inline()) == {}
     return plan, store
 
 
 def require_same(plan: StudyPlan, ours: StudyStore, theirs: StudyStore) -> None:
-    tables = [all_tables(collect(plan, store)) for store in (ours, theirs)]
+    tables = [all_tables(store.collect(plan)) for store in (ours, theirs)]
     assert tables[0] == tables[1]
     for item in plan.items:
         facts = [store.facts(item) or {} for store in (ours, theirs)]
@@ -55,8 +53,8 @@ def require_same(plan: StudyPlan, ours: StudyStore, theirs: StudyStore) -> None:
             {path.relative_to(store.folder(item)).as_posix() for path in store.folder(item).rglob("*")}
             for store in (ours, theirs)
         ]
-        locks = {".lock", "run/.lock", "ledger/.lock"}
-        assert names[0] - {"output.txt"} - locks == names[1] - locks
+        locks = {".lock", "run/.lock", "ledger/.lock", "output.txt"}
+        assert names[0] - locks == names[1] - locks
 
 
 def test_a_lost_worker_costs_little_and_changes_nothing(
@@ -87,7 +85,7 @@ def test_a_lost_worker_costs_little_and_changes_nothing(
                 os.kill(killed[0], signal.SIGKILL)
             return ended
 
-    assert run(plan, store, Killing(), {}) == {}
+    assert StudyRun({"small": plan}, store).run_on(Killing()) == {}
     assert killed
     require_same(plan, store, whole)
 
@@ -141,7 +139,7 @@ def test_what_another_study_is_making_is_not_made_on_ray_too(
     """And what is made on Ray not by another study beside it; without the lock both write to one folder."""
     job = StudyJob(training(alone[0]), StudyStore(tmp_path))
     tasks = RayJobs(Cluster())
-    with job.store.held(job.item):
+    with job.store.lock(job.item):
         refused = tasks.submit(perform, job)
         assert tasks.wait(1) == [refused]
         assert refused.result() == ELSEWHERE

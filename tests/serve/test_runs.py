@@ -111,31 +111,27 @@ def test_no_formula(text: str, written: str) -> None:
 
 
 def test_study_tables_and_downloads(run: Path, tmp_path: Path) -> None:
-    import numpy as np
-
     from smoothheads.errors import LedgerError
-    from smoothheads.studies.outcome import Outcome, Result, load, save
-    from smoothheads.studies.reading import read
+    from smoothheads.studies.results import RowFacts, StudyResults, StudyRow, load, save
 
-    measured = read(run / "ledger-fixed", "ensemble")
-    assert len(np.asarray(measured.index)) == len(read_log(run / "ledger-fixed"))
-    outcome = Outcome(
+    log, facts = read_log(run / "ledger-fixed"), RowFacts(imported="log")
+    study = StudyResults(
         name="x",
         title="Does <b>it</b> help?",
         arms={"a": "one", "b": "two"},
         radii=(0.0, 0.25),
         differences=(("b", "a"),),
-        results=tuple(Result("", 0.5, arm, 0, measured, {}) for arm in "ab"),
+        rows=tuple(StudyRow("", 0.5, arm, 0, log, facts) for arm in "ab"),
     )
-    save(outcome, tmp_path / "kept")
+    save(study, tmp_path / "kept")
     (name, folder), *_ = RunIndex(tmp_path).contents().studies.items()
     data = logs.study(load(folder))
     assert (name, data["title"]) == ("kept", "Does <b>it</b> help?")
     assert [row[0]["text"] for row in data["tables"][0]["rows"]] == ["one", "two"]
-    assert r"\begin{tabular}" in logs.study_latex(outcome)
-    assert logs.study_csv(outcome).splitlines()[1].startswith("a,")
-    assert logs.study_png(outcome).startswith(b"\x89PNG")
-    for damaged in ('{"format": "?"}', '{"format": "smoothheads-study/1", "results": 3}'):
+    assert r"\begin{tabular}" in logs.study_latex(study)
+    assert logs.study_csv(study).splitlines()[1].startswith("a,")
+    assert logs.study_png(study).startswith(b"\x89PNG")
+    for damaged in ('{"format": "?"}', '{"format": "smoothheads-study/2", "rows": 3}'):
         (folder / "study.json").write_text(damaged)
         with pytest.raises(LedgerError, match="study"):
             load(folder)

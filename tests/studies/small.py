@@ -1,12 +1,17 @@
-"""The smallest study there is, and an executor that needs no processes."""
+"""The smallest study there is, and an executor that runs jobs in this process."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from smoothheads.runs.executors import Future, SerialExecutor
-from smoothheads.studies.parse import parse_study
-from smoothheads.studies.spec import Study
+from smoothheads.runs.executors import Executor, Future
+from smoothheads.studies.jobs import StudyJob, plan_study
+from smoothheads.studies.results import StudyResults
+from smoothheads.studies.run import StudyRun
+from smoothheads.studies.spec import Study, parse_study
+from smoothheads.studies.store import StudyStore
 
 TEXT = """
 title = "Small"
@@ -42,16 +47,34 @@ def study(text: str = TEXT) -> Study:
     return parse_study(text, "small", "small.toml")
 
 
-class Inline(SerialExecutor):
-    """Runs jobs in this process and notes the keys of those that ended."""
+def start(text: str, store: Path, out: Path | None = None) -> StudyRun:
+    """A study on a store, ready to run."""
+    plan = plan_study(study(text))
+    return StudyRun({"small": plan}, StudyStore(store), {} if out is None else {"small": out})
 
+
+def results(run: StudyRun) -> StudyResults:
+    (found,) = run.results().values()
+    return found
+
+
+class Inline(Executor):
     slots = 2
 
     def __init__(self) -> None:
-        super().__init__()
+        self.jobs: list[tuple[Callable[[Any], Any], StudyJob, Future[Any]]] = []
         self.done: list[str] = []
 
+    def submit(self, function: Callable[[Any], Any], item: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.jobs.append((function, item, future))
+        return future
+
     def wait(self, seconds: float) -> list[Future[Any]]:
-        job = self._queue[0][2]
+        function, job, future = self.jobs.pop(0)
         self.done.append(job.key)
-        return super().wait(seconds)
+        future.set_result(function(job))
+        return [future]
+
+    def close(self) -> None:
+        pass

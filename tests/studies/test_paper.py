@@ -17,15 +17,12 @@ from smoothheads.cli import main
 from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.report import plots
 from smoothheads.report.table import Table, to_csv, to_json, to_latex, to_text
+from smoothheads.results import Results
 from smoothheads.results.metrics import MedianInterval
-from smoothheads.studies import claims, costs, experiments, gaps, paper, stages, tables
-from smoothheads.studies.figures import acr, claims_figure
-from smoothheads.studies.outcome import Outcome, Result, collect, save
-from smoothheads.studies.plan import make_plan, together
-from smoothheads.studies.prepare import prepare
-from smoothheads.studies.reading import Measured
-from smoothheads.studies.run import run
-from smoothheads.studies.store import StudyStore
+from smoothheads.studies import claims, costs, diagnoses, experiments, jobs, paper, tables
+from smoothheads.studies.figures import acr_figure
+from smoothheads.studies.plan import join_plans, make_plan
+from smoothheads.studies.results import NetworkSize, RowFacts, StudyResults, StudyRow, save
 
 TRAINED = [each for each in experiments.EXPERIMENTS.values() if each.trained]
 
@@ -45,7 +42,7 @@ def test_every_published_row_is_an_arm_that_can_be_configured(
 def test_a_mistake_in_a_scale_is_told(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     mistakes = (
-        ("title = [", "TOML in"),
+        ("title = [", "is not valid TOML"),
         ('title = "x"\nsede = [1]', "did you mean 'seeds'"),
         ('title = "x"\n[experiments.tabel6]\nsigmas = [0.25]', "did you mean 'table6'"),
         ('title = "x"\n[experiments.table6]\nsigma = [0.25]', "experiments.table6.*did you mean 'sigmas'"),
@@ -60,43 +57,52 @@ def test_what_experiments_share_is_made_once() -> None:
     scale = experiments.scale("smoke")
     studies = {each.id: experiments.study(each, scale) for each in TRAINED}
     plans = {name: make_plan(study, lambda _: "data", "images") for name, study in studies.items()}
-    whole, parts = together(plans)
-    assert len(whole.items) < sum(len(plan.items) for plan in plans.values()) / 1.3
+    joined, parts = join_plans(plans)
+    assert len(joined.items) < sum(len(plan.items) for plan in plans.values()) / 1.3
     assert {name: len(plan.rows) for name, plan in parts.items()} == {
         name: len(plan.rows) for name, plan in plans.items()
     }
-    again, _ = together(parts)
-    assert again == whole
+    again, _ = join_plans(parts)
+    assert again == joined
     single = next(row for row in parts["table7"].rows if (row.arm, row.sigma) == ("gaussian single", 0.5))
     assert single.aggregation == "head-1"  # of the ensemble of ten in table3
 
 
-def outcome_of(gains: dict[str, float]) -> Outcome:
+def study_of(gains: dict[str, float]) -> StudyResults:
     """Three seeds of 100 images; every arm's radii are its gain above a common noise."""
     rng = np.random.default_rng(0)
     common = rng.uniform(0.2, 0.8, (3, 100))
     images = np.arange(100)
-    results = [
-        Result(
+    rows = [
+        StudyRow(
             "",
             0.25,
             arm,
             seed,
-            Measured(
-                images, images % 10, images % 10, common[seed] + value, common[seed], images, common[seed]
+            Results(
+                name=arm,
+                index=images,
+                label=images % 10,
+                prediction=images % 10,
+                radius=common[seed] + value,
+                seconds=common[seed],
+                noisy=common[seed],
+                samples=images,
             ),
         )
         for arm, value in gains.items()
         for seed in range(3)
     ]
-    return Outcome("table3", "made up", {arm: arm for arm in gains}, (0.0,), (), tuple(results))
+    return StudyResults(
+        name="table3", title="made up", arms={arm: arm for arm in gains}, radii=(0.0,), rows=tuple(rows)
+    )
 
 
 def test_a_claim_is_confirmed_contradicted_or_not_measured() -> None:
-    found = outcome_of({"gaussian single": 0.0, "gaussian dnn5": 0.1, "gaussian some": 0.05})
+    found = study_of({"gaussian single": 0.0, "gaussian dnn5": 0.1, "gaussian some": 0.05})
     known = claims.all_claims()
     verdicts = {
-        name: claims.verdict(list(claims.answers(known[name], found, {})))
+        name: claims.verdict(list(claims.evidence(known[name], found, {})))
         for name in ("C1", "C2", "C3", "C4")
     }
     assert verdicts == {"C1": "contradicted", "C2": "confirmed", "C3": "confirmed", "C4": "not measured"}
@@ -104,34 +110,34 @@ def test_a_claim_is_confirmed_contradicted_or_not_measured() -> None:
 
 def test_the_summary_says_what_is_compared_where_a_claim_rests_on_several_pairs() -> None:
     heads = {"gaussian single-m2": 0.0, "gaussian some-2": 0.1, "gaussian some-3": 0.2}
-    text = to_text(claims.summary({"fig4": outcome_of(heads)}, {}))
+    text = to_text(claims.summary({"fig4": study_of(heads)}, {}))
     assert "some-2 − single-m2, gaussian 0.25: +0.100" in text
     assert "some-3 − some-2, gaussian 0.25: +0.100" in text
 
 
 def test_the_picture_of_the_claims_has_a_line_for_every_comparison_of_radii() -> None:
-    found = outcome_of({"gaussian single": 0.0, "gaussian dnn5": 0.1, "gaussian some": 0.05})
-    drawn = claims_figure({"table3": found})
+    found = study_of({"gaussian single": 0.0, "gaussian dnn5": 0.1, "gaussian some": 0.05})
+    drawn = claims.figure({"table3": found})
     assert drawn is not None
     labels = [label.get_text() for label in drawn.axes[0].get_yticklabels()]
     pairs = ("C1 some − dnn5", "C2 some − single", "C3 dnn5 − single")
     assert labels == ["table3", *(f"{pair}, gaussian 0.25" for pair in pairs)]
-    assert claims_figure({"table3": replace(found, results=())}) is None
+    assert claims.figure({"table3": replace(found, rows=())}) is None
 
 
 def test_a_verdict_on_one_seed_says_so() -> None:
-    several = outcome_of({"gaussian single": 0.0, "gaussian dnn5": 0.1, "gaussian some": 0.05})
-    one = replace(several, results=tuple(each for each in several.results if each.seed == 0))
+    several = study_of({"gaussian single": 0.0, "gaussian dnn5": 0.1, "gaussian some": 0.05})
+    one = replace(several, rows=tuple(each for each in several.rows if each.seed == 0))
     claim = claims.all_claims()["C3"]
-    assert claims.verdict(list(claims.answers(claim, several, {}))) == "confirmed"
-    assert claims.verdict(list(claims.answers(claim, one, {}))) == "confirmed (one seed)"
+    assert claims.verdict(list(claims.evidence(claim, several, {}))) == "confirmed"
+    assert claims.verdict(list(claims.evidence(claim, one, {}))) == "confirmed (one seed)"
     one = replace(one, differences=(("gaussian some", "gaussian single"),))
     assert "one seed" in to_text(tables.differences(one))
     for found, said, colour in (
         (several, "", plots.COLOURS[0]),
         (one, "\n(open: one seed, over images)", "white"),
     ):
-        drawn = claims_figure({"table3": found})
+        drawn = claims.figure({"table3": found})
         assert drawn is not None
         assert drawn.get_supxlabel() == f"gain in ACR; 95 % over seeds and images{said}"
         marks = [line for line in drawn.axes[0].lines if line.get_marker() == "o"]
@@ -140,44 +146,44 @@ def test_a_verdict_on_one_seed_says_so() -> None:
 
 def test_nearly_equal_is_within_a_twentieth_and_cost_is_a_ratio() -> None:
     known = claims.all_claims()
-    near = outcome_of({"gaussian some": 0.5, "gaussian some-dnn5": 0.51})
-    far = outcome_of({"gaussian some": 0.5, "gaussian some-dnn5": 0.9})
-    assert claims.verdict(list(claims.answers(known["C23"], near, {}))) == "confirmed"
-    assert claims.verdict(list(claims.answers(known["C23"], far, {}))) == "contradicted"
+    near = study_of({"gaussian some": 0.5, "gaussian some-dnn5": 0.51})
+    far = study_of({"gaussian some": 0.5, "gaussian some-dnn5": 0.9})
+    assert claims.verdict(list(claims.evidence(known["C23"], near, {}))) == "confirmed"
+    assert claims.verdict(list(claims.evidence(known["C23"], far, {}))) == "contradicted"
     ratios = {("certify", "gaussian", "some", "dnn5"): MedianInterval(0.35, 0.33, 0.38)}
-    assert claims.verdict(list(claims.answers(known["C8"], near, ratios))) == "confirmed"
+    assert claims.verdict(list(claims.evidence(known["C8"], near, ratios))) == "confirmed"
 
 
-def sized(outcome: Outcome, sizes: dict[str, dict[str, float]]) -> Outcome:
-    results = [replace(each, facts={"size": sizes[each.arm]}) for each in outcome.results]
-    return replace(outcome, results=tuple(results))
+def sized(study: StudyResults, sizes: dict[str, NetworkSize]) -> StudyResults:
+    return replace(study, rows=tuple(replace(row, facts=RowFacts(size=sizes[row.arm])) for row in study.rows))
+
+
+def size(params: int = 0, gmacs: float = 0.0, head_fraction: float = 0.0) -> NetworkSize:
+    return NetworkSize(params=params, gmacs=gmacs, gmacs_paper=gmacs, head_fraction=head_fraction)
 
 
 def test_capacity_is_counted_in_arithmetic_and_in_parameters() -> None:
     found = sized(
-        outcome_of({"gaussian some": 0.1, "gaussian dnn5": 0.0}),
-        {
-            "gaussian some": {"gmacs_paper": 0.594, "params": 6_995_138},
-            "gaussian dnn5": {"gmacs_paper": 1.28, "params": 8_653_570},
-        },
+        study_of({"gaussian some": 0.1, "gaussian dnn5": 0.0}),
+        {"gaussian some": size(6_995_138, 0.594), "gaussian dnn5": size(8_653_570, 1.28)},
     )
     claim = claims.all_claims()["C7"]
-    verdicts = {item.cell: item.verdict for item in claims.answers(claim, found, {})}
+    verdicts = {item.cell: item.verdict for item in claims.evidence(claim, found, {})}
     assert verdicts == {"gflops, gaussian": "confirmed", "params, gaussian": "contradicted"}
     measured = {("gflops", "gaussian", "some", "dnn5"): MedianInterval(0.6, 0.6, 0.6)}
-    first = next(iter(claims.answers(claim, found, measured)))
-    assert (first.value, first.verdict) == (0.6, "contradicted")  # of the paper's size: goes before
+    first = next(iter(claims.evidence(claim, found, measured)))
+    assert (first.value, first.verdict) == (0.6, "contradicted")  # measured at the paper's size: goes before
 
 
 def test_networks_of_another_size_have_their_own_numbers() -> None:
     """A head of ResNet-14 has 21 or 36 % of the layers where that of ResNet-110 has 17 or 34."""
     shares = {"single": 0.0, "some-mid": 3 / 14, "some": 5 / 14, "dnn5": 1.0, "some-dnn5": 1.0}
     found = sized(
-        outcome_of({f"gaussian {name}": share for name, share in shares.items()}),
-        {f"gaussian {name}": {"head_share": share} for name, share in shares.items()},
+        study_of({f"gaussian {name}": share for name, share in shares.items()}),
+        {f"gaussian {name}": size(head_fraction=share) for name, share in shares.items()},
     )
     experiment = experiments.get("fig3")
-    table = paper.comparison(experiment, found, whole=False)
+    table = paper.comparison(experiment, found, complete=False)
     cells = {row[0].text: row[table.columns.index("share")] for row in table.rows}
     assert (cells["gaussian some-mid"].text, cells["gaussian some-mid"].error) == ("21", "(17)")
     assert (cells["gaussian some"].text, cells["gaussian some"].error) == ("36", "(34)")
@@ -187,38 +193,39 @@ def test_networks_of_another_size_have_their_own_numbers() -> None:
     curve = next(line for line in axes.lines if line.get_label() == "SOME, sigma 0.25")
     assert np.allclose(curve.get_xdata(), [0, 300 / 14, 500 / 14, 100], atol=1)
     level = next(line for line in axes.lines if line.get_label() == "5 DNNs")
-    assert np.allclose(level.get_ydata(), tables.acr([*found.of("", 0.25, "gaussian dnn5").values()])[0])
+    assert np.allclose(level.get_ydata(), found.arm("", 0.25, "gaussian dnn5").acr.value)
 
 
 def test_a_member_of_an_ensemble_is_counted_as_one_network() -> None:
     study = experiments.study(experiments.get("table4"), experiments.scale("smoke"))
     plan = make_plan(study, lambda _: "data", "images")
-    sizes = {row.arm: stages.size(row.model, row.network.data) for row in plan.rows}
+    sizes = {row.arm: jobs.network_size(row.model, row.network.data) for row in plan.rows}
     one, ensemble = sizes["consistency single2"], sizes["consistency dnn3"]
-    assert ensemble["params"] == 3 * one["params"]
-    assert (one["head_share"], ensemble["head_share"]) == (0.0, 1.0)
+    assert ensemble.params == 3 * one.params
+    assert (one.head_fraction, ensemble.head_fraction) == (0.0, 1.0)
 
 
 def test_sigmas_stand_side_by_side_and_what_names_share_above_them() -> None:
     titles = {"a": "Gaussian: single", "b": "Gaussian: SOME", "c": "plain"}
-    found = outcome_of(dict.fromkeys(titles, 0.1))
-    others = tuple(replace(each, sigma=0.5) for each in found.results if each.arm != "c")
-    both = replace(found, arms=titles, results=(*found.results, *others))
-    figure = acr(both)
+    found = study_of(dict.fromkeys(titles, 0.1))
+    others = tuple(replace(each, sigma=0.5) for each in found.rows if each.arm != "c")
+    both = replace(found, arms=titles, rows=(*found.rows, *others))
+    figure = acr_figure(both)
     assert [axes.get_title() for axes in figure.axes] == ["sigma 0.25", "sigma 0.5"]
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert labels == ["plain", "Gaussian", "single", "SOME"]
     assert [len(axes.lines) for axes in figure.axes] == [3 * 3, 2 * 3]  # interval, mean and seeds of each arm
-    many = tuple(replace(each, sigma=each.sigma + k) for k in range(4) for each in found.results)
+    many = tuple(replace(each, sigma=each.sigma + k) for k in range(4) for each in found.rows)
     labels = [
-        text.get_text() for text in acr(replace(found, arms=titles, results=many)).axes[0].get_yticklabels()
+        text.get_text()
+        for text in acr_figure(replace(found, arms=titles, rows=many)).axes[0].get_yticklabels()
     ]
     assert labels[:5] == ["sigma 0.25, Gaussian", "single", "SOME", "sigma 0.25", "plain"]
 
 
 def test_what_both_arms_begin_with_is_said_once() -> None:
     titles = {"a": "Gaussian: SOME", "b": "Gaussian: single", "c": "Consistency: single", "d": "single"}
-    found = replace(outcome_of({}), arms=titles)
+    found = replace(study_of({}), arms=titles)
     shown = [tables.pair_title(found, *pair) for pair in ("ab", "ac", "ad", "db")]
     assert shown == [
         "Gaussian: SOME − single",
@@ -230,16 +237,16 @@ def test_what_both_arms_begin_with_is_said_once() -> None:
 
 def test_a_network_that_gives_up_classes_is_seen() -> None:
     """Of two networks with the same ACR one is never right on six classes; seeds are averaged."""
-    found = outcome_of({"gaussian single": 0.0, "gaussian some": 0.0})
+    found = study_of({"gaussian single": 0.0, "gaussian some": 0.0})
     given_up = []
-    for each in found.results:
-        assert each.measured is not None
+    for each in found.rows:
+        assert each.results is not None
         kept = 4 if each.seed else 5
-        right = np.where(each.measured.label < kept, each.measured.label, -1)
-        lost = replace(each, measured=replace(each.measured, prediction=right))
+        right = np.where(each.results.label < kept, each.results.label, -1)
+        lost = replace(each, results=replace(each.results, prediction=right))
         given_up.append(lost if each.arm == "gaussian some" else each)
-    found = replace(found, results=tuple(given_up))
-    for table in (tables.headline(found), paper.comparison(experiments.get("table3"), found, whole=False)):
+    found = replace(found, rows=tuple(given_up))
+    for table in (tables.headline(found), paper.comparison(experiments.get("table3"), found, complete=False)):
         column = table.columns.index("classes")
         assert [row[column].text for row in table.rows] == ["10/10", "4.3/10"]
         assert any(note.startswith("classes:") for note in table.notes)
@@ -247,7 +254,7 @@ def test_a_network_that_gives_up_classes_is_seen() -> None:
 
 def test_ratios_have_no_sign() -> None:
     ratios = {("certify", "gaussian", "some", "dnn5"): MedianInterval(0.35, 0.33, 0.38)}
-    shown = to_text(claims.table("table2", replace(outcome_of({}), results=()), ratios))
+    shown = to_text(claims.table("table2", replace(study_of({}), rows=()), ratios))
     assert "0.3500" in shown
     assert "[0.3300, 0.3800]" in shown
     assert "+0.35" not in shown
@@ -255,22 +262,22 @@ def test_ratios_have_no_sign() -> None:
 
 def test_the_page_shows_the_rows_that_were_measured() -> None:
     experiment = experiments.get("table3")
-    found = outcome_of({"gaussian single": 0.0, "gaussian some": 0.3})
-    whole, short = (paper.comparison(experiment, found, whole=whole) for whole in (True, False))
-    assert len(whole.rows) == len(experiment.rows)
+    found = study_of({"gaussian single": 0.0, "gaussian some": 0.3})
+    full, short = (paper.comparison(experiment, found, complete=complete) for complete in (True, False))
+    assert len(full.rows) == len(experiment.rows)
     assert [row[0].text for row in short.rows] == ["gaussian single", "gaussian some"]
-    assert whole.columns[-1] == "2.25"
+    assert full.columns[-1] == "2.25"
     assert short.columns[-1] == "1.00"  # radii reach 1.1 here, in print 0.75
     assert any(f"The paper has {len(experiment.rows) - 2} rows more" in note for note in short.notes)
 
 
 def test_published_values_stand_beside_ours_in_every_form() -> None:
-    found = outcome_of({"gaussian some": 0.3})
-    table = paper.comparison(experiments.get("table3"), found, whole=False)
+    found = study_of({"gaussian some": 0.3})
+    table = paper.comparison(experiments.get("table3"), found, complete=False)
     assert "(0.537)" in to_text(table)
     assert r"{\scriptsize (0.537)}" in to_latex(table)
     (row,) = to_json(table)["rows"]
-    radius, error = tables.acr([*found.of("", 0.25, "gaussian some").values()])
+    radius, error = found.arm("", 0.25, "gaussian some").acr
     assert row["ACR"] == {"value": radius, "standard_error": error, "published": 0.537}
     assert row["0.25"]["published"] == 71.6
     assert row["gflops"] == {"value": None, "published": 0.594}
@@ -282,27 +289,27 @@ def test_published_values_stand_beside_ours_in_every_form() -> None:
 
 def test_a_row_that_is_missing_is_not_replaced_by_that_of_another_base() -> None:
     """SOME on Consistency failed: SOME on Gaussian was compared with five networks on Consistency."""
-    found = outcome_of(
+    found = study_of(
         {"gaussian some": 0.1, "gaussian dnn5": 0.0, "consistency dnn5": 0.9, "macer single": 0.9}
     )
     for name, cells in (("C1", ["gaussian 0.25"]), ("C2", [])):
-        assert [each.cell for each in claims.answers(claims.all_claims()[name], found, {})] == cells
+        assert [each.cell for each in claims.evidence(claims.all_claims()[name], found, {})] == cells
 
 
 def test_the_log_of_another_is_no_pair_with_our_own_row() -> None:
-    found = outcome_of({"gaussian some": 0.3, "gaussian dnn5": 0.0})
+    found = study_of({"gaussian some": 0.3, "gaussian dnn5": 0.0})
     ours, logs = (
-        [replace(each, facts=facts) if each.arm == "gaussian some" else each for each in found.results]
-        for facts in ({}, {"imported": "log.tsv"})
+        [replace(each, facts=facts) if each.arm == "gaussian some" else each for each in found.rows]
+        for facts in (RowFacts(), RowFacts(imported="log.tsv"))
     )
     claim = claims.all_claims()["C1"]
-    assert len(list(claims.answers(claim, replace(found, results=tuple(ours)), {}))) == 1
-    assert not list(claims.answers(claim, replace(found, results=tuple(logs)), {}))
+    assert len(list(claims.evidence(claim, replace(found, rows=tuple(ours)), {}))) == 1
+    assert not list(claims.evidence(claim, replace(found, rows=tuple(logs)), {}))
 
 
 def test_a_structure_that_only_another_base_has_is_compared_with_that() -> None:
-    found = outcome_of({"gaussian drt3": 0.0, "smoothmix some": 0.1})
-    (answer,) = claims.answers(claims.all_claims()["C21"], found, {})
+    found = study_of({"gaussian drt3": 0.0, "smoothmix some": 0.1})
+    (answer,) = claims.evidence(claims.all_claims()["C21"], found, {})
     assert "smoothmix and gaussian" in answer.what
     assert answer.verdict == "confirmed"
 
@@ -315,9 +322,9 @@ def test_logs_of_others_are_rows(tmp_path: Path, capsys: pytest.CaptureFixture[s
     )
     experiment = experiments.get("table3")
     empty = {"table3": paper.empty(experiment), "table6": paper.empty(experiments.get("table6"))}
-    outcomes, without_row = paper.with_imports(empty, paper.read_logs([str(log)]))
-    assert (without_row, outcomes["table6"].results) == ([], ())
-    found = outcomes["table3"]
+    studies, without_row = paper.with_imports(empty, paper.read_logs([str(log)]))
+    assert (without_row, studies["table6"].rows) == ([], ())
+    found = studies["table3"]
     table = paper.comparison(experiment, found)
     row = next(row for row in table.rows if row[0].text == "gaussian some" and row[1].value == 0.25)
     assert row[table.columns.index("ACR")].value == pytest.approx(0.25)
@@ -325,18 +332,18 @@ def test_logs_of_others_are_rows(tmp_path: Path, capsys: pytest.CaptureFixture[s
         paper.read_logs([str(tmp_path / "log.tsv")])
     named = f"gaussian/some/0.25={log}"
     for logs, seeds in ([str(tmp_path)], {0}), ([str(tmp_path), named], {0, 1}):
-        outcomes, _ = paper.with_imports(empty, paper.read_logs(logs))
-        assert set(outcomes["table3"].of("", 0.25, "gaussian some")) == seeds
+        studies, _ = paper.with_imports(empty, paper.read_logs(logs))
+        assert set(studies["table3"].arm("", 0.25, "gaussian some").by_seed) == seeds
     fewer = {"table3": replace(empty["table3"], arms={})}  # at a scale that leaves this row out
     assert "gaussian some" in paper.with_imports(fewer, paper.read_logs([named]))[0]["table3"].arms
     other = tmp_path / "other.tsv"
     other.write_text(log.read_text().replace("\n20\t", "\n30\t"))
-    with pytest.raises(ConfigError, match="the same images in all logs of gaussian some"):
+    with pytest.raises(ConfigError, match="has other images than the log before it of gaussian some"):
         paper.read_logs([named, f"gaussian/some/0.25={other}"])
     (tmp_path / "none").mkdir()
-    with pytest.raises(ConfigError, match=r"logs \(\.tsv\) in .*none, got none"):
+    with pytest.raises(ConfigError, match="no certification logs"):
         paper.read_logs([str(tmp_path / "none")])
-    with pytest.raises(ConfigError, match=r"rows that table6 has, got gaussian some at sigma 0\.25"):
+    with pytest.raises(ConfigError, match=r"is a row of table6 \(gaussian some at sigma 0\.25\)"):
         paper.with_imports({"table6": empty["table6"]}, paper.read_logs([named]))
     assert main(["paper", "table3", "--import", named, f"gaussian/some-self/0.5={log}"]) == 0
     assert "gaussian some-self at sigma 0.5 is no row of table3: left out" in capsys.readouterr().err
@@ -346,10 +353,10 @@ def test_logs_of_others_are_rows(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     experiment = experiments.get("draws")
-    plan, _ = prepare(experiments.study(experiment, experiments.scale("smoke")))
-    store = StudyStore(tmp_path / "store")
-    assert run(plan, store, Inline(), {}) == {}
-    table: Table = paper.comparison(experiment, collect(plan, store))
+    run = paper.start([experiment], experiments.scale("smoke"), store=tmp_path / "store")
+    assert run is not None
+    assert run.run_on(Inline()) == {}
+    table: Table = paper.comparison(experiment, run.results()["draws"])
     assert "gaussian some-m4" in to_text(table)
     command = ["paper", "draws", "--scale", "smoke", "--store", str(tmp_path / "store")]
     assert main([*command, "--out", str(tmp_path / "kept")]) == 0
@@ -413,7 +420,7 @@ def test_costs_alone_need_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[
     )  # ratios of two settings mean nothing
     for damaged in ({**told, "train": {"some": [1.0]}}, {**told, "params": {"gaussian some": "many"}}, {}):
         costs_of.write_text(json.dumps(damaged))
-        with pytest.raises(LedgerError, match="measured costs in"):
+        with pytest.raises(LedgerError, match="The measured costs in"):
             costs.load(kept)
     assert main(["paper", "table3", "--costs", "--scale", "smoke"]) == 2
     assert "name table2, table5, table8 or all" in capsys.readouterr().err
@@ -421,23 +428,24 @@ def test_costs_alone_need_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_two_networks_are_drawn_on_the_same_noise(tmp_path: Path) -> None:
     experiment = experiments.get("fig2")
-    plan, _ = prepare(experiments.study(experiment, experiments.scale("smoke")))
-    store = StudyStore(tmp_path)
-    run(plan, store, Inline(), {})
-    found = gaps.measure(plan, store, draws=200)
-    assert found == gaps.measure(plan, store, draws=200)
-    assert [each["image"] for each in found.values()] == [found["gaussian some"]["image"]] * 2
-    assert all(sum(each["counts"]) == 200 for each in found.values())
-    outcome = replace(collect(plan, store), extra={"gaps": found})
-    assert paper.figure(experiment, outcome) is not None
-    assert len(gaps.table(found).rows) == 2
-    save(outcome, tmp_path / "kept" / "fig2")
-    assert gaps.kept(plan, tmp_path / "kept", draws=200) == found
-    assert gaps.kept(plan, tmp_path / "kept", draws=300) is None  # other draws: to be measured
+    scale = experiments.scale("smoke")
+    run = paper.start([experiment], scale, store=tmp_path)
+    assert run is not None
+    assert run.run_on(Inline()) == {}
+    plan = run.plan
+    found = diagnoses.measure_gaps(plan, run.store, draws=200)
+    assert found == diagnoses.measure_gaps(plan, run.store, draws=200)
+    assert [each.image for each in found.values()] == [found["gaussian some"].image] * 2
+    assert all(sum(each.counts) == 200 for each in found.values())
+    study = replace(run.results()["fig2"], gaps=found)
+    assert paper.figure(experiment, study) is not None
+    assert len(diagnoses.gap_table(found).rows) == 2
+    save(study, tmp_path / "kept")
+    assert diagnoses.saved_gaps(plan, tmp_path / "kept", draws=200) == found
+    assert diagnoses.saved_gaps(plan, tmp_path / "kept", draws=300) is None  # other draws: to be measured
     renamed = [replace(row, certification=replace(row.certification, key="other")) for row in plan.rows]
-    assert gaps.kept(replace(plan, rows=tuple(renamed)), tmp_path / "kept", draws=200) is None
-    assert gaps.kept(plan, tmp_path, draws=200) is None
-    assert gaps.kept(plan, None, draws=200) is None
+    assert diagnoses.saved_gaps(replace(plan, rows=tuple(renamed)), tmp_path / "kept", draws=200) is None
+    assert diagnoses.saved_gaps(plan, tmp_path, draws=200) is None
 
 
 def test_fig2_is_shown_from_what_was_kept_without_its_networks(
@@ -453,7 +461,7 @@ def test_fig2_is_shown_from_what_was_kept_without_its_networks(
 
 def test_figures_have_a_curve_per_family() -> None:
     gains = {"single-m2": 0.1, "some-2": 0.2, "some": 0.3, "some-hard": 0.1}
-    found = outcome_of({f"gaussian {name}": gain for name, gain in gains.items()})
+    found = study_of({f"gaussian {name}": gain for name, gain in gains.items()})
     drawn = {name: paper.figure(experiments.get(name), found) for name in ("fig4", "fig5", "fig7", "table3")}
     assert drawn["fig4"] is not None
     axes = drawn["fig4"].axes[0]
@@ -462,15 +470,15 @@ def test_figures_have_a_curve_per_family() -> None:
     assert [bar[0, 0] for bar in bars] == [2, 5]  # paired with one head: these differ by a constant, surely
     assert all(np.ptp(bar[:, 1]) < 1e-9 for bar in bars)
     assert axes.get_title().endswith("from single-m2, over seeds and images")
-    first = tuple(each for each in found.results if each.seed == 0)
-    mixed = tuple(each for each in found.results if each.seed == 0 or each.arm != "gaussian some")
-    for results, said in (
+    first = tuple(each for each in found.rows if each.seed == 0)
+    mixed = tuple(each for each in found.rows if each.seed == 0 or each.arm != "gaussian some")
+    for rows, title in (
         (first, "over images (one seed)"),
         (mixed, "seeds and images; one seed: over images"),
     ):
-        some = paper.figure(experiments.get("fig4"), replace(found, results=results))
+        some = paper.figure(experiments.get("fig4"), replace(found, rows=rows))
         assert some is not None
-        assert some.axes[0].get_title().endswith(said)
+        assert some.axes[0].get_title().endswith(title)
     assert drawn["fig5"] is not None  # of one sigma: paired differences instead of curves through one point
     labels = [text.get_text() for text in drawn["fig5"].axes[0].get_yticklabels()]
     assert labels == ["fig5", "C16 some − some-hard, gaussian 0.25"]

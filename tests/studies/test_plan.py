@@ -8,8 +8,8 @@ import pytest
 from tests.studies.small import TEXT, study
 
 from smoothheads.errors import DataError
+from smoothheads.studies.jobs import plan_study
 from smoothheads.studies.plan import Certification, Joining, StudyPlan, Training, make_plan, needs
-from smoothheads.studies.prepare import prepare
 from smoothheads.studies.spec import Study
 
 
@@ -21,7 +21,7 @@ def count(plan: StudyPlan, kind: type) -> int:
     return sum(isinstance(item, kind) for item in plan.items)
 
 
-def test_a_single_network_is_the_first_member_of_its_ensemble_and_read_from_its_ledger() -> None:
+def test_single_network_is_read_from_its_ensembles_ledger() -> None:
     plan = planned(study())
     assert count(plan, Training) == 2 * (2 + 1)
     assert count(plan, Joining) == 2
@@ -32,37 +32,31 @@ def test_a_single_network_is_the_first_member_of_its_ensemble_and_read_from_its_
     assert rows["0.25/some/0"].aggregation == "ensemble"
 
 
-def test_a_smaller_ensemble_is_a_prefix_of_a_larger_one() -> None:
+def test_smaller_ensemble_is_a_prefix_of_a_larger_one() -> None:
     plan = planned(study(TEXT + "[arms.four]\nmembers = 4\n"))
     assert {row.arm: row.aggregation for row in plan.rows} == {
         "single": "head-1", "pair": "prefix-2", "some": "ensemble", "four": "ensemble",
     }  # fmt: skip
 
 
-def test_budgets_that_spend_by_the_votes_share_no_ledger() -> None:
+def test_adaptive_budgets_share_no_ledger() -> None:
     plan = planned(study(TEXT.replace("n0 = 20", 'budget = "radius"')))
     assert {row.aggregation for row in plan.rows} == {"ensemble"}
     assert count(plan, Certification) == 6
 
 
-def test_rules_count_heads_so_that_ensembles_of_several_heads_share_no_ledger() -> None:
+def test_ensembles_of_several_heads_share_no_ledger() -> None:
     """prefix-2 of three networks with two heads each are the two heads of the first."""
     text = TEXT.replace('recipe = "digits-single"', 'recipe = "digits-some"\nmodel.heads = 2')
     plan = planned(study(text + "[arms.three]\nmembers = 3\n"))
     assert {row.aggregation for row in plan.rows} == {"ensemble"}
 
 
-def test_a_bound_that_one_class_does_not_tell_is_computed_from_the_rows_own_votes() -> None:
-    plan = planned(study(TEXT.replace("n0 = 20", 'n0 = 20\nbound = "pair"')))
-    assert {row.aggregation for row in plan.rows} == {"ensemble"}
-    assert count(plan, Certification) == 6
-
-
 @pytest.mark.parametrize(
     ("aggregation", "heads"),
     [("ensemble", 5), ("head-2", 1), ("prefix-3", 3), ("consensus-2", 5), ("prefix-best", 5)],
 )
-def test_a_row_is_as_large_as_the_heads_that_its_rule_asks(aggregation: str, heads: int) -> None:
+def test_model_of_a_row_has_the_heads_of_its_aggregation(aggregation: str, heads: int) -> None:
     plan = planned(study())
     row = next(row for row in plan.rows if row.arm == "some")
     config = replace(row.network.config, model=replace(row.network.model, heads=5))  # type: ignore[union-attr]
@@ -71,7 +65,7 @@ def test_a_row_is_as_large_as_the_heads_that_its_rule_asks(aggregation: str, hea
     assert replace(row, network=network, own=own).model.heads == heads
 
 
-def test_another_rule_of_a_network_is_read_from_the_same_votes() -> None:
+def test_other_aggregation_is_read_from_the_same_votes() -> None:
     plan = planned(
         study(TEXT + '[arms.first]\nrecipe = "digits-some"\nmodel.heads = 2\naggregation = "head-1"\n')
     )
@@ -80,7 +74,7 @@ def test_another_rule_of_a_network_is_read_from_the_same_votes() -> None:
     assert rows["0.25/first/0"].aggregation == "head-1"
 
 
-def test_names_depend_on_settings_and_data_but_not_on_the_study_or_where_the_data_lie() -> None:
+def test_keys_depend_on_settings_and_data_alone() -> None:
     def keys(text: str, data: str = "fingerprint") -> list[str]:
         return [item.key for item in make_plan(study(text), lambda _: data, "images").items]
 
@@ -89,7 +83,7 @@ def test_names_depend_on_settings_and_data_but_not_on_the_study_or_where_the_dat
     assert not set(keys(TEXT)) & set(keys(TEXT.replace("epochs = 1", "epochs = 2")))
 
 
-def test_where_the_data_lie_can_be_said_outside_the_file() -> None:
+def test_root_outside_of_the_file() -> None:
     moved = study().at("/elsewhere")
     assert {item.config.data.root for item in planned(moved).items if isinstance(item, Training)} == {
         "/elsewhere"
@@ -97,7 +91,7 @@ def test_where_the_data_lie_can_be_said_outside_the_file() -> None:
     assert [item.key for item in planned(moved).items] == [item.key for item in planned(study()).items]
 
 
-def test_everything_comes_after_what_it_needs() -> None:
+def test_items_come_after_what_they_need() -> None:
     plan = planned(study(TEXT + '[arms.fine]\nrecipe = "digits-single"\nstart = "single"\n'))
     seen: set[str] = set()
     for item in plan.items:
@@ -105,7 +99,7 @@ def test_everything_comes_after_what_it_needs() -> None:
         seen.add(item.key)
 
 
-def test_of_each_seed_the_longest_row_begins_first() -> None:
+def test_longest_row_of_each_seed_comes_first() -> None:
     plan = planned(study(TEXT.replace("n0 = 20", 'budget = "radius"')))  # three ledgers of each seed
     dear = {item.key: 10.0 for item in plan.items if isinstance(item, Joining)}
     cheap = {row.certification.key: 5.0 for row in plan.rows if row.arm == "some"}
@@ -121,15 +115,15 @@ def test_ensembles_of_different_seeds_share_no_member() -> None:
     assert seeds == {0, 1, 1000, 1001}
 
 
-def test_images_that_are_trained_on_and_images_of_different_data_are_refused() -> None:
-    with pytest.raises(DataError, match="images that no arm trains on"):
-        prepare(
+def test_trained_on_images_and_different_images_are_refused() -> None:
+    with pytest.raises(DataError, match="are trained on"):
+        plan_study(
             study(TEXT.replace("[images]", '[images]\nsplit = "train"').replace("offset = 3", "offset = 0"))
         )
-    plan, images = prepare(
+    plan = plan_study(
         study(TEXT.replace("[images]", '[images]\nsplit = "train"\nfirst = 5').replace("3", "50", 1))
     )
-    assert images == 5
-    with pytest.raises(DataError, match="the same certified images"):
-        prepare(study(TEXT + "[settings.a]\n[settings.b]\ndata.downscale = 2\n"))
+    assert plan.images == 5
+    with pytest.raises(DataError, match="different images to certify"):
+        plan_study(study(TEXT + "[settings.a]\n[settings.b]\ndata.downscale = 2\n"))
     assert replace(plan.study, name="x").name == "x"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from smoothheads.cli import main
-from smoothheads.studies import claims, costs, experiments, tables
-from smoothheads.studies.outcome import load
-from smoothheads.studies.page import FINDINGS, outcomes
-from smoothheads.studies.parse import read_study
+from smoothheads.studies import claims, costs, experiments
+from smoothheads.studies.page import FINDINGS, load_all
+from smoothheads.studies.results import RowFacts, Stack, load
+from smoothheads.studies.spec import read_study
+from smoothheads.studies.statistics import gains
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks" / "paper"
@@ -54,13 +56,13 @@ def test_a_stranger_reads_the_rows_as_the_page_of_formats_says(
     section = Path("docs/formats.md").read_text().partition("## Results of a study")[2]
     exec(section.partition("```python\n")[2].partition("```")[0], {})
     printed = capsys.readouterr().out.splitlines()
-    first = load(FOLDER / "main").results[:5]
+    first = load(FOLDER / "main").rows[:5]
     assert printed == [
-        f"{each.arm} {each.sigma} {each.seed} {round(tables.acr([each]).value, 4)}" for each in first
+        f"{row.arm} {row.sigma} {row.seed} {round(Stack({0: row}).acr.value, 4)}" for row in first
     ]
     text = "".join(section.partition("## Noise")[0].split("|"))
-    told = set(re.findall(r"`(\w+)`", text))
-    assert {name for each in first for name in each.facts} <= told
+    described = set(re.findall(r"`(\w+)`", text))
+    assert {each.name for each in fields(RowFacts)} <= described
 
 
 def test_what_people_wrote_quotes_what_was_measured() -> None:
@@ -87,12 +89,12 @@ def agrees(quoted: tuple[str, ...], known: tuple[float, ...]) -> bool:
 
 
 def measured_intervals() -> Iterator[tuple[float, float, float]]:
-    found, ratios = outcomes(FOLDER), costs.load(FOLDER)
-    for outcome in found.values():
-        for *_, gain in tables.gains(outcome):
+    found, ratios = load_all(FOLDER), costs.load(FOLDER)
+    for study in found.values():
+        for *_, gain in gains(study):
             yield (gain.value, *gain.interval)
     for claim in claims.all_claims().values():
-        for item in claims.answers(claim, found.get(claim.where, claims.NOTHING), {}):
+        for item in claims.evidence(claim, found.get(claim.where, claims.NOTHING), {}):
             yield (item.value, *item.interval)
     assert ratios is not None
     for ratio in ratios.ratios().values():

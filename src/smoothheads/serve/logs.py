@@ -23,7 +23,7 @@ from smoothheads.results.results import Results
 from smoothheads.runs.models import METRICS
 from smoothheads.studies import figures
 from smoothheads.studies import tables as study_tables
-from smoothheads.studies.outcome import Outcome
+from smoothheads.studies.results import StudyResults
 
 POINTS = 200
 MOST_DIFFERENT = 200
@@ -172,22 +172,22 @@ def curves_latex(logs: Sequence[Results]) -> str:
     return _latex([tables.headline(comparison), *tables.differences(comparison)])
 
 
-def study(outcome: Outcome) -> dict[str, Any]:
+def study(results: StudyResults) -> dict[str, Any]:
     """Returns the tables of a study."""
-    shown = [_table(table) for table in study_tables.all_tables(outcome)]
-    return {"title": outcome.title, "tables": shown}
+    shown = [_table(table) for table in study_tables.all_tables(results)]
+    return {"title": results.title, "tables": shown}
 
 
-def study_latex(outcome: Outcome) -> str:
-    return _latex(study_tables.all_tables(outcome))
+def study_latex(results: StudyResults) -> str:
+    return _latex(study_tables.all_tables(results))
 
 
-def study_csv(outcome: Outcome) -> str:
-    return "\n".join(map(to_csv, study_tables.all_tables(outcome)))
+def study_csv(results: StudyResults) -> str:
+    return "\n".join(map(to_csv, study_tables.all_tables(results)))
 
 
-def study_png(outcome: Outcome) -> bytes:
-    return plots.render(figures.acr(outcome), "png")
+def study_png(results: StudyResults) -> bytes:
+    return plots.render(figures.acr_figure(results), "png")
 
 
 def _latex(shown: Sequence[Table]) -> str:

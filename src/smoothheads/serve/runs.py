@@ -31,8 +31,8 @@ from smoothheads.serve import logs
 from smoothheads.serve.api import ERRORS, Index, PngResponse
 from smoothheads.serve.images import TestImages
 from smoothheads.serve.network import is_network
-from smoothheads.studies import outcome
-from smoothheads.studies.outcome import FACTS
+from smoothheads.studies import results as study_results
+from smoothheads.studies.results import STUDY_FILE
 
 T = TypeVar("T")
 MOST: Final = 12
@@ -95,7 +95,7 @@ class RunIndex:
                 inside.add(folder / CHECKPOINT)
             if {ledger.TABLE, FILE} <= files:
                 contents.ledgers[name] = folder
-            if FACTS in files:
+            if STUDY_FILE in files:
                 contents.studies[name] = folder
             if {METRICS, CONFIG} <= files:
                 contents.trainings[name] = folder
@@ -145,11 +145,11 @@ class Runs:
                 raise HTTPException(404, f"There is no log {name[:80]!r}; {suggest(name[:80], known)}.")
         return [replace(self.read(known[name]), name=name) for name in names]
 
-    def study(self, name: str) -> outcome.Outcome:
+    def study(self, name: str) -> study_results.StudyResults:
         known = self.index.contents().studies
         if name not in known:
             raise HTTPException(404, "no such study")
-        return outcome.load(known[name])
+        return study_results.load(known[name])
 
     def overview(self) -> dict[str, Any]:
         """Returns one row for every ledger, study and training run."""

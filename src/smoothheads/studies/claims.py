@@ -8,64 +8,73 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smoothheads.config import from_dict
 from smoothheads.report.table import Cell, Table, number, word
 from smoothheads.results.metrics import Interval, MedianInterval
-from smoothheads.studies import published
-from smoothheads.studies.outcome import Outcome
-from smoothheads.studies.statistics import Verdict
-from smoothheads.studies.tables import ONE_SEED, interval, paired_gain, stacked
+from smoothheads.studies.experiments import published_rows
+from smoothheads.studies.results import StudyResults
+from smoothheads.studies.statistics import Verdict, paired_gain
+from smoothheads.studies.tables import ONE_SEED, interval
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CLOSE = 0.05
-"""Nearly equal: the interval of the difference lies within this share of the baseline's ACR."""
-
+"""Nearly equal: the interval of the difference lies within this fraction of the baseline's ACR."""
 
 Ratios = Mapping[tuple[str, str, str, str], MedianInterval]
-"""Of measured costs, by (cost, base, this structure, baseline structure)."""
+"""Measured cost ratios by (cost, base, this structure, baseline structure)."""
+NOTHING = StudyResults(name="", title="", arms={})
 
 
 @dataclass(frozen=True, slots=True)
 class PaperClaim:
+    """A claim of the paper, as `claims.toml` writes it."""
+
     id: str
     claim: str
     where: str
+    """The experiment that answers it."""
     in_print: str
-    above: tuple[tuple[str, str], ...] = ()
-    close: tuple[tuple[str, str], ...] = ()
+    above: tuple[tuple[str, ...], ...] = ()
+    """Pairs of structures of which the first is claimed to be larger."""
+    close: tuple[tuple[str, ...], ...] = ()
+    """Pairs that are claimed to be nearly equal."""
     ratios: tuple[dict[str, Any], ...] = ()
+    """Costs of one structure over another that are claimed to be below `most`."""
     of: str = "certified_radius"
+    """The column of the results that the claim is about."""
     sigmas: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimEvidence:
+class Evidence:
     """One comparison that a claim rests on."""
 
     what: str
     cell: str
-    """Where: the base method and, of a radius, sigma; first the structures, if the claim is about several."""
+    """Where: base method and, of a radius, sigma; first the structures, if the claim is about several."""
     value: float
     images: Interval
     seeds: Interval | None
     verdict: Verdict
     per_seed: tuple[float, ...] = ()
-    """Of radii: what each pair of networks differs by."""
+    """Difference of every pair of networks; empty for ratios of costs."""
 
     @property
     def one_seed(self) -> bool:
-        """Whether it speaks of these networks only, not of training others."""
+        """Whether this is about these networks only, not about training others."""
         return len(self.per_seed) == 1
 
     @property
     def interval(self) -> Interval:
-        """The one that it is judged by."""
         return self.images if self.seeds is None else self.seeds
 
     @property
     def sign(self) -> str:
-        """How its numbers are formatted: differences have a sign, ratios of costs have none."""
+        """The format of its numbers: differences have a sign, ratios have none."""
         return "+" if self.per_seed else ""
 
 
@@ -82,39 +91,48 @@ def of_experiment(name: str) -> list[PaperClaim]:
     return [claim for claim in all_claims().values() if claim.where == name]
 
 
-def answers(claim: PaperClaim, outcome: Outcome, ratios: Ratios) -> Iterator[ClaimEvidence]:
-    """Every comparison for which both sides were measured."""
-    for setting, sigma in outcome.groups():
+def evidence(claim: PaperClaim, study: StudyResults, ratios: Ratios) -> Iterator[Evidence]:
+    """Yields every comparison of which both sides were measured."""
+    for setting, sigma in study.groups():
         if claim.sigmas and sigma not in claim.sigmas:
             continue
-        for base in dict.fromkeys(arm.split(" ")[0] for arm in outcome.arms):
-            for this, baseline in (*claim.above, *claim.close):
-                compared = _compared(claim, outcome, (setting, sigma), base, (this, baseline))
-                if compared is not None:
-                    yield compared
-    for wanted in claim.ratios:
-        measured = any(key[0] == wanted["cost"] for key in ratios)
-        known = ratios if measured else _counted(outcome)
-        yield from _costs(wanted, known, several=len(claim.ratios) > 1)
+        for base in dict.fromkeys(arm.split(" ")[0] for arm in study.arms):
+            for pair in (*claim.above, *claim.close):
+                if (found := _compare(claim, study, (setting, sigma), base, pair)) is not None:
+                    yield found
+    for expected in claim.ratios:
+        # Measured costs are of networks as large as the paper's, counted ones of those certified here; they
+        # are not mixed.
+        measured = any(key[0] == expected["cost"] for key in ratios)
+        known = ratios if measured else _counted_ratios(study)
+        yield from _compare_costs(expected, known, several=len(claim.ratios) > 1)
 
 
-def verdict(evidence: list[ClaimEvidence]) -> str:
-    """Of the whole claim: one contradiction is enough, confirmation needs all."""
-    verdicts = {item.verdict for item in evidence}
+def verdict(found: list[Evidence]) -> str:
+    """Returns the verdict on a claim: one contradiction is enough, confirmation needs all comparisons."""
+    verdicts = {item.verdict for item in found}
     if not verdicts:
         return "not measured"
-    whole = next(each for each in ("contradicted", "undecided", "confirmed") if each in verdicts)
-    return f"{whole} (one seed)" if any(item.one_seed for item in evidence) else whole
+    overall = next(each for each in ("contradicted", "undecided", "confirmed") if each in verdicts)
+    return f"{overall} (one seed)" if any(item.one_seed for item in found) else overall
 
 
-def table(name: str, outcome: Outcome, ratios: Ratios | None = None) -> Table:
-    """The claims that an experiment touches, each with its comparisons below it."""
+def table(name: str, study: StudyResults, ratios: Ratios | None = None) -> Table:
+    """The claims that an experiment answers, each with its comparisons below it."""
     rows: list[tuple[Cell, ...]] = []
     for claim in of_experiment(name):
-        evidence = list(answers(claim, outcome, ratios or {}))
-        whole = verdict(evidence)
-        rows.append((word(claim.id), word(whole), *[Cell("")] * 3))
-        rows += [_row(item) for item in evidence]
+        found = list(evidence(claim, study, ratios or {}))
+        rows.append((word(claim.id), word(verdict(found)), *[Cell("")] * 3))
+        rows += [
+            (
+                Cell(f"  {item.what}", item.what),
+                word(item.verdict),
+                number(item.value, f"{item.sign}.4f"),
+                ONE_SEED if item.one_seed else interval(item.seeds),
+                interval(item.images, item.sign),
+            )
+            for item in found
+        ]
     return Table(
         title=f"Claims of {name}",
         columns=("claim", "verdict", "here", "95 % seeds and images", "95 % images"),
@@ -127,97 +145,94 @@ def table(name: str, outcome: Outcome, ratios: Ratios | None = None) -> Table:
     )
 
 
-def summary(outcomes: Mapping[str, Outcome], ratios: Ratios) -> Table:
-    """All claims with their verdicts; `outcomes` by experiment."""
+def summary(studies: Mapping[str, StudyResults], ratios: Ratios) -> Table:
+    """All claims with their verdicts; `studies` by the name of the experiment."""
     rows = []
     for claim in all_claims().values():
-        outcome = outcomes.get(claim.where, NOTHING)
-        evidence = list(answers(claim, outcome, ratios))
-        confirmed = sum(item.verdict == "confirmed" for item in evidence)
-        count = f"{confirmed} of {len(evidence)}" if evidence else "–"
+        found = list(evidence(claim, studies.get(claim.where, NOTHING), ratios))
+        confirmed = sum(item.verdict == "confirmed" for item in found)
+        count = f"{confirmed} of {len(found)}" if found else "–"
         here = [
             f"{item.cell}: {item.value:{item.sign}.3f} "
             f"[{item.interval.low:{item.sign}.3f}, {item.interval.high:{item.sign}.3f}]"
-            for item in evidence
+            for item in found
         ]
-        rows.append(
-            (
-                Cell(f"{claim.id}: {claim.claim}", claim.id),
-                *map(word, (claim.where, claim.in_print, "; ".join(here) or "–", count, verdict(evidence))),
-            )
-        )
+        texts = (claim.where, claim.in_print, "; ".join(here) or "–", count, verdict(found))
+        rows.append((Cell(f"{claim.id}: {claim.claim}", claim.id), *map(word, texts)))
     return Table(
         "All claims", ("claim", "where", "in print", "here, 95 %", "confirmed here", "verdict"), tuple(rows)
     )
 
 
-NOTHING = Outcome("", "", {}, (), (), ())
+def figure(studies: Mapping[str, StudyResults]) -> Figure | None:
+    """Every comparison of ACR that a claim rests on; None if nothing was measured."""
+    from smoothheads.studies.figures import BY_VERDICT, Line, draw_gains
+
+    lines = [
+        Line(
+            panel="",
+            heading=claim.where,
+            label=f"{claim.id} {item.what}",
+            value=item.value,
+            interval=item.interval,
+            per_seed=item.per_seed,
+            colour=BY_VERDICT[item.verdict],
+        )
+        for claim in sorted(all_claims().values(), key=lambda claim: claim.where)
+        if claim.of == "certified_radius" and claim.where in studies
+        for item in evidence(claim, studies[claim.where], {})
+    ]
+    return draw_gains(lines) if lines else None
 
 
-def _counted(outcome: Outcome) -> Ratios:
-    """Of arithmetic and parameters of the networks that were certified here. Costs that were measured are of
-    networks as large as the paper's; the two are not mixed."""
-    sizes = {}
-    for each in outcome.results:
-        base, _, structure = each.arm.partition(" ")
-        if "size" in each.facts:
-            sizes[base, structure] = each.facts["size"]
-    found = {}
-    for (base, this), (other, baseline) in itertools.permutations(sizes, 2):
-        for cost, name in (("gflops", "gmacs_paper"), ("params", "params")):
-            if base == other:
-                ratio = sizes[base, this][name] / sizes[base, baseline][name]
-                found[cost, base, this, baseline] = MedianInterval(ratio, ratio, ratio)
-    return found
+def _compare(
+    claim: PaperClaim, study: StudyResults, group: tuple[str, float], base: str, pair: tuple[str, ...]
+) -> Evidence | None:
+    (setting, sigma), (this, baseline) = group, pair
+    # The arm has the same base, or where the paper has no such row (table8) the only base that it has.
+    printed = {row.base for row in published_rows(claim.where) if (row.sigma, row.structure) == (sigma, this)}
+    own = next(iter(printed)) if base not in printed and len(printed) == 1 else base
+    arm, other = study.arm(setting, sigma, f"{own} {this}"), study.arm(setting, sigma, f"{base} {baseline}")
+    gain = paired_gain(arm, other, claim.of)
+    if gain is None:
+        return None
+    of = base if own == base else f"{own} and {base}"
+    cell = f"{of} {sigma:g}"
+    what = " ".join(filter(None, (setting, f"{this} − {baseline}, {cell}")))
+    if len(claim.above) + len(claim.close) > 1:
+        cell = f"{this} − {baseline}, {cell}"
+    judged = gain.verdict
+    if pair in claim.close:
+        room = CLOSE * float(other.column(claim.of).mean())
+        low, high = gain.interval
+        inside, outside = low > -room and high < room, low > room or high < -room
+        judged = "confirmed" if inside else "contradicted" if outside else "undecided"
+    return Evidence(what, cell, gain.value, gain.images, gain.seeds, judged, gain.per_seed)
 
 
-def _costs(wanted: Mapping[str, Any], ratios: Ratios, *, several: bool) -> Iterator[ClaimEvidence]:
-    """Whether a cost is below the claimed share of another; one of several is named."""
-    most = float(wanted["most"])
+def _compare_costs(expected: Mapping[str, Any], ratios: Ratios, *, several: bool) -> Iterator[Evidence]:
+    """Yields whether a cost is below the claimed fraction of another; one of several costs is named."""
+    most = float(expected["most"])
     for (cost, base, this, baseline), ratio in ratios.items():
-        if (cost, this, baseline) == (wanted["cost"], wanted["this"], wanted["baseline"]):
+        if (cost, this, baseline) == (expected["cost"], expected["this"], expected["baseline"]):
             below: Verdict = "confirmed" if ratio.high < most else "undecided"
             judged: Verdict = "contradicted" if ratio.low > most else below
             what = f"{cost}: {this} / {baseline} < {most:g}, {base}"
             cell = f"{cost}, {base}" if several else base
-            yield ClaimEvidence(what, cell, ratio.median, Interval(ratio.low, ratio.high), None, judged)
+            yield Evidence(what, cell, ratio.median, Interval(ratio.low, ratio.high), None, judged)
 
 
-def _compared(
-    claim: PaperClaim, outcome: Outcome, where: tuple[str, float], base: str, pair: tuple[str, str]
-) -> ClaimEvidence | None:
-    own = _base_of(claim, where[1], base, pair[0])
-    arms = [outcome.of(*where, f"{of} {structure}") for of, structure in zip((own, base), pair, strict=True)]
-    gain = paired_gain(arms[0], arms[1], claim.of)
-    if gain is None:
-        return None
-    of = base if own == base else f"{own} and {base}"
-    what = " ".join(filter(None, (where[0], f"{pair[0]} − {pair[1]}, {of} {where[1]:g}")))
-    cell = f"{of} {where[1]:g}"
-    if len(claim.above) + len(claim.close) > 1:
-        cell = f"{pair[0]} − {pair[1]}, {cell}"
-    judged = gain.verdict
-    if pair in claim.close:
-        room = CLOSE * float(stacked(list(arms[1].values()), claim.of).mean())
-        low, high = gain.interval
-        inside, outside = low > -room and high < room, low > room or high < -room
-        judged = "confirmed" if inside else "contradicted" if outside else "undecided"
-    return ClaimEvidence(what, cell, gain.value, gain.images, gain.seeds, judged, gain.per_seed)
-
-
-def _base_of(claim: PaperClaim, sigma: float, base: str, structure: str) -> str:
-    """The base of the arm to compare: the same, or where the paper has none (table8) the only one it has."""
-    bases = {
-        row.base for row in published.rows(claim.where) if (row.sigma, row.structure) == (sigma, structure)
-    }
-    return next(iter(bases)) if base not in bases and len(bases) == 1 else base
-
-
-def _row(answer: ClaimEvidence) -> tuple[Cell, ...]:
-    return (
-        Cell(f"  {answer.what}", answer.what),
-        word(answer.verdict),
-        number(answer.value, f"{answer.sign}.4f"),
-        ONE_SEED if answer.one_seed else interval(answer.seeds),
-        interval(answer.images, answer.sign),
-    )
+def _counted_ratios(study: StudyResults) -> Ratios:
+    """Returns ratios of arithmetic and parameters of the networks that were certified here."""
+    sizes = {}
+    for row in study.rows:
+        base, _, structure = row.arm.partition(" ")
+        if row.facts.size is not None:
+            sizes[base, structure] = row.facts.size
+    found = {}
+    for (base, this), (other, baseline) in itertools.permutations(sizes, 2):
+        for cost, name in (("gflops", "gmacs_paper"), ("params", "params")):
+            if base == other:
+                ratio = getattr(sizes[base, this], name) / getattr(sizes[base, baseline], name)
+                found[cost, base, this, baseline] = MedianInterval(ratio, ratio, ratio)
+    return found

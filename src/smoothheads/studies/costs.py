@@ -1,4 +1,4 @@
-"""The paper's cost tables: ratios measured here beside those that follow from the published values.
+"""The paper's cost tables: ratios measured here next to those that follow from the published values.
 
 `studies.measure` measures them.
 """
@@ -20,8 +20,7 @@ from smoothheads.errors import LedgerError
 from smoothheads.files import write_json
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.results.metrics import Floats, MedianInterval, interval_of_median
-from smoothheads.studies import published
-from smoothheads.studies.published import PublishedRow
+from smoothheads.studies.experiments import PublishedRow, published_rows
 
 FILE, STAMP = "costs.json", '"gflops"'
 Key = tuple[str, str]
@@ -32,8 +31,9 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "gflops": ("gflops",),
     "params": ("params",),
 }
-_COUNTED = ("gflops", "params")
-"""Costs that are amounts; the others are rates, of which more is cheaper."""
+"""Every cost with its columns in the published tables."""
+_AMOUNTS = ("gflops", "params")
+"""The other costs are rates, of which more is cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,10 @@ class Costs:
     gflops: Mapping[Key, float]
 
     def ratios(self) -> dict[tuple[str, str, str, str], MedianInterval]:
-        """By cost, baseline's base, this and the baseline structure, with the 95 % interval of the median.
-        This one has the baseline's base, or the first that it has, by name."""
+        """Returns ratios by cost, base of the baseline, this and the baseline structure.
+
+        This structure has the baseline's base, or the first that it has, by name.
+        """
         ratios = {}
         for name in _COLUMNS:
             keys: Collection[Key] = getattr(self, name)
@@ -61,63 +63,79 @@ class Costs:
         return ratios
 
     def ratio(self, name: str, this: Key, baseline: Key) -> MedianInterval | None:
-        """Of one cost, this over baseline; none where one of them was not measured."""
+        """Returns one cost of this over the baseline, with the 95 % interval of the median over rounds.
+
+        Args:
+            name: train, certify, gflops or params.
+            this: Base and structure of the numerator.
+            baseline: Base and structure of the denominator.
+        """
         costs: Mapping[Key, Any] = getattr(self, name)
         if this not in costs or baseline not in costs:
             return None
-        mine, theirs = np.atleast_1d(costs[this]), np.atleast_1d(costs[baseline])
-        return interval_of_median(mine / theirs if name in _COUNTED else theirs / mine)
+        own, other = np.atleast_1d(costs[this]), np.atleast_1d(costs[baseline])
+        return interval_of_median(own / other if name in _AMOUNTS else other / own)
 
 
 def save(costs: Costs, folder: Path) -> None:
-    """What was measured before on this machine with these settings stays, if it is not measured anew."""
+    """Writes the costs; what was measured before with the same settings on the same machine stays."""
     before = None
-    with suppress(LedgerError):  # damaged: replaced
+    with suppress(LedgerError):  # a damaged file is replaced
         before = load(folder)
     if before is not None and (before.settings, before.machine) == (costs.settings, costs.machine):
         parts: dict[str, Any] = {name: {**getattr(before, name), **getattr(costs, name)} for name in _COLUMNS}
         costs = replace(costs, **parts)
-
-    def plain_keys(values: Mapping[Key, Any]) -> dict[str, Any]:
-        return {" ".join(key): v.tolist() if isinstance(v, np.ndarray) else v for key, v in values.items()}
-
-    parts = {name: plain_keys(getattr(costs, name)) for name in _COLUMNS}
-    write_json(folder / FILE, {"settings": costs.settings, "machine": costs.machine, **parts})
+    plain = {
+        name: {
+            " ".join(key): value.tolist() if isinstance(value, np.ndarray) else value
+            for key, value in getattr(costs, name).items()
+        }
+        for name in _COLUMNS
+    }
+    write_json(folder / FILE, {"settings": costs.settings, "machine": costs.machine, **plain})
 
 
 def load(folder: Path) -> Costs | None:
-    """What was measured, if that was kept in a folder of results; raises LedgerError where it is damaged."""
+    """Returns the costs in a folder of results, if there are any; raises LedgerError if they are damaged."""
     path = folder / FILE
     if not path.is_file():
         return None
 
-    def keys(values: Mapping[str, Any]) -> dict[Key, Any]:
-        pairs = {(name.split(" ")[0], name.split(" ")[1]): v for name, v in values.items()}
+    def keyed(values: Mapping[str, Any]) -> dict[Key, Any]:
+        pairs = {(name.split(" ")[0], name.split(" ")[1]): value for name, value in values.items()}
         return {key: np.array(v, float) if isinstance(v, list) else 0 + v for key, v in pairs.items()}
 
     data = load_json(path)
     try:
-        parts = {name: keys(data[name]) for name in _COLUMNS}
+        parts = {name: keyed(data[name]) for name in _COLUMNS}
         return Costs(dict(data["settings"]), dict(data["machine"]), **parts)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        got = f"{type(error).__name__}: {error}"
-        raise LedgerError(f"measured costs in {path}", got, "measure them again") from None
+        raise LedgerError(
+            f"The measured costs in {path} are damaged ({type(error).__name__}: {error}); measure them again."
+        ) from None
 
 
 def table(name: str, costs: Costs) -> Table:
     """SOME over every other structure of the table, in time, arithmetic and parameters."""
     rows = []
-    printed = published.rows(name)
+    printed = published_rows(name)
     own = {row.base for row in printed if row.structure == "some"}
     for cost, columns in _COLUMNS.items():
         column = next((known for known in columns if known in printed[0].values), None)
         for base, baseline in _others(printed):
-            theirs = _published(printed, column, base, baseline)
             this = base if base in own else next(iter(own))
-            ours = costs.ratio(cost, (this, "some"), (base, baseline))
-            if theirs is not None or ours is not None:
+            here = costs.ratio(cost, (this, "some"), (base, baseline))
+            published = _published_ratio(printed, column, base, baseline)
+            if published is not None or here is not None:
                 of = base if base == this else f"{this} / {base}"
-                rows.append(_row(f"{cost}: some / {baseline}, {of}", ours, theirs))
+                rows.append(
+                    (
+                        word(f"{cost}: some / {baseline}, {of}"),
+                        number(here and here.median, ".3f"),
+                        Cell(f"[{here.low:.3f}, {here.high:.3f}]", (here.low, here.high)) if here else NONE,
+                        number(published, ".3f"),
+                    )
+                )
     sizes = "; ".join(
         f"{' '.join(key)}: {costs.params[key]:,} parameters, {costs.gflops[key]:.4f} GFLOPs"
         for key in dict.fromkeys((row.base, row.structure) for row in printed)
@@ -136,33 +154,25 @@ def table(name: str, costs: Costs) -> Table:
     )
 
 
-def _others(rows: tuple[PublishedRow, ...]) -> list[tuple[str, str]]:
-    """What SOME is compared with: rows of its own base, in table8 those of other bases."""
+def _others(rows: tuple[PublishedRow, ...]) -> list[Key]:
+    """Returns what SOME is compared with: rows of its own base, in table8 rows of other bases."""
     own = {row.base for row in rows if row.structure == "some"}
     others = [(row.base, row.structure) for row in rows if row.structure != "some"]
-    mine = [pair for pair in others if pair[0] in own]
-    return list(dict.fromkeys(mine or others))
+    return list(dict.fromkeys([key for key in others if key[0] in own] or others))
 
 
-def _published(rows: tuple[PublishedRow, ...], column: str | None, base: str, baseline: str) -> float | None:
+def _published_ratio(
+    rows: tuple[PublishedRow, ...], column: str | None, base: str, baseline: str
+) -> float | None:
     if column is None:
         return None
     other = next(row for row in rows if (row.base, row.structure) == (base, baseline))
-    mine = [row for row in rows if row.structure == "some" and row.sigma == other.sigma]
-    this = next((row for row in mine if row.base == base), mine[0] if mine else None)
+    some = [row for row in rows if row.structure == "some" and row.sigma == other.sigma]
+    this = next((row for row in some if row.base == base), some[0] if some else None)
     return None if this is None else total(this.values[column]) / total(other.values[column])
 
 
 def total(text: str) -> float:
-    """What `21.5 x3 + 1055.0` comes to."""
+    """Returns the value of a printed sum such as `21.5 x3 + 1055.0`."""
     parts = [re.fullmatch(r"([\d.]+)(?: x(\d+))?", part.strip()) for part in text.split("+")]
     return sum(float(part[1]) * int(part[2] or 1) for part in parts if part)
-
-
-def _row(name: str, ours: MedianInterval | None, theirs: float | None) -> tuple[Cell, ...]:
-    return (
-        word(name),
-        number(ours and ours.median, ".3f"),
-        NONE if ours is None else Cell(f"[{ours.low:.3f}, {ours.high:.3f}]", (ours.low, ours.high)),
-        number(theirs, ".3f"),
-    )

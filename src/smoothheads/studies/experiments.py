@@ -1,18 +1,19 @@
-"""The paper's experiments as studies: every published row is an arm, at every scale."""
+"""The paper's experiments: what was published, and the same rows as a study at any scale."""
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 from smoothheads.config import from_dict, merge
-from smoothheads.errors import ConfigError, one_of
-from smoothheads.studies import published
-from smoothheads.studies.parse import load_toml
-from smoothheads.studies.spec import Arm, Changes, Images, Show, Study
+from smoothheads.errors import ConfigError, suggest
+from smoothheads.report.table import NONE, Cell, Table, word
+from smoothheads.studies.spec import Arm, Images, Overrides, Show, Study, load_toml
 
 Kind = Literal["certification", "cost", "diagnosis", "schedule"]
 SCALES = ("paper", "small", "smoke")
@@ -21,6 +22,23 @@ _TEACHING = {
     "some-high": {"weights": "high"},
     "some-self": {"shift": "self"},
 }
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRow:
+    sigma: float
+    base: str
+    structure: str
+    values: Mapping[str, str]
+    """As printed, by column; empty where nothing is printed."""
+
+    def number(self, column: str) -> float | None:
+        text = self.values.get(column, "")
+        return float(text) if text else None
+
+    @property
+    def arm(self) -> str:
+        return f"{self.base} {self.structure}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +55,8 @@ class Experiment:
         return self.kind != "schedule" and self.id != "table2"
 
     @property
-    def rows(self) -> tuple[published.PublishedRow, ...]:
-        return () if self.kind == "schedule" else published.rows(self.id)
+    def rows(self) -> tuple[PublishedRow, ...]:
+        return () if self.kind == "schedule" else published_rows(self.id)
 
 
 _HALVES = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5)
@@ -63,41 +81,94 @@ EXPERIMENTS = {
 }
 
 
-_COUNTED = "smoothheads info resnet110 --heads 5 --cut stage2 counts the layers and parameters it shows"
-_NOT_RUN = {
-    "table1": ("notation", "docs/methods.md names the same things"),
-    "alg1": ("a definition", "docs/methods.md has it, and src/smoothheads/objectives/objective.py is it"),
-    "fig1": ("a drawing", _COUNTED),
-    "fig6": ("a drawing", _COUNTED),
+_DRAWING = "a drawing; smoothheads info resnet110 --heads 5 --cut stage2 counts what it shows"
+_WITHOUT_NUMBERS = {
+    "table1": "notation; docs/methods.md names the same things",
+    "alg1": "a definition; see docs/methods.md",
+    "fig1": _DRAWING,
+    "fig6": _DRAWING,
 }
 
 
 def get(name: str) -> Experiment:
-    if name in _NOT_RUN:
-        what, instead = _NOT_RUN[name]
-        raise ConfigError("an experiment with numbers", f"{name}, which is {what}", instead)
+    if name in _WITHOUT_NUMBERS:
+        raise ConfigError(f"{name} of the paper has no numbers: it is {_WITHOUT_NUMBERS[name]}.")
     if name not in EXPERIMENTS:
-        raise one_of("experiment", name, EXPERIMENTS)
+        raise ConfigError(f"{name!r} is not an experiment of the paper; {suggest(name, EXPERIMENTS)}")
     return EXPERIMENTS[name]
 
 
+# Published values: one CSV per experiment, each row with its sigma, base method and structure.
+
+_KEYS = ("sigma", "base", "structure")
+
+
+@cache
+def published_rows(name: str) -> tuple[PublishedRow, ...]:
+    """Returns the published rows of an experiment, in the paper's order."""
+    return tuple(
+        PublishedRow(
+            float(line["sigma"]),
+            line["base"],
+            line["structure"],
+            {key: value for key, value in line.items() if key not in _KEYS},
+        )
+        for line in _published_lines(name)
+    )
+
+
+def published_table(experiment: Experiment) -> Table:
+    """Returns the values as they are printed."""
+    lines = _published_lines(experiment.id)
+    columns = tuple(lines[0])
+    notes = {
+        "ca_": "Columns of radii: certified accuracy (%).",
+        "origin": "copied: taken over from Horvath et al. by the paper; measured: by its authors.",
+        "status": "The figure prints no numbers; derived: follows from a table.",
+    }
+    return Table(
+        title=f"{experiment.id}: {experiment.title} (published)",
+        columns=tuple(column.removeprefix("ca_") for column in columns),
+        rows=tuple(tuple(_cell(line[column]) for column in columns) for line in lines),
+        notes=tuple(note for key, note in notes.items() if any(c.startswith(key) for c in columns)),
+    )
+
+
+def _published_lines(name: str) -> list[dict[str, str]]:
+    text = resources.files("smoothheads.studies").joinpath("published", f"{name}.csv").read_text("utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def _cell(text: str) -> Cell:
+    if not text:
+        return NONE
+    try:
+        return Cell(text, float(text))
+    except ValueError:
+        return word(text)
+
+
+# The experiments as studies
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OwnScale:
-    """What one experiment has otherwise."""
+class ExperimentScale:
+    """What a scale changes for a single experiment."""
 
     title: str | None = None
     seeds: tuple[int, ...] | None = None
     all: dict[str, Any] = field(default_factory=dict)
     images: dict[str, Any] = field(default_factory=dict)
     cifar: bool = False
-    """CIFAR-10 instead of ImageNet."""
+    """Use CIFAR-10 instead of ImageNet."""
     sigmas: tuple[float, ...] | None = None
-    """Only these rows, and so `bases`."""
+    """Only rows with these sigmas."""
     bases: tuple[str, ...] | None = None
+    """Only rows with these base methods."""
     without: tuple[str, ...] = ()
     """Structures that are left out."""
 
-    def wants(self, row: published.PublishedRow) -> bool:
+    def includes(self, row: PublishedRow) -> bool:
         return (
             (self.sigmas is None or row.sigma in self.sigmas)
             and (self.bases is None or row.base in self.bases)
@@ -107,32 +178,32 @@ class OwnScale:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scale:
-    """What may shrink: data, network and epochs. The comparison itself stays."""
+    """Overrides of all experiments: data, network and epochs may shrink, the comparison stays."""
 
     title: str
     seeds: tuple[int, ...] = (0,)
     all: dict[str, Any] = field(default_factory=dict)
     heads: dict[str, Any] = field(default_factory=dict)
-    """Changes of the arms whose heads are trained together."""
+    """Overrides of the arms whose heads are trained together."""
     methods: dict[str, Any] = field(default_factory=dict)
-    """Changes of the arms of one base method."""
+    """Overrides of the arms of one base method."""
     certify: dict[str, Any] = field(default_factory=dict)
     images: dict[str, Any] = field(default_factory=dict)
     draws: int = 10_000
     """Noise draws of fig2."""
     costs: dict[str, Any] = field(default_factory=dict)
     """How cost tables are measured; by default with networks as large as the paper's."""
-    experiments: dict[str, OwnScale] = field(default_factory=dict)
+    experiments: dict[str, ExperimentScale] = field(default_factory=dict)
 
 
 def scale(name: str) -> Scale:
-    """One of ours by name, or anybody's from a TOML file."""
+    """Returns one of SCALES, or a scale of the user from a TOML file."""
     if name in SCALES:
         text = resources.files("smoothheads.studies").joinpath("scales", f"{name}.toml").read_text("utf-8")
     elif Path(name).suffix == ".toml" and Path(name).is_file():
         text = Path(name).read_text(encoding="utf-8")
     else:
-        raise one_of("scale", name, SCALES)
+        raise ConfigError(f"{name!r} is neither a TOML file nor a scale; {suggest(name, SCALES)}")
     found = from_dict(Scale, load_toml(text, name), f"the scale {name}")
     for experiment in found.experiments:
         get(experiment)
@@ -140,22 +211,28 @@ def scale(name: str) -> Scale:
 
 
 def study(experiment: Experiment, chosen: Scale, root: str | None = None) -> Study:
-    """The experiment at that scale; `root` says where its data lie."""
-    own = chosen.experiments.get(experiment.id, OwnScale())
+    """Returns the experiment as a study.
+
+    Args:
+        experiment: What to run; every published row is an arm at its sigma.
+        chosen: The scale, which says what is smaller than in the paper.
+        root: Where the data set lies.
+    """
+    own = chosen.experiments.get(experiment.id, ExperimentScale())
     imagenet = experiment.imagenet and not own.cifar
     common = merge(chosen.all, own.all)
     common = common if root is None else merge(common, {"data": {"root": root}})
-    rows = [row for row in experiment.rows if own.wants(row)]
+    rows = [row for row in experiment.rows if own.includes(row)]
     if not rows:
-        raise ConfigError(f"rows of {experiment.id} at this scale", "none", "widen its sigmas or bases")
+        raise ConfigError(f"This scale leaves no row of {experiment.id}; widen its sigmas or bases.")
     arms: dict[str, Arm] = {}
     for row in rows:
         for arm in _arms(row, imagenet, heads=3 if experiment.imagenet else 5):
             sigmas = (*arms[arm.name].sigmas, row.sigma) if arm.name in arms else (row.sigma,)
-            together = chosen.heads if row.structure.startswith(("some", "heads")) else {}
-            changes = merge(merge(arm.changes, common), chosen.methods.get(arm.arguments["method"], {}))
-            changes = merge(changes, together)
-            arms[arm.name] = dataclasses.replace(arm, changes=changes, sigmas=tuple(dict.fromkeys(sigmas)))
+            # Later overrides win: of the experiment, of all arms, of the base method, of arms with heads.
+            overrides = merge(merge(arm.overrides, common), chosen.methods.get(arm.arguments["method"], {}))
+            overrides = merge(overrides, chosen.heads if row.structure.startswith(("some", "heads")) else {})
+            arms[arm.name] = replace(arm, overrides=overrides, sigmas=tuple(dict.fromkeys(sigmas)))
     return Study(
         name=experiment.id,
         title=f"{experiment.id}: {experiment.title} ({own.title or chosen.title})",
@@ -168,47 +245,51 @@ def study(experiment: Experiment, chosen: Scale, root: str | None = None) -> Stu
     )
 
 
-def _arms(row: published.PublishedRow, imagenet: bool, heads: int) -> list[Arm]:
-    """The arm of a published row, after the one that it starts from, if any."""
+def _arms(row: PublishedRow, imagenet: bool, heads: int) -> list[Arm]:
+    """Returns the arm of a published row, after the arm that it starts from, if any."""
     start = "imagenet-resnet50" if imagenet else "cifar10-resnet110"
-    some = f"{start}-some"
     arguments: dict[str, Any] = {"method": row.base}
     name, structure = row.arm, row.structure
-    size = {} if imagenet or heads == 5 else {"model": {"heads": heads}}
     if structure == "single":
         return [Arm(name=name, recipe=start, arguments=arguments)]
     if structure == "single-m2":
         return [Arm(name=name, recipe=start, arguments=arguments | {"min_draws": 2})]
     if structure.startswith("single"):  # members of the ensemble of three
-        return [
-            Arm(name=name, recipe=start, arguments=arguments, members=3, aggregation=f"head-{structure[-1]}")
-        ]
+        member = f"head-{structure[-1]}"
+        return [Arm(name=name, recipe=start, arguments=arguments, members=3, aggregation=member)]
     if structure.startswith("dnn"):
         return [Arm(name=name, recipe=start, arguments=arguments, members=int(structure[3:]))]
     if structure == "drt3":
         return _drt(row, start)
     if structure in ("heads", "heads-mid"):
         cut = {"model": {"cut": "stage3-mid"}} if structure == "heads-mid" else {}
-        return [Arm(name=name, recipe=f"{start}-heads", arguments=arguments | {"heads": 5}, changes=cut)]
-    changes: dict[str, Changes] = {
-        "some": size,
+        return [Arm(name=name, recipe=f"{start}-heads", arguments=arguments | {"heads": 5}, overrides=cut)]
+    overrides: dict[str, Overrides] = {
+        "some": {} if imagenet or heads == 5 else {"model": {"heads": heads}},
         "some-nocos": {"objective": {"diversity": {"weight": 0.0}}},
         "some-mid": {"model": {"cut": "stage3-mid"}},
         "some-m4": {"objective": {"method": {"draws": 4}}},
         "some-dnn5": {"model": {"heads": 5, "cut": "input"}},
         **{kind: {"objective": {"teaching": fields}} for kind, fields in _TEACHING.items()},
     }
-    if structure in changes:
-        return [Arm(name=name, recipe=some, arguments=arguments, changes=changes[structure])]
-    size = {"model": {"heads": int(structure.removeprefix("some-"))}}
-    return [Arm(name=name, recipe=some, arguments=arguments, changes=size)]
+    if structure not in overrides:
+        overrides[structure] = {"model": {"heads": int(structure.removeprefix("some-"))}}
+    return [Arm(name=name, recipe=f"{start}-some", arguments=arguments, overrides=overrides[structure])]
 
 
-def _drt(row: published.PublishedRow, start: str) -> list[Arm]:
-    """Three trained Gaussian networks, then fine-tuned together, with SmoothAdv's attack on each where the
-    paper has that (its settings are not printed; these are our recipe's at sigma 0.5)."""
+def _drt(row: PublishedRow, start: str) -> list[Arm]:
+    """Returns three Gaussian networks and the arm that fine-tunes them together (DRT).
+
+    Where the paper has SmoothAdv's attack on each, its settings are not printed: these are our recipe's at
+    sigma 0.5.
+    """
     members = Arm(name="gaussian dnn3", recipe=start, arguments={"method": "gaussian"}, members=3)
     attack = {"draws": 2, "attack_steps": 2, "attack_epsilon": 2.0} if row.base == "smoothadv" else {}
-    arguments: dict[str, Any] = {"method": "drt", "heads": 3}
-    fine = Arm(name=row.arm, recipe=f"{start}-joint", arguments=arguments, start=members.name)
-    return [members, dataclasses.replace(fine, changes={"objective": {"method": attack}})]
+    fine = Arm(
+        name=row.arm,
+        recipe=f"{start}-joint",
+        arguments={"method": "drt", "heads": 3},
+        start=members.name,
+        overrides={"objective": {"method": attack}},
+    )
+    return [members, fine]

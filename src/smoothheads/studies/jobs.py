@@ -1,7 +1,7 @@
-"""What a worker of a study does: makes one item and notes how it went. Made again, an item goes on.
+"""One job of a study makes one item: it trains a network, joins networks, or certifies one on unseen images.
 
-A job is the item and the folder of the store, nothing else, so that an executor on any machine that sees the
-store can run it.
+A job is the item and the store, so that any executor on any machine that sees the store can run it. An item
+that was interrupted goes on from what is on the disk.
 """
 
 from __future__ import annotations
@@ -10,20 +10,38 @@ import re
 import time
 import traceback
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from smoothheads.errors import HeldError, SmoothheadsError
+import numpy as np
+
+from smoothheads.checkpoint.folder import MANIFEST, WEIGHTS
+from smoothheads.config import load_json, to_dict
+from smoothheads.data import DataConfig, Dataset, SubsetConfig, describe, load, select
+from smoothheads.data.base import Split
+from smoothheads.data.splits import read_split
+from smoothheads.errors import ConfigError, DataError, HeldError, SmoothheadsError
+from smoothheads.files import write_json
+from smoothheads.models import ModelConfig, build
+from smoothheads.models.cost import cost, parts
+from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import processor
-from smoothheads.studies import reading
-from smoothheads.studies.plan import Certification, Item, Joining, Training
-from smoothheads.studies.store import LOG, StudyStore
+from smoothheads.runs.certify import certify_run
+from smoothheads.runs.ensemble import ensemble_run
+from smoothheads.runs.models import CONFIG, open_checkpoint
+from smoothheads.runs.train import train_run
+from smoothheads.studies.plan import Certification, Item, Joining, StudyPlan, Training, make_plan
+from smoothheads.studies.results import NetworkSize
+from smoothheads.studies.spec import Images, Study
+from smoothheads.studies.store import LOG, StudyStore, rows_written, training_facts
+from smoothheads.training import RunConfig
 
 STOP_SECONDS = 60.0
-"""How long a training may take to save its state when it is stopped."""
+"""How long a training may take to save its state when a study is stopped."""
 ELSEWHERE = "another process is making it"
-"""What `perform` returns of an item that another study on the same store has begun: no failure."""
+"""What `perform` returns for an item that another study on the same store has begun; this is no failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,89 +55,170 @@ class StudyJob:
 
 
 def perform(job: StudyJob) -> str | None:
-    """Makes the item unless it is there; notes a failure and returns its message, or ELSEWHERE."""
+    """Makes the item unless it is finished; returns ELSEWHERE or the message of a failure, which is noted."""
     folder = job.store.folder(job.item)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with (
-            job.store.held(job.item),
+            job.store.lock(job.item),
             (folder / LOG).open("a") as log,
             redirect_stdout(log),
             redirect_stderr(log),
         ):
-            return _perform(job)
+            return _perform(job.item, job.store)
     except HeldError:
         return ELSEWHERE
 
 
-def _perform(job: StudyJob) -> str | None:
-    if job.store.facts(job.item) is not None:
+def _perform(item: Item, store: StudyStore) -> str | None:
+    if store.facts(item) is not None:
         return None
-    _forget_peak()
-    started, share = time.monotonic(), 1.0 - fraction(job.item, job.store)
+    _reset_peak()
+    started, fraction = time.monotonic(), 1.0 - store.fraction(item)
     try:
-        facts = _make(job.item, job.store)
+        facts = _make(item, store)
     except HeldError:  # somebody trains or certifies into its folder without a study
         raise
-    except Exception as error:  # also of somebody's own component: one arm fails, not the study
+    except Exception as error:  # also of a user's own component: one arm fails, not the study
         traceback.print_exc()
         known = isinstance(error, SmoothheadsError)
         message = str(error) if known else f"{type(error).__name__}: {error}"
-        job.store.fail(job.item, message)
+        store.fail(item, message)
         return message
-    cost = {"seconds": time.monotonic() - started, "share": share, "peak_mib": _peak()}
-    job.store.finish(job.item, facts | cost | {"processor": processor()})
+    facts |= {"seconds": time.monotonic() - started, "fraction": fraction, "peak_mib": _peak_mib()}
+    store.finish(item, facts | {"processor": processor()})
     return None
 
 
-def fraction(item: Item, store: StudyStore) -> float:
-    """How much of an item is made, by what is on the disk."""
-    out = store.artefact(item)
-    if store.facts(item) is not None:
-        return 1.0
-    if isinstance(item, Training):
-        return min(1.0, reading.epochs_written(out) / item.config.train.epochs)
-    if isinstance(item, Certification):
-        expected = reading.rows_expected(out)
-        return reading.rows_written(out) / expected if expected else 0.0
-    return 0.0
-
-
 def _make(item: Item, store: StudyStore) -> dict[str, Any]:
-    from smoothheads.runs.ensemble import ensemble_run
-    from smoothheads.studies import stages
-
     out = store.artefact(item)
     match item:
         case Training():
-            start = None if item.start is None else network_folder(item.start, store)
-            checkpoint = stages.train(item.config, start, out)
-            return reading.fit(out) | {"weights": reading.weights_hash(checkpoint)}
+            start = None if item.start is None else str(store.checkpoint(item.start))
+            checkpoint = _train(replace(item.config, init=start), out)
+            return training_facts(out) | {"weights": _weights_hash(checkpoint)}
         case Joining():
-            checkpoint = ensemble_run([network_folder(member, store) for member in item.members], out)
-            return {"weights": reading.weights_hash(checkpoint)}
+            checkpoint = ensemble_run([store.checkpoint(member) for member in item.members], out)
+            return {"weights": _weights_hash(checkpoint)}
         case Certification():
-            network = network_folder(item.network, store)
-            stages.certify(network, item.network.data, item.images, item.config, out)
-            return {"images": reading.rows_written(out)}
+            data = item.network.data
+            certify_run(
+                open_checkpoint(store.checkpoint(item.network)),
+                certified_images(data, item.images),
+                item.config,
+                out,
+                training=lambda: _training_set(data),
+            )
+            return {"images": rows_written(out)}
 
 
-def network_folder(item: Training | Joining, store: StudyStore) -> Path:
-    """Where its checkpoint is."""
-    artefact = store.artefact(item)
-    return artefact / "checkpoint" if isinstance(item, Training) else artefact
+def _train(config: RunConfig, out: Path) -> Path:
+    """Trains, or continues. The folder is named by what the network is made from, so only the places of the
+    data and of the network that it starts from may have changed since it began."""
+    path = out / CONFIG
+    if path.is_file():
+        before, now = load_json(path), to_dict(config)
+        moved = before | {"init": now["init"], "data": before["data"] | {"root": now["data"]["root"]}}
+        if moved != before:
+            write_json(path, moved)
+    return train_run(config, out, resume=True, read=read_once)
 
+
+def _weights_hash(network: Path) -> str:
+    return str(load_json(network / MANIFEST)["sha256"][WEIGHTS])
+
+
+# Images and networks
+
+
+def plan_study(study: Study) -> StudyPlan:
+    """Plans a study on its data; raises DataError where data are missing or differ between arms, and where an
+    arm trains on images that are certified."""
+    found: dict[str, tuple[str, Dataset]] = {}
+    for arm in study.arms:
+        for setting in study.settings:
+            data = study.run_config(arm, setting, study.sigmas[0], study.seeds[0]).data
+            images = certified_images(data, study.images)
+            _check_unseen(data, study.images, images)
+            found.setdefault(
+                images.fingerprint, (f"{arm.name} in {setting}" if setting else arm.name, images)
+            )
+    if len(found) > 1:
+        (first, _), (second, _) = list(found.values())[:2]
+        raise DataError(
+            f"The arms {first} and {second} have different images to certify; give all the same data set."
+        )
+    ((fingerprint, (_, images)),) = found.items()
+    return make_plan(study, lambda data: _training_set(data).fingerprint, fingerprint, len(images))
+
+
+def certified_images(data: DataConfig, images: Images) -> Dataset:
+    """Returns the images that a study certifies, of the data set that a run was trained on."""
+    full = read_once(data, images.split)
+    chosen = range(images.offset, len(full), images.every)[: images.first]
+    if not chosen:
+        raise ConfigError(
+            f"images.offset is {images.offset}, but the {images.split} split has {len(full)} images."
+        )
+    return select(full, SubsetConfig(indices=tuple(chosen)))
+
+
+def _check_unseen(data: DataConfig, images: Images, certified: Dataset) -> None:
+    if images.split == "train" and (
+        count := len(np.intersect1d(_training_set(data).indices, certified.indices))
+    ):
+        raise DataError(
+            f"{count} of the images to certify are trained on; raise images.offset, or lower data.subset."
+        )
+
+
+def read_once(data: DataConfig, split: Split) -> Dataset:
+    """Reads a full split, which jobs of one process share: decoding takes as long as a small training."""
+    return _full(replace(data, subset=SubsetConfig(), validation=0.0, augment="none"), split)
+
+
+_full = lru_cache(maxsize=2)(read_split)
+
+
+@lru_cache(maxsize=64)
+def _training_set(data: DataConfig) -> Dataset:
+    return load(data, read_once).train
+
+
+def training_images(data: DataConfig) -> int:
+    """Returns the number of images that a run trains on."""
+    return len(_training_set(data))
+
+
+def untrained(model: ModelConfig, data: DataConfig) -> MultiHead:
+    info = describe(data)
+    return build(model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
+
+
+@lru_cache(maxsize=64)
+def network_size(model: ModelConfig, data: DataConfig) -> NetworkSize:
+    network = untrained(model, data)
+    counted = cost(network, describe(data).shape)
+    return NetworkSize(
+        params=counted.params,
+        gmacs=counted.macs / 1e9,
+        gmacs_paper=counted.macs_paper / 1e9,
+        head_fraction=parts(network).head_share_of_layers if model.heads > 1 else 0.0,
+    )
+
+
+# Memory
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def _forget_peak() -> None:
+def _reset_peak() -> None:
     with suppress(OSError):
         _RESET.write_text("5")
 
 
-def _peak() -> float | None:
-    """Largest memory of this process since `_forget_peak`, in MiB; none where the system does not tell."""
+def _peak_mib() -> float | None:
+    """Returns the largest memory of this process since `_reset_peak`; None where the system does not tell."""
     with suppress(OSError):
         if found := re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text()):
             return int(found[1]) / 2**10

@@ -19,7 +19,7 @@ from smoothheads.errors import HeldError, SmoothheadsError, WorkerError
 from smoothheads.files import LOCK, is_partial, write_atomic
 from smoothheads.runs.executors import ONE_THREAD, Executor, Future, ProcessExecutor
 from smoothheads.runs.on_ray import MOST_LOSSES, Cluster, Need, last_line, nodes, require_room
-from smoothheads.studies.jobs import ELSEWHERE, STOP_SECONDS, StudyJob, network_folder, perform
+from smoothheads.studies.jobs import ELSEWHERE, STOP_SECONDS, StudyJob, perform
 from smoothheads.studies.plan import Certification, Item, Training, needs
 from smoothheads.studies.store import DONE, StudyStore
 
@@ -118,7 +118,7 @@ class RayJobs(Executor):
         running = _Running(item, Future(), ExitStack())
         try:
             # The item is held here as long as any node makes it.
-            running.lock.enter_context(item.store.held(item.item))
+            running.lock.enter_context(item.store.lock(item.item))
             require_room(self._ray, _need(item.item))
             self._start(running)
         except HeldError:
@@ -158,7 +158,7 @@ class RayJobs(Executor):
         needed = [each for each in needs(item) if not isinstance(each, Certification)]
         files = {
             path.relative_to(store.root).as_posix(): path.read_bytes()
-            for folder in (*(network_folder(each, store) for each in needed), store.folder(item))
+            for folder in (*(store.checkpoint(each) for each in needed), store.folder(item))
             for path in _stamps(folder)
         }
         running.actor = self._ray.remote(JobActor).options(max_restarts=0, **_need(item).options).remote()

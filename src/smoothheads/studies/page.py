@@ -1,8 +1,8 @@
-"""The page that reports what was measured, made from a folder of kept results alone.
+"""Two pages of results: one study as self-contained HTML, and the paper's experiments as Markdown.
 
-The folder holds one folder per experiment or study (as `--out` writes them), `costs.json` if costs were
-measured, and what people wrote: `findings.md`, what it all says, and `protocol.md`, how it was to be done,
-from before any test image was certified.
+The Markdown page (`docs/paper.md`) is made from a folder of saved results alone: one folder per experiment or
+study (as `--out` writes them), `costs.json` if costs were measured, and what people wrote: `findings.md`, and
+`protocol.md` from before any test image was certified.
 """
 
 from __future__ import annotations
@@ -11,48 +11,109 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from smoothheads.config import leaves
+from smoothheads.config import leaves, to_dict
 from smoothheads.files import reserve_file, write_stamped
 from smoothheads.report import plots
-from smoothheads.report.table import Table, to_markdown
-from smoothheads.studies import claims, costs, gaps, paper, tables
+from smoothheads.report.html import document, header, list_html, plot_html, section, table_html
+from smoothheads.report.table import Cell, Table, to_markdown
+from smoothheads.studies import claims, costs, figures, paper, tables
+from smoothheads.studies.diagnoses import gap_table
 from smoothheads.studies.experiments import EXPERIMENTS
-from smoothheads.studies.figures import claims_figure
-from smoothheads.studies.outcome import FACTS, Outcome, load
+from smoothheads.studies.results import STUDY_FILE, StudyResults, load
+from smoothheads.studies.statistics import gains
 
 MADE_BY = "Made by `smoothheads paper"
 FINDINGS, PROTOCOL = "findings.md", "protocol.md"
 
 
-def outcomes(folder: Path) -> dict[str, Outcome]:
-    """Every kept experiment and study, by the name of its folder."""
-    return {path.parent.name: load(path.parent) for path in sorted(folder.glob(f"*/{FACTS}"))}
+def write_study_page(study: StudyResults, folder: Path) -> Path:
+    path = folder / "index.html"
+    write_stamped(path, study_page(study))
+    return path
+
+
+def study_page(study: StudyResults) -> str:
+    """Returns HTML that needs no other file; all text that came from files is escaped."""
+    gains_figure = figures.gains_figure(study)
+    seeds = ", ".join(str(seed) for seed in sorted({row.seed for row in study.rows}))
+    images = {len(row.results) for row in study.certified if row.results is not None}
+    counted = " / ".join(f"{count:,}" for count in sorted(images)) or "no"
+    lead = f"{len(study.certified)} of {len(study.rows)} networks · seeds {seeds} · {counted} images each"
+    settings = {"certification": _certification(study), "made by": dict(study.made_by)}
+    rows = tuple((Cell(key), Cell(str(value))) for key, value in leaves(settings))
+    return document(
+        study.title,
+        [
+            header(study.title, lead),
+            list_html(_verdicts(study), "verdict"),
+            section(
+                "Average certified radius",
+                table_html(tables.headline(study)),
+                plot_html(
+                    figures.acr_figure(study),
+                    "acr",
+                    "A point for every seed, and 95 % intervals over seeds and images.",
+                )
+                if study.certified
+                else "",
+            ),
+            section(
+                "Gains",
+                table_html(tables.differences(study)),
+                plot_html(gains_figure, "gains", "What each arm gains, with its 95 % interval.")
+                if gains_figure
+                else "",
+            ),
+            section("Cost", table_html(tables.costs(study))),
+            section(
+                "Where the numbers come from",
+                table_html(Table(title="Settings", columns=("what", "value"), rows=rows)),
+            ),
+        ],
+    )
+
+
+def _verdicts(study: StudyResults) -> list[str]:
+    words = {"confirmed": "certifies more than", "contradicted": "certifies less than"}
+    found = [
+        f"{' '.join(filter(None, (setting, f'sigma {sigma:g}')))}: {study.arms[this]} "
+        f"{words.get(gain.verdict, 'cannot be told from')} {study.arms[baseline]}: "
+        f"{gain.value:+.3f} in ACR (95 %: {gain.interval.low:+.3f} to {gain.interval.high:+.3f}, over "
+        + ("images of one seed)." if gain.seeds is None else f"images and {len(gain.per_seed)} seeds).")
+        for setting, sigma, this, baseline, gain in gains(study)
+    ]
+    return found or ["Nothing can be compared yet."]
+
+
+def load_all(folder: Path) -> dict[str, StudyResults]:
+    """Returns every saved experiment and study in a folder, by the name of its own folder."""
+    return {path.parent.name: load(path.parent) for path in sorted(folder.glob(f"*/{STUDY_FILE}"))}
 
 
 def write_page(folder: Path, path: Path) -> list[Path]:
-    """What is kept in the folder as one page, and beside it a picture of all claims.
+    """Writes what is saved in the folder as one Markdown page, and next to it a figure of all claims.
 
-    Raises StorageError where something else lies at either place; then nothing is written.
+    Raises StorageError, before anything is written, if another file lies at either place.
     """
-    found, picture = outcomes(folder), path.with_suffix(".svg")
-    drawn = claims_figure(found)
-    text = _page(folder, found, path.parent, picture if drawn else None)
+    studies, picture = load_all(folder), path.with_suffix(".svg")
+    figure = claims.figure(studies)
+    text = _page(folder, studies, path.parent, picture if figure else None)
     reserve_file(path, MADE_BY)
-    if drawn is not None:
-        plots.save(drawn, picture)
+    if figure is not None:
+        plots.save(figure, picture)
     write_stamped(path, text, MADE_BY)
-    return [path] if drawn is None else [path, picture]
+    return [path] if figure is None else [path, picture]
 
 
-def _page(folder: Path, found: Mapping[str, Outcome], beside: Path, picture: Path | None) -> str:
-    """Markdown for a file in the folder `beside`; only the findings and the protocol were written by hand."""
+def _page(folder: Path, studies: Mapping[str, StudyResults], parent: Path, picture: Path | None) -> str:
+    """Returns Markdown for a file in the folder `parent`; only findings and protocol were written by hand."""
     measured = costs.load(folder)
     ratios = measured.ratios() if measured else {}
     parts = [
         "# The paper's experiments, measured here",
         f"{MADE_BY} all --from {folder} --page docs/paper.md`; every number in tables and pictures "
         "follows from the files in that folder, without training.",
-        *_written(folder / FINDINGS),
+        *_text_of(folder / FINDINGS),
         "## All claims",
     ]
     if picture is not None:
@@ -61,54 +122,52 @@ def _page(folder: Path, found: Mapping[str, Outcome], beside: Path, picture: Pat
             "Gains in ACR that the claims are about, with a point for every seed: blue confirmed, orange "
             "contradicted, grey undecided, open where there is one seed.",
         ]
-    parts.append(_body(claims.summary(found, ratios)))
-    parts += _written(folder / PROTOCOL)
-    parts += [_study(folder, beside, name, found[name]) for name in found if name not in EXPERIMENTS]
+    parts.append(to_markdown(claims.summary(studies, ratios)).partition("\n\n")[2])
+    parts += _text_of(folder / PROTOCOL)
+    parts += [_study(folder, parent, name, studies[name]) for name in studies if name not in EXPERIMENTS]
     for name, experiment in EXPERIMENTS.items():
-        outcome = found.get(name)
+        study = studies.get(name)
         compared = [costs.table(name, measured)] if measured and experiment.kind == "cost" else []
-        if outcome is not None or compared:
-            shown = [f"## {name}: {experiment.title}", f"`smoothheads paper {name} --from {folder}`"]
-            if outcome is not None and any(each.measured for each in outcome.results):
-                shown += [
-                    to_markdown(paper.comparison(experiment, outcome, whole=False)),
-                    *_picture(folder / name / f"{name}.svg", beside),
-                ]
-            if outcome is not None and outcome.extra.get("gaps"):
-                shown.append(to_markdown(gaps.table(outcome.extra["gaps"])))
-            shown += map(to_markdown, compared)
-            shown.append(to_markdown(claims.table(name, outcome or paper.empty(experiment), ratios)))
-            parts.append("\n\n".join(shown))
+        if study is None and not compared:
+            continue
+        shown = [f"## {name}: {experiment.title}", f"`smoothheads paper {name} --from {folder}`"]
+        if study is not None and study.certified:
+            shown.append(to_markdown(paper.comparison(experiment, study, complete=False)))
+            shown += _link_to(folder / name / f"{name}.svg", parent)
+        if study is not None and study.gaps:
+            shown.append(to_markdown(gap_table(study.gaps)))
+        shown += map(to_markdown, compared)
+        shown.append(to_markdown(claims.table(name, study or paper.empty(experiment), ratios)))
+        parts.append("\n\n".join(shown))
     return "\n\n".join(parts) + "\n"
 
 
-def _study(folder: Path, beside: Path, name: str, outcome: Outcome) -> str:
-    picture = folder / name / "gains.svg"
-    body = [to_markdown(table) for table in (*tables.all_tables(outcome), tables.costs(outcome))]
-    command = f"`smoothheads study {folder / name}.toml --from {folder / name}`"
+def _study(folder: Path, parent: Path, name: str, study: StudyResults) -> str:
+    settings = {row.setting for row in study.rows}
+    seeds = sorted({row.seed for row in study.rows})
+    certify = [f"{key} {value}" for key, value in leaves(_certification(study)) if value is not None]
+    body = [to_markdown(table) for table in (*tables.all_tables(study), tables.costs(study))]
     return "\n\n".join(
-        [f"## {name}: {outcome.title}", command, _settings(outcome), *_picture(picture, beside), *body]
+        [
+            f"## {name}: {study.title}",
+            f"`smoothheads study {folder / name}.toml --from {folder / name}`",
+            f"{len(study.certified)} of {len(study.rows)} rows are measured (settings: {len(settings)}, "
+            f"arms: {len(study.arms)}, seeds: {', '.join(map(str, seeds))}). "
+            f"Certification: {', '.join(certify)}.",
+            *_link_to(folder / name / "gains.svg", parent),
+            *body,
+        ]
     )
 
 
-def _settings(outcome: Outcome) -> str:
-    settings = {each.setting for each in outcome.results}
-    seeds = sorted({each.seed for each in outcome.results})
-    done = sum(each.measured is not None for each in outcome.results)
-    certify = [f"{key} {value}" for key, value in leaves(dict(outcome.certify)) if value is not None]
-    return (
-        f"{done} of {len(outcome.results)} rows are measured (settings: {len(settings)}, arms: "
-        f"{len(outcome.arms)}, seeds: {', '.join(map(str, seeds))}). Certification: {', '.join(certify)}."
-    )
+def _certification(study: StudyResults) -> dict[str, object]:
+    images = {} if study.images is None else {"images": to_dict(study.images)}
+    return dict(sorted({**study.certify, **images}.items()))
 
 
-def _written(path: Path) -> list[str]:
+def _text_of(path: Path) -> list[str]:
     return [path.read_text(encoding="utf-8").strip()] if path.is_file() else []
 
 
-def _picture(path: Path, beside: Path) -> list[str]:
-    return [f"![{path.stem}]({Path(os.path.relpath(path, beside)).as_posix()})"] if path.is_file() else []
-
-
-def _body(table: Table) -> str:
-    return to_markdown(table).partition("\n\n")[2]
+def _link_to(path: Path, parent: Path) -> list[str]:
+    return [f"![{path.stem}]({Path(os.path.relpath(path, parent)).as_posix()})"] if path.is_file() else []

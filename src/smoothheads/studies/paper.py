@@ -1,30 +1,45 @@
-"""An experiment of the paper, reported: its rows and columns in its order, published values beside ours."""
+"""The paper's experiments, run and reported: its rows and columns, with published values next to ours."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smoothheads.config import from_dict
 from smoothheads.errors import ConfigError
+from smoothheads.files import reserve_file
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.report.tables import CLASSES
+from smoothheads.results import read_log
 from smoothheads.results.manifest import FILE as MANIFEST
-from smoothheads.studies import reading
-from smoothheads.studies.costs import FILE as COSTS
-from smoothheads.studies.experiments import EXPERIMENTS, Experiment
-from smoothheads.studies.outcome import FACTS, Outcome, Result, load
-from smoothheads.studies.published import PublishedRow
-from smoothheads.studies.reading import Measured
-from smoothheads.studies.tables import acr, certified_accuracy, classes_certified
+from smoothheads.studies import costs as cost_tables
+from smoothheads.studies import experiments
+from smoothheads.studies.costs import Costs
+from smoothheads.studies.experiments import EXPERIMENTS, Experiment, PublishedRow, Scale
+from smoothheads.studies.results import (
+    STUDY_FILE,
+    NetworkSize,
+    RowFacts,
+    Stack,
+    StudyResults,
+    StudyRow,
+    load,
+    reserve_folder,
+    save,
+)
+from smoothheads.studies.tables import classes_certified
+from smoothheads.studies.tables import costs as cost_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from smoothheads.studies.run import StudyRun
 
 _BASES = ("gaussian", "consistency", "smoothmix", "smoothadv", "macer")
 _SIGMAS = (0.25, 0.5, 1.0)
@@ -41,14 +56,140 @@ _AXES: dict[str, tuple[str, str, dict[str, tuple[str, ...]]]] = {
     "fig5": ("sigma", "some", {name: (name,) for name in ("some", "some-hard", "some-high", "some-self")}),
 }
 """What each figure has along its axis, the structure that the others are compared with, and its curves."""
-_COUNTED = {
-    "share": ("head_share", 100, ".0f", ".0f"),
-    "params": ("params", 1, ",.0f", ",.0f"),
-    "gflops": ("gmacs_paper", 1, ".4f", ".3f"),
-}
-"""Columns that are counted of the networks here, for those of another scale are smaller: what a row's size
-calls them, times what, and how they are written here and in print."""
 _LABELS = {"share": "share of the layers in a head (%)", "L": "heads", "sigma": "sigma"}
+_COUNTED: dict[str, tuple[Callable[[NetworkSize], float], str, str]] = {
+    "share": (lambda size: 100 * size.head_fraction, ".0f", ".0f"),
+    "params": (lambda size: size.params, ",.0f", ",.0f"),
+    "gflops": (lambda size: size.gmacs_paper, ".4f", ".3f"),
+}
+"""Columns that are counted in the networks here, which are smaller at other scales: the number, and how it is
+formatted here and in print."""
+
+
+# Running
+
+
+def start(
+    chosen: Sequence[Experiment],
+    scale: Scale,
+    *,
+    store: Path | str = "runs",
+    out: Path | None = None,
+    root: str | None = None,
+    on_note: Callable[[str], None] = lambda _: None,
+) -> StudyRun | None:
+    """Plans experiments as one run, so that what they share is made once; None if none of them trains.
+
+    Args:
+        chosen: The experiments.
+        scale: What is smaller than in the paper.
+        store: The folder for networks, ledgers and rows of all studies.
+        out: A folder that gets a folder of results for every experiment.
+        root: Where the data set lies.
+        on_note: Called with remarks for the user.
+    """
+    from smoothheads.studies import diagnoses
+    from smoothheads.studies.jobs import plan_study
+    from smoothheads.studies.run import StudyRun
+    from smoothheads.studies.store import StudyStore
+
+    trained = [each for each in chosen if each.trained]
+    if not trained:
+        return None
+    plans = {each.id: plan_study(experiments.study(each, scale, root)) for each in trained}
+    folders = {} if out is None else {name: out / name for name in plans}
+    run = StudyRun(plans, StudyStore(Path(store)), folders, on_note)
+    if "fig2" in plans:
+        # Its curves need the networks, rows alone do not do; curves that were saved are as good.
+        saved = None if out is None else diagnoses.saved_gaps(run.plans["fig2"], out / "fig2", scale.draws)
+        if saved is None:
+            run.need_networks(diagnoses.shown_rows(run.plans["fig2"]))
+        else:
+            run.gaps = saved
+    return run
+
+
+def finish(run: StudyRun, found: dict[str, StudyResults], scale: Scale) -> dict[str, StudyResults]:
+    """Returns the results of a run with what is measured on its networks: the curves of fig2."""
+    from smoothheads.studies import diagnoses
+
+    if "fig2" in found and not run.gaps:
+        run.gaps = diagnoses.measure_gaps(run.plans["fig2"], run.store, scale.draws)
+        if len(run.gaps) < len(diagnoses.shown_rows(run.plans["fig2"])):
+            run.on_note("fig2: its figure lacks networks that failed.")
+        return {**found, "fig2": replace(found["fig2"], gaps=run.gaps)}
+    return found
+
+
+def measure_costs(
+    chosen: Sequence[Experiment], scale: Scale, on_round: Callable[[int], Callable[[], None]] | None = None
+) -> Costs | None:
+    """Measures what the cost tables among the experiments compare; None if there are none.
+
+    Args:
+        chosen: The experiments.
+        scale: Its `costs` say how it is measured.
+        on_round: Is given the number of rounds and returns what is called after each.
+    """
+    from smoothheads.studies.measure import CostSettings, measure
+
+    names = tuple(each.id for each in chosen if each.kind == "cost")
+    if not names:
+        return None
+    settings = from_dict(CostSettings, dict(scale.costs))
+    return measure(names, settings, on_round(2 * (settings.rounds + 1)) if on_round else None)
+
+
+# Saving and loading
+
+
+def reserve_folders(folder: Path, chosen: Sequence[Experiment]) -> None:
+    """Raises StorageError if something else lies where `save_all` writes."""
+    for each in chosen:
+        reserve_folder(folder / each.id)
+    reserve_file(folder / cost_tables.FILE, cost_tables.STAMP)
+
+
+def save_all(found: Mapping[str, StudyResults], costs: Costs | None, folder: Path) -> None:
+    """Writes a folder of results with figures for every experiment, and the costs next to them."""
+    from smoothheads.studies.figures import write
+    from smoothheads.studies.page import write_study_page
+
+    for name, study in found.items():
+        experiment = experiments.get(name)
+        if experiment.kind == "cost" and not study.rows:
+            continue  # there are only costs
+        save(study, folder / name)
+        if study.rows:
+            write_study_page(study, folder / name)
+        write(figure(experiment, study), folder / name, name)
+    if costs is not None:
+        cost_tables.save(costs, folder)
+
+
+def is_saved(experiment: Experiment, folder: Path) -> bool:
+    """Returns whether a folder that `save_all` wrote has results of the experiment."""
+    costs = experiment.kind == "cost" and (folder / cost_tables.FILE).is_file()
+    return costs or (folder / experiment.id / STUDY_FILE).is_file()
+
+
+def load_saved(experiment: Experiment, folder: Path) -> StudyResults:
+    """Returns the saved results of an experiment; a cost table may have costs alone."""
+    if experiment.kind in ("cost", "schedule") and not (folder / experiment.id / STUDY_FILE).is_file():
+        return empty(experiment)
+    return load(folder / experiment.id)
+
+
+def empty(experiment: Experiment) -> StudyResults:
+    return StudyResults(
+        name=experiment.id,
+        title=f"{experiment.id}: {experiment.title}",
+        arms={row.arm: row.arm for row in experiment.rows},
+        radii=experiment.radii,
+    )
+
+
+# Tables
 
 
 def listing() -> Table:
@@ -65,218 +206,203 @@ def listing() -> Table:
     return Table("Experiments of the SOME paper", ("id", "kind", "what", "claims"), tuple(rows))
 
 
-def comparison(experiment: Experiment, outcome: Outcome, *, whole: bool = True) -> Table:
-    """Every published row with what was measured here; the published number stands below in brackets. Where
-    not the `whole` table is wanted: the rows that were measured, up to the largest radius that one certifies.
+def all_tables(experiment: Experiment, study: StudyResults, costs: Costs | None) -> list[Table]:
+    """Returns everything that is known of an experiment: rows, gaps, costs and claims."""
+    from smoothheads.studies import claims, diagnoses
+
+    if experiment.kind == "schedule":
+        return [diagnoses.lambda_table()]
+    shown = [comparison(experiment, study)] if experiment.trained else []
+    if study.gaps:
+        shown.append(diagnoses.gap_table(study.gaps))
+    if experiment.kind == "cost" and costs is not None:
+        shown.append(cost_tables.table(experiment.id, costs))
+    if any(row.facts.imported is None for row in study.certified):
+        shown.append(cost_table(study))
+    if claims.of_experiment(experiment.id):
+        shown.append(claims.table(experiment.id, study, costs.ratios() if costs else None))
+    return shown
+
+
+def comparison(experiment: Experiment, study: StudyResults, *, complete: bool = True) -> Table:
+    """Every published row with what was measured here; the published number stands in brackets.
+
+    Args:
+        experiment: The experiment.
+        study: What was measured.
+        complete: If not, only measured rows are shown, up to the largest radius with certified accuracy.
     """
     shown, radii = experiment.rows, experiment.radii
-    if not whole:
-        shown = tuple(row for row in shown if outcome.of("", row.sigma, row.arm))
-        most = max((_largest_radius(row, outcome, radii) for row in shown), default=0.0)
-        radii = tuple(radius for radius in radii if radius <= most)
+    if not complete:
+        shown = tuple(row for row in shown if study.arm("", row.sigma, row.arm))
+        largest = max((_largest_radius(row, study, radii) for row in shown), default=0.0)
+        radii = tuple(radius for radius in radii if radius <= largest)
     left_out = len(experiment.rows) - len(shown)
     columns = {name for row in experiment.rows for name in row.values}
-    shares = [f"{r:.2f}" for r in radii if f"ca_{r:.2f}" in columns]
+    at_radii = [f"{r:.2f}" for r in radii if f"ca_{r:.2f}" in columns]
     extra = [
         name
         for name in experiment.rows[0].values
         if name in (*_COUNTED, "L", "draws") and any(row.values[name] for row in experiment.rows)
     ]
-    rows = [_row(row, outcome, extra, shares) for row in shown]
-    failed = [f"failed: {name}: {message}" for name, message in outcome.failed.items()]
-    return Table(
-        title=outcome.title,
-        columns=("base structure", "sigma", *extra, "seeds", "ACR", "classes", *shares),
-        rows=tuple(rows),
-        notes=(
-            "In brackets: published. ± is the standard error over seeds where there are several, else over "
-            "images. What compares between scales is the sign of a difference, not the radii.",
-            *_meanings(extra),
-            CLASSES,
-            *([f"The paper has {left_out} rows more, which were not measured here."] if left_out else []),
-            *failed,
-        ),
-    )
-
-
-def _largest_radius(row: PublishedRow, outcome: Outcome, radii: Sequence[float]) -> float:
-    """At which the row has any certified accuracy, here or in print."""
-    results = list(outcome.of("", row.sigma, row.arm).values())
-    certified = [r for r in radii if certified_accuracy(results, r) or row.number(f"ca_{r:.2f}")]
-    return max(certified, default=0.0)
-
-
-def _row(row: PublishedRow, outcome: Outcome, extra: Sequence[str], radii: Sequence[str]) -> tuple[Cell, ...]:
-    results = list(outcome.of("", row.sigma, row.arm).values())
-    cells = [word(row.arm), number(row.sigma, ".2f")]
-    cells += [_size(row, results, name) for name in extra]
-    state = "failed" if outcome.has_failed("", row.sigma, row.arm) else "–"
-    cells.append(Cell(str(len(results)) if results else state, len(results)))
-    if not results:
-        cells += [_beside(NONE, row.number("acr"), ".3f"), NONE]
-        return (*cells, *(_beside(NONE, row.number(f"ca_{r}"), ".1f") for r in radii))
-    radius, error = acr(results)
-    found = Cell(f"{radius:.3f}±{error:.3f}", radius, standard_error=error)
-    cells += [_beside(found, row.number("acr"), ".3f"), classes_certified(results)]
-    for r in radii:
-        share = number(certified_accuracy(results, float(r)), ".1f")
-        cells.append(_beside(share, row.number(f"ca_{r}"), ".1f"))
-    return tuple(cells)
-
-
-def _beside(cell: Cell, published: float | None, form: str) -> Cell:
-    """With the published number in brackets, if the paper has one."""
-    return cell if published is None else replace(cell, error=f"({published:{form}})", published=published)
-
-
-def _size(row: PublishedRow, results: Sequence[Result], column: str) -> Cell:
-    if column not in _COUNTED:
-        return word(row.values[column])
-    _, _, here, in_print = _COUNTED[column]
-    return _beside(number(_counted(results, column), here), row.number(column), in_print)
-
-
-def _counted(results: Sequence[Result], column: str) -> float | None:
-    """Of the network here, the same for all its seeds; none of logs of others, which do not tell."""
-    name, times, _, _ = _COUNTED[column]
-    found = [times * float(each.facts["size"][name]) for each in results if "size" in each.facts]
-    return found[0] if found else None
-
-
-def _meanings(columns: Sequence[str]) -> list[str]:
     meanings = {
         "share": "share: of the layers that one head has (%).",
         "gflops": "gflops: as the paper counts them: multiply-accumulates for one image, with biases, "
         "BatchNorm, ReLU and pooling.",
     }
-    return [meaning for name, meaning in meanings.items() if name in columns]
-
-
-def figure(experiment: Experiment, outcome: Outcome) -> Figure | None:
-    """The paper's figure of what was measured; none where it has none, or nothing was measured."""
-    from smoothheads.studies import figures, gaps, schedule
-
-    if experiment.kind == "schedule":
-        return schedule.figure()
-    if "gaps" in outcome.extra:
-        return gaps.figure(outcome.extra["gaps"])
-    if experiment.id not in _AXES or not any(each.measured for each in outcome.results):
-        return None
-    axis, baseline, families = _AXES[experiment.id]
-    series: dict[str, dict[float, figures.CurvePoint]] = {}
-    for row in experiment.rows:
-        for family, structures in families.items():
-            if row.structure in structures:
-                by_sigma = axis == "sigma" or len({each.sigma for each in experiment.rows}) == 1
-                name = family if by_sigma else f"{family}, sigma {row.sigma:g}"
-                if arm := outcome.of("", row.sigma, row.arm):
-                    own = _counted(list(arm.values()), axis) if axis in _COUNTED else None
-                    x = row.sigma if axis == "sigma" else float(row.values[axis]) if own is None else own
-                    other = outcome.of("", row.sigma, f"{row.base} {baseline}")
-                    point = figures.CurvePoint(arm, {} if row.structure == baseline else other)
-                    series.setdefault(name, {})[x] = point
-    if all(len(points) == 1 for points in series.values()):  # no curve goes through one point
-        return figures.claims_figure({experiment.id: outcome}) or figures.acr(outcome)
-    if experiment.id != "fig3":
-        return figures.curves(_LABELS[axis], series, baseline)
-    ensembles = [outcome.of("", sigma, "gaussian dnn5") for _, sigma in outcome.groups()]
-    levels = [acr(list(found.values()))[0] for found in ensembles if found]
-    return figures.curves(_LABELS[axis], series, baseline, levels, "5 DNNs")
-
-
-def read_logs(logs: Sequence[str]) -> list[Result]:
-    """Logs of others as rows: `BASE/STRUCTURE/SIGMA=PATH`, a path that says all three, or a folder of such.
-    Several logs of one row are its seeds, in their order."""
-    read: list[Result] = []
-    seeds: dict[tuple[str, float], list[Measured]] = {}
-    for text in itertools.chain.from_iterable(map(_logs, logs)):
-        (base, structure, sigma), path = _named(text)
-        arm, facts, measured = f"{base} {structure}", {"imported": path.name}, reading.read(path)
-        before = seeds.setdefault((arm, sigma), [])
-        if before and not np.array_equal(before[0].index, measured.index):
-            got = f"others in {path}"
-            raise ConfigError(
-                f"the same images in all logs of {arm}", got, "name one of them, or fewer images"
-            )
-        read.append(Result("", sigma, arm, len(before), measured, facts))
-        before.append(measured)
-    return read
-
-
-def with_imports(
-    outcomes: Mapping[str, Outcome], logs: Sequence[Result]
-) -> tuple[dict[str, Outcome], list[Result]]:
-    """Experiments with the logs in place of their own rows, and the logs that none of them has a row for.
-
-    Raises ConfigError where no log is a row of any.
-    """
-    rows = {name: {(row.sigma, row.arm) for row in EXPERIMENTS[name].rows} for name in outcomes}
-    unknown = [log for log in logs if not any((log.sigma, log.arm) in has for has in rows.values())]
-    if len(unknown) == len(logs):
-        raise ConfigError(
-            f"logs of rows that {' or '.join(outcomes)} has",
-            ", ".join(f"{log.arm} at sigma {log.sigma:g}" for log in logs),
-            "smoothheads paper EXPERIMENT --published shows the rows",
-        )
-    joined = {}
-    for name, outcome in outcomes.items():
-        added = [log for log in logs if (log.sigma, log.arm) in rows[name]]
-        known = {(log.sigma, log.arm) for log in added}
-        own = [each for each in outcome.results if (each.sigma, each.arm) not in known]
-        arms = {**outcome.arms, **{log.arm: log.arm for log in added}}
-        joined[name] = replace(outcome, results=(*own, *added), arms=arms)
-    return joined, unknown
-
-
-def empty(experiment: Experiment) -> Outcome:
-    """Nothing measured yet."""
-    return Outcome(
-        name=experiment.id,
-        title=f"{experiment.id}: {experiment.title}",
-        arms={row.arm: row.arm for row in experiment.rows},
-        radii=experiment.radii,
-        differences=(),
-        results=(),
+    return Table(
+        title=study.title,
+        columns=("base structure", "sigma", *extra, "seeds", "ACR", "classes", *at_radii),
+        rows=tuple(_row(row, study, extra, at_radii) for row in shown),
+        notes=(
+            "In brackets: published. ± is the standard error over seeds where there are several, else over "
+            "images. What compares between scales is the sign of a difference, not the radii.",
+            *(meaning for name, meaning in meanings.items() if name in extra),
+            CLASSES,
+            *([f"The paper has {left_out} rows more, which were not measured here."] if left_out else []),
+            *(f"failed: {name}: {message}" for name, message in study.failed.items()),
+        ),
     )
 
 
-def is_kept(experiment: Experiment, folder: Path) -> bool:
-    """Whether a folder of kept experiments says anything of it."""
-    there = (folder / experiment.id / FACTS).is_file()
-    return there or (experiment.kind == "cost" and (folder / COSTS).is_file())
+def _largest_radius(row: PublishedRow, study: StudyResults, radii: Sequence[float]) -> float:
+    """Returns the largest radius at which the row has certified accuracy, here or in print."""
+    stack = study.arm("", row.sigma, row.arm)
+    return max((r for r in radii if stack.certified_accuracy(r) or row.number(f"ca_{r:.2f}")), default=0.0)
 
 
-def kept(experiment: Experiment, folder: Path) -> Outcome:
-    """What was kept of an experiment; of a cost table perhaps only the costs."""
-    if experiment.kind in ("cost", "schedule") and not (folder / experiment.id / FACTS).is_file():
-        return empty(experiment)
-    return load(folder / experiment.id)
+def _row(
+    row: PublishedRow, study: StudyResults, extra: Sequence[str], radii: Sequence[str]
+) -> tuple[Cell, ...]:
+    stack = study.arm("", row.sigma, row.arm)
+    cells = [word(row.arm), number(row.sigma, ".2f")]
+    for name in extra:
+        if name in _COUNTED:
+            count, here, in_print = _COUNTED[name]
+            size = stack.size
+            cells.append(
+                _with_published(number(count(size) if size else None, here), row.number(name), in_print)
+            )
+        else:
+            cells.append(word(row.values[name]))
+    if not stack:
+        state = "failed" if study.has_failed("", row.sigma, row.arm) else "–"
+        cells += [Cell(state, 0), _with_published(NONE, row.number("acr"), ".3f"), NONE]
+        return (*cells, *(_with_published(NONE, row.number(f"ca_{r}"), ".1f") for r in radii))
+    acr, error = stack.acr
+    cells.append(Cell(str(len(stack)), len(stack)))
+    found = Cell(f"{acr:.3f}±{error:.3f}", acr, standard_error=error)
+    cells += [_with_published(found, row.number("acr"), ".3f"), classes_certified(stack)]
+    for r in radii:
+        accuracy = number(stack.certified_accuracy(float(r)), ".1f")
+        cells.append(_with_published(accuracy, row.number(f"ca_{r}"), ".1f"))
+    return tuple(cells)
 
 
-def _logs(text: str) -> list[str]:
-    """The log itself, or every .tsv below a folder that is no ledger."""
+def _with_published(cell: Cell, published: float | None, form: str) -> Cell:
+    return cell if published is None else replace(cell, error=f"({published:{form}})", published=published)
+
+
+# Figures
+
+
+def figure(experiment: Experiment, study: StudyResults) -> Figure | None:
+    """Returns the paper's figure of what was measured; None if it has none, or nothing was measured."""
+    from smoothheads.studies import claims, diagnoses, figures
+
+    if experiment.kind == "schedule":
+        return diagnoses.lambda_figure()
+    if study.gaps:
+        return diagnoses.gap_figure(study.gaps)
+    if experiment.id not in _AXES or not study.certified:
+        return None
+    axis, baseline, families = _AXES[experiment.id]
+    one_sigma = len({row.sigma for row in experiment.rows}) == 1
+    series: dict[str, dict[float, figures.CurvePoint]] = {}
+    for row, (family, structures) in itertools.product(experiment.rows, families.items()):
+        stack = study.arm("", row.sigma, row.arm)
+        if row.structure not in structures or not stack:
+            continue
+        name = family if axis == "sigma" or one_sigma else f"{family}, sigma {row.sigma:g}"
+        counted = _COUNTED[axis][0](stack.size) if axis in _COUNTED and stack.size else None
+        x = row.sigma if axis == "sigma" else float(row.values[axis]) if counted is None else counted
+        other = Stack() if row.structure == baseline else study.arm("", row.sigma, f"{row.base} {baseline}")
+        series.setdefault(name, {})[x] = figures.CurvePoint(stack, other)
+    if all(len(points) == 1 for points in series.values()):  # no curve goes through one point
+        return claims.figure({experiment.id: study}) or figures.acr_figure(study)
+    if experiment.id != "fig3":
+        return figures.curves(_LABELS[axis], series, baseline)
+    ensembles = [study.arm("", sigma, "gaussian dnn5") for _, sigma in study.groups()]
+    levels = [stack.acr.value for stack in ensembles if stack]
+    return figures.curves(_LABELS[axis], series, baseline, levels, "5 DNNs")
+
+
+# Logs of others
+
+
+def read_logs(paths: Sequence[str]) -> list[StudyRow]:
+    """Reads logs of others as rows: `BASE/STRUCTURE/SIGMA=PATH`, a path that names all three, or a folder.
+
+    Several logs of one row are its seeds, in their order.
+    """
+    rows: list[StudyRow] = []
+    for text in itertools.chain.from_iterable(map(_logs_in, paths)):
+        (base, structure, sigma), path = _parse_name(text)
+        arm, results = f"{base} {structure}", read_log(path)
+        before = [row.results for row in rows if (row.arm, row.sigma) == (arm, sigma)]
+        if any(other is None or not np.array_equal(other.index, results.index) for other in before):
+            raise ConfigError(f"{path} has other images than the log before it of {arm}; name one of them.")
+        rows.append(StudyRow("", sigma, arm, len(before), results, RowFacts(imported=path.name)))
+    return rows
+
+
+def with_imports(
+    found: Mapping[str, StudyResults], logs: Sequence[StudyRow]
+) -> tuple[dict[str, StudyResults], list[StudyRow]]:
+    """Returns experiments with the logs in place of their own rows, and the logs that none has a row for.
+
+    Raises ConfigError if no log is a row of any.
+    """
+    rows = {name: {(row.sigma, row.arm) for row in EXPERIMENTS[name].rows} for name in found}
+    unknown = [log for log in logs if not any((log.sigma, log.arm) in has for has in rows.values())]
+    if len(unknown) == len(logs):
+        raise ConfigError(
+            f"None of the logs is a row of {' or '.join(found)} "
+            f"({', '.join(f'{log.arm} at sigma {log.sigma:g}' for log in logs)}); "
+            "`smoothheads paper EXPERIMENT --published` shows the rows."
+        )
+    joined = {}
+    for name, study in found.items():
+        added = [log for log in logs if (log.sigma, log.arm) in rows[name]]
+        replaced = {(log.sigma, log.arm) for log in added}
+        own = [row for row in study.rows if (row.sigma, row.arm) not in replaced]
+        arms = {**study.arms, **{log.arm: log.arm for log in added}}
+        joined[name] = replace(study, rows=(*own, *added), arms=arms)
+    return joined, unknown
+
+
+def _logs_in(text: str) -> list[str]:
+    """Returns the log itself, or every .tsv below a folder that is no ledger."""
     folder = Path(text)
     if not folder.is_dir() or (folder / MANIFEST).is_file():
         return [text]
     found = sorted(map(str, folder.rglob("*.tsv")))
     if not found:
-        raise ConfigError(f"certification logs (.tsv) in {folder}", "none", "check the path")
+        raise ConfigError(f"There are no certification logs (.tsv) in {folder}; check the path.")
     return found
 
 
-def _named(text: str) -> tuple[tuple[str, str, float], Path]:
-    said, _, path = text.rpartition("=")
-    words = said.split("/") if said else re.split(r"[/\\_]|(?<=[a-z])-(?=[\d.])|\.tsv|\.txt|\.log", path)
-    base = [word for word in words if word in _BASES]
-    structure = [
-        word for word in words if re.fullmatch(r"single\d?|dnn\d+|heads(-mid)?|some(-\w+)?|drt3", word)
-    ]
+def _parse_name(text: str) -> tuple[tuple[str, str, float], Path]:
+    given, _, path = text.rpartition("=")
+    words = given.split("/") if given else re.split(r"[/\\_]|(?<=[a-z])-(?=[\d.])|\.tsv|\.txt|\.log", path)
+    bases = [word for word in words if word in _BASES]
+    structure = r"single\d?|dnn\d+|heads(-mid)?|some(-\w+)?|drt3"
+    structures = [word for word in words if re.fullmatch(structure, word)]
     numbers = [float(word) for word in words if re.fullmatch(r"\d+(\.\d+)?", word)]
-    sigma = [number for number in numbers if number in _SIGMAS]
-    if not (base and structure and sigma):
+    sigmas = [number for number in numbers if number in _SIGMAS]
+    if not (bases and structures and sigmas):
         raise ConfigError(
-            "a log whose path says base, structure and sigma, as some/gaussian-0.25.tsv",
-            repr(text),
-            "write BASE/STRUCTURE/SIGMA=PATH, for example gaussian/single/0.25=log.tsv",
+            f"The path {text!r} does not name base, structure and sigma, as some/gaussian-0.25.tsv does; "
+            "write BASE/STRUCTURE/SIGMA=PATH, for example gaussian/single/0.25=log.tsv."
         )
-    return (base[-1], structure[-1], sigma[-1]), Path(path)
+    return (bases[-1], structures[-1], sigmas[-1]), Path(path)

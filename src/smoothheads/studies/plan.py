@@ -1,6 +1,6 @@
-"""What a study needs: which networks to train or to join, which ledgers to write, and where each row is.
+"""The plan of a study: networks to train or to join, ledgers to write, and where each row's votes are.
 
-Networks and ledgers are named by what they were made from, so that no study makes one twice.
+Networks and ledgers are named by a hash of everything they are made from, so that no study makes one twice.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ from smoothheads.training import RunConfig
 from smoothheads.types import ENSEMBLE
 
 Fingerprint = Callable[[DataConfig], str]
-"""Of the images that a run trains on."""
+"""Returns the fingerprint of the images that a run trains on."""
+Votes: TypeAlias = tuple[str, str]
+"""Key of the certification and aggregation: two rows with the same votes are the same measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A network to train, from scratch or from another one."""
+    """A network to train, from scratch or from the weights of another one."""
 
     key: str
     config: RunConfig
     start: Network | None = None
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        return (self.key,)
+    def members(self) -> tuple[Training, ...]:
+        return (self,)
 
     @property
     def model(self) -> ModelConfig:
@@ -42,24 +44,19 @@ class Training:
 
     @property
     def data(self) -> DataConfig:
-        """Where it is now; the network may have been trained where that was another place."""
         return self.config.data
 
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """Networks trained apart that become one ensemble."""
+    """Networks that are trained separately and become one ensemble."""
 
     key: str
     members: tuple[Training, ...]
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        return tuple(member.key for member in self.members)
-
-    @property
     def model(self) -> ModelConfig:
-        """As it is certified: its members are heads that share nothing."""
+        """The joined model, whose heads are the members and share nothing."""
         member = self.members[0].model
         return replace(member, heads=member.heads * len(self.members), cut="input")
 
@@ -95,31 +92,29 @@ class RowName:
 
     @property
     def cell(self) -> tuple[str, float, str]:
-        """What all its seeds have in common."""
+        """What the rows of all seeds have in common."""
         return self.setting, self.sigma, self.arm
 
 
 @dataclass(frozen=True, slots=True)
-class Row(RowName):
-    """One certified network of the study, and the aggregation of the ledger in which it stands."""
+class PlannedRow(RowName):
+    """A row of the study, and the ledger and aggregation that have its votes."""
 
     network: Network
     own: Certification
-    """What the row would have if it shared nothing."""
+    """The certification that the row would have if it shared nothing."""
     certification: Certification
-    """Where its votes are."""
     aggregation: str
 
     @property
-    def votes(self) -> tuple[str, str]:
-        """The ledger and the aggregation: two rows with the same are the same measurement."""
+    def votes(self) -> Votes:
         return self.certification.key, self.aggregation
 
     @property
     def model(self) -> ModelConfig:
-        """The network that the row is about, with the heads that its own aggregation asks."""
+        """The network that the row is about: only the heads that its own aggregation evaluates."""
         kind, _, count = self.own.config.aggregation.partition("-")
-        if kind not in ("head", "prefix") or not count.isdigit():  # others' aggregations may have such names
+        if kind not in ("head", "prefix") or not count.isdigit():  # other aggregations may have such names
             return self.network.model
         return replace(self.network.model, heads=1 if kind == "head" else int(count))
 
@@ -127,43 +122,51 @@ class Row(RowName):
 @dataclass(frozen=True)
 class StudyPlan:
     study: Study
-    rows: tuple[Row, ...]
+    rows: tuple[PlannedRow, ...]
+    images: int = 0
+    """How many images are certified for every row."""
+    networks: tuple[Network, ...] = ()
+    """Networks that are needed for something else than their rows."""
 
     @cached_property
     def items(self) -> tuple[Item, ...]:
-        """Everything that has to be made, each once, and nothing before what it needs."""
+        """Everything that has to be made, each item once and after what it needs."""
         found: dict[str, Item] = {}
-        for row in self.rows:
-            for item in _needed(row.certification):
+        for last in (*(row.certification for row in self.rows), *self.networks):
+            for item in _with_needed(last):
                 found.setdefault(item.key, item)
         return tuple(found.values())
 
     @property
-    def votes_by_name(self) -> dict[str, tuple[str, str]]:
+    def votes_by_name(self) -> dict[str, Votes]:
         return {row.name: row.votes for row in self.rows}
 
-    @property
-    def votes(self) -> set[tuple[str, str]]:
-        return {row.votes for row in self.rows}
-
-    def longest_first(self, costs: Mapping[str, float]) -> StudyPlan:
-        """The same rows, of each seed the dearest first, so that no core waits for one that began last."""
+    def longest_first(self, work: Mapping[str, float]) -> StudyPlan:
+        """Returns the same rows, those of each seed with the most work first: no core then waits for a row
+        that began last."""
         rounds = list(dict.fromkeys(row.seed for row in self.rows))
 
-        def turn(row: Row) -> tuple[int, float]:
-            seconds = sum(costs.get(item.key, 0.0) for item in _needed(row.certification))
-            return rounds.index(row.seed), -seconds
+        def order(row: PlannedRow) -> tuple[int, float]:
+            total = sum(work.get(item.key, 0.0) for item in _with_needed(row.certification))
+            return rounds.index(row.seed), -total
 
-        return replace(self, rows=tuple(sorted(self.rows, key=turn)))
+        return replace(self, rows=tuple(sorted(self.rows, key=order)))
 
-    def without(self, votes: Container[tuple[str, str]]) -> StudyPlan:
-        """What is left to do when these rows are there already, wherever."""
+    def without(self, votes: Container[Votes]) -> StudyPlan:
+        """Returns the plan without rows that are certified already."""
         return replace(self, rows=tuple(row for row in self.rows if row.votes not in votes))
 
 
-def make_plan(study: Study, fingerprint: Fingerprint, images: str) -> StudyPlan:
-    """`images` is the fingerprint of the certified ones. Seeds come last: one whole round after another."""
-    maker = _Maker(study, fingerprint, images)
+def make_plan(study: Study, fingerprint: Fingerprint, certified: str, images: int = 0) -> StudyPlan:
+    """Plans a study, seed by seed: a run that is stopped leaves whole rounds of all arms.
+
+    Args:
+        study: The study.
+        fingerprint: Fingerprint of the training images of a data configuration.
+        certified: Fingerprint of the certified images.
+        images: The number of certified images.
+    """
+    maker = _Maker(study, fingerprint, certified)
     rows = [
         maker.row(setting, sigma, arm, seed)
         for seed in study.seeds
@@ -172,25 +175,24 @@ def make_plan(study: Study, fingerprint: Fingerprint, images: str) -> StudyPlan:
         for arm in study.arms
         if sigma in (arm.sigmas or study.sigmas)
     ]
-    return StudyPlan(study, tuple(_shared(rows)))
+    return StudyPlan(study, tuple(_share_ledgers(rows)), images)
 
 
-def together(plans: Mapping[str, StudyPlan]) -> tuple[StudyPlan, dict[str, StudyPlan]]:
-    """Several plans as one, and each again with what it now shares with the others."""
-    rows = [row for plan in plans.values() for row in plan.rows]
-    shared = list(_shared(rows))
+def join_plans(plans: Mapping[str, StudyPlan]) -> tuple[StudyPlan, dict[str, StudyPlan]]:
+    """Returns several plans as one, and each plan with the ledgers that it now shares with the others."""
+    rows = list(_share_ledgers([row for plan in plans.values() for row in plan.rows]))
     first = next(iter(plans.values())).study
     study = first if len(plans) == 1 else replace(first, name="-".join(plans), title=", ".join(plans))
-    whole = StudyPlan(study, tuple(shared))
+    joined = StudyPlan(study, tuple(rows), max(plan.images for plan in plans.values()))
     parts = {}
     for name, plan in plans.items():
-        parts[name] = replace(plan, rows=tuple(shared[: len(plan.rows)]))
-        shared = shared[len(plan.rows) :]
-    return whole, parts
+        parts[name] = replace(plan, rows=tuple(rows[: len(plan.rows)]))
+        rows = rows[len(plan.rows) :]
+    return joined, parts
 
 
 def needs(item: Item) -> tuple[Item, ...]:
-    """What must exist before an item can be made."""
+    """Returns what must exist before an item can be made."""
     match item:
         case Training(start=start):
             return (start,) if start is not None else ()
@@ -204,15 +206,17 @@ def needs(item: Item) -> tuple[Item, ...]:
 class _Maker:
     study: Study
     fingerprint: Fingerprint
-    images: str
-    known: dict[str, Training] = field(default_factory=dict)
+    certified: str
+    trainings: dict[str, Training] = field(default_factory=dict)
 
-    def row(self, setting: str, sigma: float, arm: Arm, seed: int) -> Row:
+    def row(self, setting: str, sigma: float, arm: Arm, seed: int) -> PlannedRow:
         network = self.network(setting, sigma, arm, seed)
         config = self.study.certify_config(sigma, arm.aggregation)
-        key = _digest("certification", network.key, to_dict(config), self.images)
+        key = _key("certification", network.key, to_dict(config), self.certified)
         certification = Certification(key, network, config, self.study.images)
-        return Row(setting, sigma, arm.name, seed, network, certification, certification, arm.aggregation)
+        return PlannedRow(
+            setting, sigma, arm.name, seed, network, certification, certification, arm.aggregation
+        )
 
     def network(self, setting: str, sigma: float, arm: Arm, seed: int) -> Network:
         seeds = [seed + MEMBER_SEEDS * k for k in range(arm.members)]
@@ -220,35 +224,36 @@ class _Maker:
         members = tuple(self.training(self.study.run_config(arm, setting, sigma, s), start) for s in seeds)
         if len(members) == 1:
             return members[0]
-        return Joining(_digest("joining", [member.key for member in members]), members)
+        return Joining(_key("joining", [member.key for member in members]), members)
 
     def training(self, config: RunConfig, start: Network | None) -> Training:
-        told = to_dict(config)
-        data = {name: value for name, value in told["data"].items() if name != "root"}
-        told = told | {"data": data, "init": start.key if start else None}
-        key = _digest("training", told, self.fingerprint(config.data))
-        return self.known.setdefault(key, Training(key, config, start))
+        settings = to_dict(config)
+        # The place of the data does not count, their fingerprint does.
+        data = {name: value for name, value in settings["data"].items() if name != "root"}
+        settings |= {"data": data, "init": start.key if start else None}
+        key = _key("training", settings, self.fingerprint(config.data))
+        return self.trainings.setdefault(key, Training(key, config, start))
 
 
-def _shared(rows: list[Row]) -> Iterator[Row]:
-    """Rows whose votes stand in another row's ledger, on the same noise, are read from there: another
-    aggregation of the same network, or a network that is the beginning of an ensemble. Only where every image
-    gets the same number of samples and the votes of one class tell the bound (budget fixed, Clopper-Pearson),
-    so that all rows are certified alike."""
+def _share_ledgers(rows: list[PlannedRow]) -> Iterator[PlannedRow]:
+    """Reads a row from the ledger of another row where that has its votes on the same noise: another
+    aggregation of the same network, or a network that is the beginning of an ensemble.
+
+    This needs the same number of samples for every image and a bound that depends on the votes of one class
+    alone (budget fixed, Clopper-Pearson); then all rows are certified alike.
+    """
     for row in rows:
-        found = [
-            (other, aggregation) for other in rows if (aggregation := _aggregation_in(row, other)) is not None
-        ]
+        found = [(other, name) for other in rows if (name := _aggregation_in(row, other)) is not None]
         budget = row.own.config.budget
         if not found or budget.name != "fixed" or not budget.choice_sizes:
             yield row
             continue
-        other, aggregation = max(found, key=lambda each: len(each[0].network.parts))
+        other, aggregation = max(found, key=lambda each: len(each[0].network.members))
         yield replace(row, certification=other.own, aggregation=aggregation)
 
 
-def _aggregation_in(row: Row, other: Row) -> str | None:
-    """The aggregation under which the ledger of `other` holds `row`, if it does."""
+def _aggregation_in(row: PlannedRow, other: PlannedRow) -> str | None:
+    """Returns the aggregation under which the ledger of `other` holds `row`, if it does."""
     aggregation = row.own.config.aggregation
     if (
         replace(row.own.config, aggregation=ENSEMBLE) != other.own.config
@@ -257,19 +262,20 @@ def _aggregation_in(row: Row, other: Row) -> str | None:
         return None
     if row.network.key == other.network.key:
         return aggregation if aggregation != ENSEMBLE else None
-    parts, longer = row.network.parts, other.network.parts
-    one_head = row.network.model.heads == len(parts)  # aggregations count heads, not networks
+    parts = [member.key for member in row.network.members]
+    longer = [member.key for member in other.network.members]
+    one_head_each = row.network.model.heads == len(parts)  # prefix-K counts heads, not networks
     begins = len(parts) < len(longer) and longer[: len(parts)] == parts
-    if aggregation != ENSEMBLE or not one_head or not begins:
+    if aggregation != ENSEMBLE or not one_head_each or not begins:
         return None
     return "head-1" if len(parts) == 1 else f"prefix-{len(parts)}"
 
 
-def _needed(item: Item) -> Iterator[Item]:
-    for before in needs(item):
-        yield from _needed(before)
+def _with_needed(item: Item) -> Iterator[Item]:
+    for needed in needs(item):
+        yield from _with_needed(needed)
     yield item
 
 
-def _digest(kind: str, *what: Any) -> str:
-    return hashlib.sha256(json.dumps([kind, *what], sort_keys=True).encode()).hexdigest()[:20]
+def _key(kind: str, *parts: Any) -> str:
+    return hashlib.sha256(json.dumps([kind, *parts], sort_keys=True).encode()).hexdigest()[:20]

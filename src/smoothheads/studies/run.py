@@ -1,168 +1,357 @@
-"""Runs a plan: every job as soon as what it needs is there, a failed one without stopping the others."""
+"""Runs studies: every job as soon as what it needs is there; a failed job does not stop the others."""
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
-from dataclasses import dataclass
-from typing import Literal
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from smoothheads.errors import SmoothheadsError
-from smoothheads.runs.executors import Executor, Future
-from smoothheads.studies import reading
-from smoothheads.studies.jobs import ELSEWHERE, StudyJob, fraction, perform
-from smoothheads.studies.plan import Item, StudyPlan, needs
-from smoothheads.studies.store import StudyStore
+from smoothheads.device import cores, threads
+from smoothheads.errors import SmoothheadsError, duration
+from smoothheads.files import exclusive
+from smoothheads.studies import results
+from smoothheads.studies.plan import (
+    Certification,
+    Item,
+    Joining,
+    PlannedRow,
+    StudyPlan,
+    Training,
+    join_plans,
+    needs,
+)
+from smoothheads.studies.results import GapCurve, StudyResults
+from smoothheads.studies.spec import Study, read_study
+from smoothheads.studies.store import LOG, StudyStore
+
+if TYPE_CHECKING:
+    from smoothheads.runs.executors import Executor, Future
+    from smoothheads.runs.on_ray import Cluster
+    from smoothheads.studies.jobs import StudyJob
 
 State = Literal["done", "failed", "running", "waiting"]
 POLL_SECONDS = 2.0
-ELSEWHERE_SECONDS = 10.0
-"""Until an item that another study is making is asked for again."""
-LEAST_SECONDS = 3.0
-"""Of work, before what is left is judged by it."""
+RETRY_SECONDS = 10.0
+"""How long to wait before an item that another study is making is tried again."""
 STATUS_SECONDS = 30.0
-"""Between two calls of `on_status`, which looks at everything on the disk."""
+"""Time between two calls of `on_status`, which reads everything on the disk."""
+ENOUGH_SECONDS = 3.0
+"""Measured work that is enough to extrapolate from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where a study stands."""
+    """How far a study is."""
 
     states: Mapping[str, State]
-    """By the item's key."""
+    """By the key of the item."""
     seconds_left: float
-    """Of work, not of the clock; nan where nothing was measured."""
+    """Seconds of work that are left, of one process; nan until something has been measured."""
 
     def count(self, state: State) -> int:
         return sum(each == state for each in self.states.values())
 
 
-OnStatus = Callable[[Status], None]
+@dataclass
+class StudyRun:
+    """One or more studies on one store, as one plan, so that what they share is made once.
+
+    Args:
+        plans: The plan of every study, by its name.
+        store: Where networks, ledgers and rows are kept.
+        folders: The output folder of a study, if its results are to be exported while it runs.
+    """
+
+    plans: Mapping[str, StudyPlan]
+    store: StudyStore
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    on_note: Callable[[str], None] = lambda _: None
+    gaps: Mapping[str, GapCurve] = field(default_factory=dict)
+    """The curves of fig2, which are measured with its networks."""
+
+    def __post_init__(self) -> None:
+        self.plan, self.plans = join_plans(self.plans)
+        for name, folder in self.folders.items():
+            results.reserve_folder(folder)
+            results.check_nothing_lost(folder, self.plans[name].votes_by_name)
+        self._import_rows()
+        self.missing = self.plan.without(self.store.saved_rows())
+
+    def _import_rows(self) -> None:
+        """Takes over rows of the output folders and of the studies next to them: a row that two studies show
+        is made once, even if the store is gone."""
+        own = set(self.folders.values())
+        neighbours = {path.parent for each in own for path in each.parent.glob(f"*/{results.STUDY_FILE}")}
+        for folder in sorted(neighbours - own):
+            try:
+                self.store.import_rows(folder)
+            except SmoothheadsError as error:
+                self.on_note(f"The rows of a study next to the output folder are not used: {error}")
+        for folder in own:
+            if (folder / results.STUDY_FILE).is_file():
+                self.store.import_rows(folder)
+
+    def need_networks(self, rows: list[PlannedRow]) -> None:
+        """Makes the networks of these rows even if the rows are saved."""
+        self.missing = replace(self.missing, networks=tuple(row.network for row in rows))
+
+    def results(self, failed: Mapping[str, str] | None = None) -> dict[str, StudyResults]:
+        found = {name: self.store.collect(plan, failed) for name, plan in self.plans.items()}
+        if self.gaps:
+            found["fig2"] = replace(found["fig2"], gaps=self.gaps)
+        return found
+
+    def export(self) -> None:
+        """Writes what has been made to the output folders, as the store may not outlive the run."""
+        for name, folder in self.folders.items():
+            with exclusive(folder, wait=True):
+                # Somebody else may have exported rows of the same study meanwhile, from another store.
+                if (folder / results.STUDY_FILE).is_file():
+                    self.store.import_rows(folder)
+                results.write_unlocked(self.results()[name], folder)
+
+    def describe(self, workers: int | None = None) -> str:
+        """Returns what the plan needs, what has been made of it, and an estimate of the time, in lines."""
+        lines = [f"{self.plan.study.title}: {len(self.plan.rows)} rows, {self.plan.images} images each"]
+        if saved := len(self.plan.rows) - len(self.missing.rows):
+            lines.append(f"{saved} rows are finished and will not be made again")
+        for name, kind in (("trainings", Training), ("certifications", Certification)):
+            items = [item for item in self.missing.items if isinstance(item, kind)]
+            done = sum(self.store.facts(item) is not None for item in items)
+            lines.append(f"{name}: {len(items)}, {done} of them finished")
+        shared = Counter((row.arm, row.aggregation) for row in self.plan.rows if row.certification != row.own)
+        for (arm, aggregation), count in shared.items():
+            rows = f"{count} row{'s' if count > 1 else ''}"
+            lines.append(f"{arm}: {rows} from {aggregation} of another ledger")
+        jobs, seconds = workers or cores(), self.status().seconds_left
+        if math.isnan(seconds):
+            seconds = _total_work(self.missing, self.store) * seconds_per_gmac(self.missing)
+        lines.append(f"about {duration(seconds / jobs)} with {jobs} processes, estimated from the arithmetic")
+        return "\n".join(lines)
+
+    def status(self) -> Status:
+        """Returns how far the studies are, perhaps in another process: what has begun counts as running."""
+        running, failed = set(), {}
+        for item in self.missing.items:
+            if self.store.facts(item) is None and self.store.artefact(item).exists():
+                running.add(item.key)
+            if (message := self.store.failure(item)) is not None:
+                failed[item.key] = message
+        return self._status(running, failed)
+
+    def run(
+        self,
+        workers: int | None = None,
+        cluster: Cluster | None = None,
+        on_status: Callable[[Status, int], None] | None = None,
+    ) -> dict[str, StudyResults]:
+        """Makes what is missing and returns the results of every study.
+
+        Args:
+            workers: Processes of this machine, with one thread each; all cores by default.
+            cluster: The Ray cluster that runs the jobs instead.
+            on_status: Called from time to time with the status and the number of jobs at once.
+        """
+        from smoothheads.runs.executors import ONE_THREAD, ProcessExecutor
+        from smoothheads.studies.jobs import STOP_SECONDS
+
+        executor: Executor
+        if cluster is None:
+            executor = ProcessExecutor(workers or cores(), STOP_SECONDS, ONE_THREAD)
+        else:
+            from smoothheads.studies.on_ray import RayJobs
+
+            executor = RayJobs(cluster)
+        failed = self.run_on(executor, on_status)
+        return self.results(failed)
+
+    def run_on(  # noqa: PLR0912
+        self, executor: Executor, on_status: Callable[[Status, int], None] | None = None
+    ) -> dict[str, str]:
+        """Makes what is missing on an executor and closes it; returns the messages of failures by item.
+
+        Waits for items that another study on the same store is making.
+        """
+        from smoothheads.studies.jobs import ELSEWHERE, StudyJob, perform
+
+        store, failed, retry_at = self.store, dict[str, str](), dict[str, float]()
+        work = {item.key: item_work(item, self.plan.images) for item in self.missing.items}
+        done = {item.key for item in self.missing.items if store.facts(item) is not None}
+        waiting = [item for item in self.missing.longest_first(work).items if item.key not in done]
+        for item in waiting:
+            store.forget_failure(item)
+        running: dict[Future[str | None], StudyJob] = {}
+        exported, reported = self._certified(), time.monotonic()
+        with closing(executor):
+            while waiting or running:
+                # An item whose needs failed fails with the same message.
+                for item in list(waiting):
+                    if broken := [failed[need.key] for need in needs(item) if need.key in failed]:
+                        failed[item.key] = broken[0]
+                        waiting.remove(item)
+                # Start what can be started, in the order of the plan.
+                for item in list(waiting):
+                    ready = all(need.key in done for need in needs(item))
+                    if len(running) >= executor.slots:
+                        break
+                    if ready and retry_at.get(item.key, 0.0) <= time.monotonic():
+                        job = StudyJob(item, store)
+                        running[executor.submit(perform, job)] = job
+                        waiting.remove(item)
+                if waiting and not running:  # everything left is being made elsewhere, or needs that
+                    time.sleep(POLL_SECONDS)
+                for future in executor.wait(POLL_SECONDS) if running else ():
+                    job = running.pop(future)
+                    message = _outcome(future, job)
+                    if message is None:
+                        done.add(job.key)
+                    elif message == ELSEWHERE:
+                        waiting.append(job.item)
+                        retry_at[job.key] = time.monotonic() + RETRY_SECONDS
+                    else:
+                        failed[job.key] = message
+                if time.monotonic() - reported >= STATUS_SECONDS:
+                    reported = time.monotonic()
+                    if on_status is not None:
+                        on_status(self._status({j.key for j in running.values()}, failed), executor.slots)
+                    if self._certified() > exported:
+                        exported = self._certified()
+                        self.export()
+        return failed
+
+    def _certified(self) -> int:
+        items = [item for item in self.missing.items if isinstance(item, Certification)]
+        return sum(self.store.facts(item) is not None for item in items)
+
+    def _status(self, running: set[str], failed: Mapping[str, str]) -> Status:
+        """Extrapolates the time that is left from finished work, trainings apart from certifications."""
+        states: dict[str, State] = {}
+        seconds, measured, left = (dict.fromkeys((Training, Joining, Certification), 0.0) for _ in range(3))
+        for item in self.missing.items:
+            kind, work = type(item), item_work(item, self.plan.images)
+            facts = self.store.facts(item)
+            if facts is not None:
+                states[item.key] = "done"
+                if "seconds" in facts:
+                    measured[kind] += work * facts.get("fraction", 1.0)
+                    seconds[kind] += facts["seconds"]
+            elif item.key in failed:
+                states[item.key] = "failed"
+            else:
+                states[item.key] = "running" if item.key in running else "waiting"
+                fraction = self.store.fraction(item)
+                left[kind] += work * (1 - fraction)
+                if fraction > 0:
+                    measured[kind] += work * fraction
+                    seconds[kind] += self.store.seconds_spent(item)
+        # A kind of which little has been measured gets the pace of everything.
+        done = sum(measured.values())
+        overall = sum(seconds.values()) / done if done else math.nan
+        total = 0.0
+        for kind, work in left.items():
+            known = measured[kind] > 0 and seconds[kind] >= ENOUGH_SECONDS
+            total += work * (seconds[kind] / measured[kind] if known else overall) if work else 0.0
+        return Status(states, total)
 
 
 def run(
-    plan: StudyPlan,
-    store: StudyStore,
-    executor: Executor,
-    costs: Mapping[str, float],
-    on_status: OnStatus | None = None,
-) -> dict[str, str]:
-    """Makes what is missing; messages of what failed, by key. `costs` are seconds of each item.
+    study: Study | Path | str,
+    *,
+    store: Path | str = "runs",
+    out: Path | str | None = None,
+    root: str | None = None,
+    workers: int | None = None,
+    cluster: Cluster | None = None,
+    on_status: Callable[[Status, int], None] | None = None,
+) -> StudyResults:
+    """Trains and certifies everything that a study still lacks, and returns its results.
 
-    What another study on the same store is making is waited for.
+    Args:
+        study: A study, or the path of a study file.
+        store: The folder for networks, ledgers and rows of all studies; nothing in it is made twice.
+        out: A folder to export the results to.
+        root: Where the data set lies, if not where the study says.
+        workers: Processes, with one thread each; all cores by default.
+        cluster: A Ray cluster that runs the jobs instead.
+        on_status: Called from time to time with the status and the number of jobs at once.
     """
-    failed: dict[str, str] = {}
-    not_before: dict[str, float] = {}
-    done = {item.key for item in plan.items if store.facts(item) is not None}
-    waiting = [item for item in plan.longest_first(costs).items if item.key not in done]
-    for item in waiting:
-        store.forget_failure(item)
-    running: dict[Future[str | None], Item] = {}
-    said = time.monotonic()
-    with closing(executor), store.noting(costs, executor.slots):
-        while waiting or running:
-            waiting = _fail_dependents(waiting, failed)
-            for item in [each for each in waiting if all(n.key in done for n in needs(each))]:
-                if len(running) >= executor.slots:
-                    break
-                if not_before.get(item.key, 0.0) > time.monotonic():
-                    continue
-                running[executor.submit(perform, StudyJob(item, store))] = item
-                waiting.remove(item)
-            if waiting and not running:  # all that is left is made elsewhere, or needs it
-                time.sleep(POLL_SECONDS)
-            for future in executor.wait(POLL_SECONDS) if running else ():
-                item = running.pop(future)
-                try:
-                    error = future.result()
-                except SmoothheadsError as lost:  # the worker could not note it itself
-                    error = str(lost)
-                    store.fail(item, error)
-                if error is None:
-                    done.add(item.key)
-                elif error == ELSEWHERE:
-                    waiting.append(item)
-                    not_before[item.key] = time.monotonic() + ELSEWHERE_SECONDS
-                else:
-                    failed[item.key] = error
-            if on_status and time.monotonic() - said >= STATUS_SECONDS:
-                said = time.monotonic()
-                on_status(_status(plan, store, costs, {item.key for item in running.values()}, failed))
-    return failed
+    study = study if isinstance(study, Study) else read_study(study)
+    started = start(study.at(root), store, out)
+    (found,) = started.run(workers, cluster, on_status).values()
+    if out is not None:
+        started.export()
+    return found
 
 
-def noted_estimate(plan: StudyPlan, store: StudyStore) -> tuple[dict[str, float], int] | None:
-    """Costs of the items and jobs at once, as a study found them that makes all that is missing here, in
-    another terminal: trials beside it would find a busy machine. None where none runs."""
-    missing = [item.key for item in plan.items if store.facts(item) is None]
-    for note in store.noted():
-        with suppress(KeyError, TypeError, ValueError):  # damaged
-            seconds = {key: float(value) for key, value in dict(note["seconds"]).items()}
-            jobs = int(note["jobs"])
-            if jobs > 0 and all(key in seconds for key in missing):
-                return seconds, jobs
-    return None
+def start(
+    study: Study,
+    store: Path | str,
+    out: Path | str | None = None,
+    on_note: Callable[[str], None] = lambda _: None,
+) -> StudyRun:
+    """Plans a study on its data without running anything."""
+    from smoothheads.studies.jobs import plan_study
+
+    if out is not None:
+        results.reserve_folder(Path(out))
+    folders = {} if out is None else {study.name: Path(out)}
+    return StudyRun({study.name: plan_study(study)}, StudyStore(Path(store)), folders, on_note)
 
 
-def status(plan: StudyPlan, store: StudyStore, costs: Mapping[str, float]) -> Status:
-    """Of a study that may be running elsewhere; what has begun counts as running."""
-    running = {item.key for item in plan.items if store.facts(item) is None and store.artefact(item).exists()}
-    failed = {item.key: text for item in plan.items if (text := store.failure(item))}
-    return _status(plan, store, costs, running, failed)
+def item_work(item: Item, images: int) -> float:
+    """Returns the arithmetic of an item in billions of multiply-accumulates."""
+    from smoothheads.studies.jobs import network_size, training_images
+
+    match item:
+        case Training(config=config):
+            method = config.objective.method
+            # A backward pass costs about two forward passes; attacks repeat both for every step.
+            steps = getattr(method, "attack_steps", getattr(method, "steps", 0))
+            passes = 3 * method.draws * (1 + steps) * config.train.epochs * training_images(config.data)
+            return network_size(config.model, config.data).gmacs * passes
+        case Certification(network=network, config=config):
+            samples = images * config.budget.typical_samples
+            return network_size(network.model, network.data).gmacs * samples
+        case _:
+            return 0.0
 
 
-def _status(
-    plan: StudyPlan,
-    store: StudyStore,
-    costs: Mapping[str, float],
-    running: set[str],
-    failed: Mapping[str, str],
-) -> Status:
-    states: dict[str, State] = {}
-    kinds: dict[type[Item], _Pace] = {}
-    for item in plan.items:
-        pace, guess = kinds.setdefault(type(item), _Pace()), costs.get(item.key, float("nan"))
-        if (facts := store.facts(item)) is not None:
-            states[item.key] = "done"
-            if guess > 0 and "seconds" in facts:
-                pace.guessed += guess * facts.get("share", 1.0)
-                pace.measured += facts["seconds"]
-            continue
-        if item.key in failed:
-            states[item.key] = "failed"
-            continue
-        states[item.key] = "running" if item.key in running else "waiting"
-        made = fraction(item, store)
-        pace.left += guess * (1 - made)
-        if guess > 0 and made > 0:
-            pace.guessed += guess * made
-            pace.measured += reading.seconds_written(store.artefact(item))
-    whole = _Pace(sum(p.guessed for p in kinds.values()), sum(p.measured for p in kinds.values()))
-    return Status(states, sum(pace.left * (pace.slower or whole.slower or 1.0) for pace in kinds.values()))
+def _total_work(plan: StudyPlan, store: StudyStore) -> float:
+    return sum(item_work(item, plan.images) * (1 - store.fraction(item)) for item in plan.items)
 
 
-@dataclass(slots=True)
-class _Pace:
-    """What was made of one kind of items, or of all, in seconds: as a trial guessed it, and as it took."""
+@threads(1)
+def seconds_per_gmac(plan: StudyPlan, samples: int = 50) -> float:
+    """Returns how long a billion multiply-accumulates take here, by two forward passes of one network."""
+    import torch
 
-    guessed: float = 0.0
-    measured: float = 0.0
-    left: float = 0.0
-    """As guessed."""
+    from smoothheads.data import describe
+    from smoothheads.studies.jobs import network_size, untrained
 
-    @property
-    def slower(self) -> float | None:
-        """How many times as long as guessed it took; none where too little was made to tell."""
-        return self.measured / self.guessed if self.guessed and self.measured >= LEAST_SECONDS else None
+    network = next((item for item in plan.items if not isinstance(item, Certification | Joining)), None)
+    if network is None:
+        return 0.0
+    model = untrained(network.model, network.data).eval()
+    images = torch.zeros(samples, *describe(network.data).shape)
+    with torch.inference_mode():
+        model(images)  # the first pass allocates memory
+        started = time.perf_counter()
+        model(images)
+        seconds = time.perf_counter() - started
+    return seconds / (samples * network_size(network.model, network.data).gmacs)
 
 
-def _fail_dependents(waiting: list[Item], failed: dict[str, str]) -> list[Item]:
-    kept = []
-    for item in waiting:
-        broken = [failed[n.key] for n in needs(item) if n.key in failed]
-        if broken:
-            failed[item.key] = broken[0]
-        else:
-            kept.append(item)
-    return kept
+def _outcome(future: Future[str | None], job: StudyJob) -> str | None:
+    """Returns None, or the message of the failure; a worker that died leaves none in the store itself."""
+    error = future.exception()
+    if error is None:
+        return future.result()
+    log = (job.store.folder(job.item) / LOG).relative_to(job.store.root).as_posix()
+    message = f"{error} See {log} in the store."
+    job.store.fail(job.item, message)
+    return message

@@ -1,8 +1,9 @@
-"""Differences paired over images, noise and seeds, and how sure they are: functions of [seeds, images]."""
+"""Differences between arms, paired over images, noise and seeds, and how sure they are."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from smoothheads.lazy import stats
 from smoothheads.results.metrics import Interval, bootstrap
+from smoothheads.studies.results import Stack, StudyResults, StudyRow
 
 Floats = NDArray[np.float64]
 Verdict = Literal["confirmed", "contradicted", "undecided"]
@@ -22,25 +24,31 @@ class Gain:
 
     value: float
     images: Interval
-    """95 %, for other images and these trained networks: bootstrap over images."""
+    """95 % interval for other images and these trained networks (bootstrap over images)."""
     seeds: Interval | None
-    """95 %, for other images and other seeds; none with one seed."""
+    """95 % interval for other images and other seeds; None with one seed."""
     per_seed: tuple[float, ...]
 
     @property
     def interval(self) -> Interval:
-        """The one that a claim about training is judged by."""
+        """The interval that a claim about training is judged by."""
         return self.images if self.seeds is None else self.seeds
 
     @property
     def verdict(self) -> Verdict:
-        """Of the claim that the difference is above 0."""
+        """Whether the difference is above 0."""
         low, high = self.interval
         return "confirmed" if low > 0 else "contradicted" if high < 0 else "undecided"
 
 
 def gain(this: Floats, baseline: Floats, *, resamples: int = 2000) -> Gain:
-    """Of two arms on the same images and seeds, [seeds, images] each."""
+    """Compares two arms on the same images and seeds.
+
+    Args:
+        this: A column of the arm, [seeds, images].
+        baseline: The same column of the baseline, [seeds, images].
+        resamples: Draws of the bootstrap over images.
+    """
     difference = this - baseline
     over_images = bootstrap(difference.mean(0)[:, None], np.random.default_rng(0), resamples=resamples)[0]
     return Gain(
@@ -52,24 +60,54 @@ def gain(this: Floats, baseline: Floats, *, resamples: int = 2000) -> Gain:
 
 
 def crossed_interval(values: Floats, level: float = 0.95) -> Interval:
-    """Interval of the grand mean of [seeds, images] when both are random samples.
+    """Returns an interval of the grand mean of [seeds, images] when both are random samples.
 
-    Seeds and images are crossed random effects; the variance of the mean is (MS of seeds + MS of images - MS
-    of the rest) / count, with Satterthwaite's degrees of freedom. Unlike a bootstrap over two or three seeds,
-    which never sees a seed beyond them, this stays wide when seeds are few.
+    Seeds and images are crossed random effects. Unlike a bootstrap over two or three seeds, which never sees
+    a seed beyond them, this interval stays wide when seeds are few.
     """
     seeds, images = values.shape
-    mean, by_seed, by_image = values.mean(), values.mean(1), values.mean(0)
-    rest = values - by_seed[:, None] - by_image[None, :] + mean
+    # Split the values into grand mean, effects of seeds and images, and residuals (two-way, no replication).
+    grand, by_seed, by_image = values.mean(), values.mean(1), values.mean(0)
+    residuals = values - by_seed[:, None] - by_image[None, :] + grand
+    # Mean squares with their degrees of freedom.
     freedoms = (seeds - 1, max(1, images - 1), max(1, (seeds - 1) * (images - 1)))
-    of_seeds = images * float(np.square(by_seed - mean).sum()) / freedoms[0]
-    of_images = seeds * float(np.square(by_image - mean).sum()) / freedoms[1]
-    of_rest = float(np.square(rest).sum()) / freedoms[2]
-    # Where the rest outweighs an effect the sum is too small; the largest part alone is then the better one.
-    total = max(of_seeds + of_images - of_rest, of_seeds, of_images)
+    ms_seeds = images * float(np.square(by_seed - grand).sum()) / freedoms[0]
+    ms_images = seeds * float(np.square(by_image - grand).sum()) / freedoms[1]
+    ms_residuals = float(np.square(residuals).sum()) / freedoms[2]
+    # Variance of the grand mean: (MS_seeds + MS_images - MS_residuals) / count. Where residuals outweigh an
+    # effect the sum is too small; the largest part alone is then the better estimate.
+    total = max(ms_seeds + ms_images - ms_residuals, ms_seeds, ms_images)
     if total == 0:
-        return Interval(float(mean), float(mean))
-    parts = zip((of_seeds, of_images, of_rest), freedoms, strict=True)
+        return Interval(float(grand), float(grand))
+    # Satterthwaite's degrees of freedom of a sum of mean squares.
+    parts = zip((ms_seeds, ms_images, ms_residuals), freedoms, strict=True)
     freedom = total**2 / sum(square**2 / count for square, count in parts)
     half = float(stats.t.ppf((1 + level) / 2, max(1.0, freedom))) * math.sqrt(total / values.size)
-    return Interval(float(mean) - half, float(mean) + half)
+    return Interval(float(grand) - half, float(grand) + half)
+
+
+def paired_gain(this: Stack, baseline: Stack, column: str = "certified_radius") -> Gain | None:
+    """Compares two arms over the seeds that both have on the same images; None if there is no such seed."""
+    seeds = sorted(this.by_seed.keys() & baseline.by_seed.keys())
+    seeds = [seed for seed in seeds if _comparable(this.by_seed[seed], baseline.by_seed[seed])]
+    if not seeds:
+        return None
+    return gain(this.of_seeds(seeds).column(column), baseline.of_seeds(seeds).column(column))
+
+
+def _comparable(one: StudyRow, other: StudyRow) -> bool:
+    """Somebody else's log has other noise, and other networks than ours: the two are no pair."""
+    a, b = one.results, other.results
+    assert a is not None
+    assert b is not None, "a stack holds certified rows alone"
+    same_images = np.array_equal(a.index, b.index) and np.array_equal(a.label, b.label)
+    return same_images and (one.facts.imported is None) == (other.facts.imported is None)
+
+
+def gains(study: StudyResults) -> Iterator[tuple[str, float, str, str, Gain]]:
+    """Yields setting, sigma, arm, baseline and gain in ACR, wherever both arms have a seed in common."""
+    for setting, sigma in study.groups():
+        for this, baseline in study.differences:
+            found = paired_gain(study.arm(setting, sigma, this), study.arm(setting, sigma, baseline))
+            if found is not None:
+                yield setting, sigma, this, baseline, found

@@ -1,28 +1,57 @@
-"""Where networks and ledgers lie: one folder each, named by what it was made from."""
+"""The store of all studies: networks, ledgers and rows, each under the hash of everything it was made from.
+
+    STORE/trained/KEY/run            a training run, with done.json beside it when it is finished
+    STORE/joined/KEY/checkpoint      an ensemble
+    STORE/certified/KEY/ledger       a certification
+    STORE/rows/KEY-AGGREGATION.json  a row of a study, with its images in a compressed log
+
+A row is written when its ledger is finished, or copied from a folder that `--out` wrote: rows outlive the
+networks and ledgers that they were made from.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import socket
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+import platform
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from smoothheads.config import load_json
-from smoothheads.errors import ConfigError
-from smoothheads.files import exclusive, has_stamp, running, write_json, write_stamped
-from smoothheads.studies.plan import Certification, Item, Joining, Training
+import numpy as np
 
-ESTIMATE = "smoothheads-estimate/2"
+from smoothheads.config import from_dict, load_json, to_dict
+from smoothheads.errors import SmoothheadsError
+from smoothheads.files import exclusive, write_json
+from smoothheads.provenance import versions
+from smoothheads.results import Results, read_log
+from smoothheads.results.derive import recertified
+from smoothheads.results.manifest import FILE, read_manifest
+from smoothheads.results.row import parse_time
+from smoothheads.runs.models import METRICS
+from smoothheads.studies import results
+from smoothheads.studies.plan import (
+    Certification,
+    Item,
+    Joining,
+    Network,
+    PlannedRow,
+    StudyPlan,
+    Training,
+    Votes,
+)
+from smoothheads.studies.results import RowFacts, StudyResults, StudyRow
+
 DONE, FAILED, LOG = "done.json", "failed.json", "output.txt"
+_LEDGER = "ledger.tsv"
 
 
 @dataclass(frozen=True, slots=True)
 class StudyStore:
     root: Path
+
+    # Items
 
     def folder(self, item: Item) -> Path:
         match item:
@@ -34,62 +63,185 @@ class StudyStore:
                 return self.root / "certified" / item.key
 
     def artefact(self, item: Item) -> Path:
-        """The run folder, checkpoint or ledger inside the item's folder; notes about it lie beside it."""
-        return (
-            self.folder(item) / {Training: "run", Joining: "checkpoint", Certification: "ledger"}[type(item)]
-        )
+        """Returns the run folder, checkpoint or ledger inside the item's folder."""
+        name = {Training: "run", Joining: "checkpoint", Certification: "ledger"}[type(item)]
+        return self.folder(item) / name
 
-    def held(self, item: Item) -> AbstractContextManager[None]:
-        """While this process makes it, here or on a node of a cluster; a HeldError if another one does."""
+    def checkpoint(self, network: Network) -> Path:
+        artefact = self.artefact(network)
+        return artefact / "checkpoint" if isinstance(network, Training) else artefact
+
+    def lock(self, item: Item) -> AbstractContextManager[None]:
+        """Holds the item while this process makes it; raises HeldError if another process does."""
         return exclusive(self.folder(item))
 
     def facts(self, item: Item) -> dict[str, Any] | None:
-        """What was noted when the item was finished; none if it is not."""
+        """Returns what was noted when the item was finished; None if it is not finished."""
         path = self.folder(item) / DONE
         return load_json(path) if path.is_file() else None
+
+    def finish(self, item: Item, facts: dict[str, Any]) -> None:
+        self.forget_failure(item)
+        write_json(self.folder(item) / DONE, facts)
+
+    def fail(self, item: Item, message: str) -> None:
+        write_json(self.folder(item) / FAILED, {"message": message})
 
     def failure(self, item: Item) -> str | None:
         path = self.folder(item) / FAILED
         return str(load_json(path)["message"]) if path.is_file() else None
 
     def forget_failure(self, item: Item) -> None:
-        """It is tried again."""
         (self.folder(item) / FAILED).unlink(missing_ok=True)
 
-    def finish(self, item: Item, facts: dict[str, Any]) -> None:
-        self.forget_failure(item)
-        write_json(self.folder(item) / DONE, facts)
+    def fraction(self, item: Item) -> float:
+        """Returns how much of an item has been made, by what is on the disk."""
+        path = self.artefact(item)
+        if self.facts(item) is not None:
+            return 1.0
+        if isinstance(item, Training):
+            return min(1.0, _count_lines(path / METRICS) / item.config.train.epochs)
+        if isinstance(item, Certification) and (path / FILE).is_file():
+            expected = len(read_manifest(path).expected or ())
+            return rows_written(path) / expected if expected else 0.0
+        return 0.0
 
-    @contextmanager
-    def noting(self, seconds: Mapping[str, float], jobs: int) -> Iterator[None]:
-        """While a study runs, others can read how long its items take and how many are made at once."""
-        for path, note in self._notes():
-            if _ended(note):
-                path.unlink(missing_ok=True)
-        host, process = socket.gethostname(), os.getpid()
-        path = self.root / f".{host}-{process}.estimate.json"
-        note = {"format": ESTIMATE, "host": host, "process": process, "seconds": dict(seconds), "jobs": jobs}
-        write_stamped(path, json.dumps(note, indent=2) + "\n", ESTIMATE)
+    def seconds_spent(self, item: Item) -> float:
+        """Returns how long the epochs or images on the disk took; a last line may be torn."""
+        path, seconds = self.artefact(item), 0.0
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            for line in (path / METRICS).read_text().splitlines():
+                seconds += float(json.loads(line)["seconds"])
+        with suppress(OSError, ValueError, LookupError):
+            for line in (path / _LEDGER).read_text().splitlines()[1:]:
+                seconds += parse_time(line.split("\t")[5])
+        return seconds
+
+    # Rows
+
+    def saved_rows(self) -> set[Votes]:
+        """Returns the votes of all rows that need not be made again."""
+        saved = set()
+        for path in (self.root / results.ROWS).glob("*.json"):
+            key, _, aggregation = path.stem.partition("-")
+            saved.add((key, aggregation))
+        return saved
+
+    def import_rows(self, folder: Path) -> None:
+        """Copies the certified rows of a folder that `--out` wrote; raises LedgerError if it is damaged."""
+        saved = self.saved_rows()
+        for row in results.load(folder).certified:
+            if row.results is not None and row.facts.certification and row.facts.votes not in saved:
+                self._save_row(row.results, row.facts)
+
+    def collect(self, plan: StudyPlan, failed: Mapping[str, str] | None = None) -> StudyResults:
+        """Returns the results of a plan, as far as they have been made; `failed` has messages by item."""
+        study = plan.study
+        return StudyResults(
+            name=study.name,
+            title=study.title,
+            arms={arm.name: arm.title for arm in study.arms},
+            radii=study.show.radii,
+            differences=study.differences,
+            rows=tuple(self._row(row, failed or {}) for row in plan.rows),
+            certify=study.certify,
+            images=study.images,
+            made_by=versions() | {"machine": platform.machine()},
+        )
+
+    def _row(self, row: PlannedRow, failed: Mapping[str, str]) -> StudyRow:
+        name = (row.setting, row.sigma, row.arm, row.seed)
+        saved = self._saved_row(row)
+        if saved is None and (done := self.facts(row.certification)) is not None:
+            try:
+                saved = self._certified_row(row, done)
+            except SmoothheadsError as error:  # the ledger is damaged
+                return StudyRow(*name, None, RowFacts(failed=str(error)))
+        if saved is not None:
+            return StudyRow(*name, *saved)
+        items = (*row.network.members, row.network, row.certification)
+        broken = [failed.get(i.key) or self.failure(i) for i in items if self.facts(i) is None]
+        message = next((text for text in broken if text), None)
+        if message is not None:
+            return StudyRow(*name, None, RowFacts(failed=message))
+        return StudyRow(
+            *name, None, RowFacts(certification=row.certification.key, aggregation=row.aggregation)
+        )
+
+    def _certified_row(self, row: PlannedRow, done: Mapping[str, Any]) -> tuple[Results, RowFacts]:
+        """Makes a row of a finished ledger and saves it."""
+        from smoothheads.studies.jobs import network_size
+
+        log = read_log(self.artefact(row.certification))
+        log = log if row.aggregation == log.aggregation else recertified(log, aggregation=row.aggregation)
+        trained = [each for member in row.network.members if (each := self.facts(member)) is not None]
+
+        def mean(name: str) -> float | None:
+            values = [each[name] for each in trained if each.get(name) is not None]
+            return float(np.mean(values)) if values else None
+
+        facts = RowFacts(
+            certification=row.certification.key,
+            aggregation=row.aggregation,
+            weights=tuple(each["weights"] for each in trained),
+            loss=mean("loss"),
+            easy_fraction=mean("easy_fraction"),
+            epoch_seconds=mean("epoch_seconds"),
+            train_peak_mib=mean("peak_mib"),
+            certify_peak_mib=done.get("peak_mib"),
+            processors=tuple(sorted({each["processor"] for each in (*trained, done) if "processor" in each})),
+            size=network_size(row.model, row.network.data),
+        )
+        self._save_row(log, facts)
+        saved = self._saved_row(row)  # read again, with all numbers as every later run will see them
+        assert saved is not None
+        return saved
+
+    def _saved_row(self, row: PlannedRow) -> tuple[Results, RowFacts] | None:
+        path = self._row_file(row.votes)
+        if not path.is_file():
+            return None
         try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+            data = load_json(path)
+            facts = from_dict(RowFacts, data["facts"])
+            log = results.read_rows(path.parent, str(data["file"]), row.sigma, row.certification.config)
+        except (SmoothheadsError, KeyError):  # damaged, so the row is made again
+            path.unlink()
+            return None
+        if facts.size is None:
+            from smoothheads.studies.jobs import network_size
 
-    def noted(self) -> list[dict[str, Any]]:
-        """What the studies noted that are running; one that was killed here noted it too, and is left out."""
-        return [note for _, note in self._notes() if not _ended(note)]
+            facts = replace(facts, size=network_size(row.model, row.network.data))
+        return log, facts
 
-    def _notes(self) -> Iterator[tuple[Path, dict[str, Any]]]:
-        for path in sorted(self.root.glob(".*.estimate.json")):
-            if has_stamp(path, ESTIMATE):
-                with suppress(ConfigError):  # damaged, or its study ended just now
-                    yield path, load_json(path)
+    def _save_row(self, log: Results, facts: RowFacts) -> None:
+        path = self._row_file(facts.votes)
+        write_json(path, {"file": results.write_rows(log, path.parent), "facts": to_dict(facts)})
 
-    def fail(self, item: Item, message: str) -> None:
-        write_json(self.folder(item) / FAILED, {"message": message})
+    def _row_file(self, votes: Votes) -> Path:
+        return self.root / results.ROWS / f"{votes[0]}-{votes[1]}.json"
 
 
-def _ended(note: Mapping[str, Any]) -> bool:
-    """Whether the process that wrote it is gone, as far as this machine can tell."""
-    process = note.get("process")
-    return note.get("host") == socket.gethostname() and isinstance(process, int) and not running(process)
+def rows_written(ledger: Path) -> int:
+    """Returns how many images are in a ledger that may still be growing."""
+    return max(0, _count_lines(ledger / _LEDGER) - 1)
+
+
+def training_facts(run: Path) -> dict[str, Any]:
+    """Returns loss and easy fraction of the last epoch, and the median seconds of an epoch."""
+    path = run / METRICS
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    if not lines:
+        return {}
+    last = lines[-1]
+    facts = {
+        "loss": float(np.mean(last["head_loss"])),
+        "epoch_seconds": float(np.median([line["seconds"] for line in lines])),
+    }
+    if "easy_fraction" in last:
+        facts["easy_fraction"] = float(np.mean(last["easy_fraction"]))
+    return facts
+
+
+def _count_lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.is_file() else 0

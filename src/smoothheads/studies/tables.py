@@ -1,72 +1,85 @@
-"""The tables of a study: every arm's numbers over images and seeds, and differences with two intervals."""
+"""The tables of a study: the numbers of every arm over images and seeds, differences, and cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.report.tables import CLASSES, classes
 from smoothheads.results import metrics
-from smoothheads.results.metrics import Estimate, Interval, mean
-from smoothheads.studies.outcome import Outcome, Result, measured
-from smoothheads.studies.statistics import Gain, gain
-
-Floats = NDArray[np.float64]
+from smoothheads.results.metrics import Interval
+from smoothheads.studies.results import Stack, StudyResults
+from smoothheads.studies.statistics import gains
 
 ONE_SEED = Cell("one seed")
-"""Where an interval over seeds would stand: what is said holds for these networks only."""
+"""Stands where an interval over seeds would be: the row is about these networks alone."""
 
 
-def all_tables(outcome: Outcome) -> list[Table]:
-    return [headline(outcome), differences(outcome)]
+def all_tables(study: StudyResults) -> list[Table]:
+    return [headline(study), differences(study)]
 
 
-def headline(outcome: Outcome) -> Table:
+def headline(study: StudyResults) -> Table:
     """ACR and certified accuracy of every arm in every setting and at every sigma that it has."""
-    cells = {each.cell for each in outcome.results}
+    cells = {row.cell for row in study.rows}
     rows = [
-        _arm_row(outcome, setting, sigma, arm)
-        for setting, sigma in outcome.groups()
-        for arm in outcome.arms
+        _arm_row(study, setting, sigma, arm)
+        for setting, sigma in study.groups()
+        for arm in study.arms
         if (setting, sigma, arm) in cells
     ]
-    shares = tuple(f"{radius:.2f}" for radius in outcome.radii)
-    failed = [f"failed: {name}: {message}" for name, message in outcome.failed.items()]
     return Table(
-        title=outcome.title,
-        columns=("arm", "sigma", "seeds", "ACR", *shares, "classes", "noisy", "loss", "easy"),
+        title=study.title,
+        columns=(
+            *("arm", "sigma", "seeds", "ACR"),
+            *(f"{radius:.2f}" for radius in study.radii),
+            *("classes", "noisy", "loss", "easy"),
+        ),
         rows=tuple(rows),
         notes=(
-            "ACR with its standard error, over seeds where there are several, else over images; certified "
-            "accuracy (%) at the radii; noisy: samples classified right (%); loss: of training, last epoch; "
-            "easy: training images whose loss was then at most the arm's lambda (%), taught by it or not.",
+            "ACR with its standard error, over seeds if there are several, else over images; certified "
+            "accuracy (%) at the radii; noisy: noisy samples classified correctly (%); loss: of training, "
+            "last epoch; easy: training images whose loss was at most the arm's lambda in the last epoch "
+            "(%), whether it was used or not.",
             CLASSES,
-            *failed,
+            *(f"failed: {name}: {message}" for name, message in study.failed.items()),
         ),
     )
 
 
-def differences(outcome: Outcome) -> Table:
+def _arm_row(study: StudyResults, setting: str, sigma: float, arm: str) -> tuple[Cell, ...]:
+    stack = study.arm(setting, sigma, arm)
+    head = (_name(study, setting, study.arms[arm], arm), number(sigma, "g"))
+    if not stack:
+        state = "failed" if study.has_failed(setting, sigma, arm) else "not yet"
+        return (*head, word(state), *[NONE] * (5 + len(study.radii)))
+    acr, error = stack.acr
+    known = [each.noisy.mean() for each in stack.results if each.noisy is not None]
+    return (
+        *head,
+        number(len(stack), "d"),
+        Cell(f"{acr:.4f}", acr, f"±{error:.4f}", error),
+        *(number(stack.certified_accuracy(radius), ".1f") for radius in study.radii),
+        classes_certified(stack),
+        number(100 * float(np.mean(known)), ".1f") if known else NONE,
+        number(stack.mean_fact("loss"), ".3f"),
+        number(stack.mean_fact("easy_fraction"), ".0f", 100),
+    )
+
+
+def differences(study: StudyResults) -> Table:
     """What each arm gains in ACR on its baseline, paired over images, noise and seeds."""
     rows = [
         (
-            _name(
-                outcome,
-                setting,
-                pair_title(outcome, this, baseline),
-                f"{this} - {baseline}",
-            ),
+            _name(study, setting, pair_title(study, this, baseline), f"{this} - {baseline}"),
             number(sigma, "g"),
-            number(found.value, "+.4f"),
-            word(found.verdict),
-            ONE_SEED if found.seeds is None else interval(found.seeds),
-            interval(found.images),
-            Cell(" ".join(f"{each:+.3f}" for each in found.per_seed), found.per_seed),
+            number(gain.value, "+.4f"),
+            word(gain.verdict),
+            interval(gain.seeds) if gain.seeds else ONE_SEED,
+            interval(gain.images),
+            Cell(" ".join(f"{value:+.3f}" for value in gain.per_seed), gain.per_seed),
         )
-        for setting, sigma, this, baseline, found in gains(outcome)
+        for setting, sigma, this, baseline, gain in gains(study)
     ]
     return Table(
         title="Gains in ACR, paired over images, noise and seeds",
@@ -74,32 +87,34 @@ def differences(outcome: Outcome) -> Table:
         rows=tuple(rows),
         notes=(
             "images: bootstrap; seeds and images: both as crossed random effects. Each interval is for its "
-            "own gain, not corrected for their number.",
+            "own gain, without a correction for their number.",
         ),
     )
 
 
-def costs(outcome: Outcome) -> Table:
-    """What every arm cost here: means over seeds, of one member where several were trained apart."""
+def costs(study: StudyResults) -> Table:
+    """What every arm cost here: means over seeds, of one member where several were trained separately."""
     rows = []
-    for setting, sigma in outcome.groups():
-        for arm, title in outcome.arms.items():
-            results = list(outcome.of(setting, sigma, arm).values())
-            if results:
-                votes = measured(results)
+    for setting, sigma in study.groups():
+        for arm, title in study.arms.items():
+            if stack := study.arm(setting, sigma, arm):
+                samples = [each.samples.mean() for each in stack.results if each.samples is not None]
+                seconds = float(np.mean([each.seconds.mean() for each in stack.results]))
+                size = stack.size
                 rows.append(
                     (
                         Cell(" ".join(filter(None, (setting, title))), f"{setting} {arm}".strip()),
                         number(sigma, "g"),
-                        *_size(results),
-                        _mean([each.facts.get("epoch_seconds") for each in results], ".2f"),
-                        _mean([each.facts.get("peak_mib") for each in results], ".0f"),
-                        _mean([float(each.samples.mean()) for each in votes], ",.0f"),
-                        _mean([float(each.seconds.mean()) for each in votes], ".3f"),
-                        _mean([each.facts.get("certify_peak_mib") for each in results], ".0f"),
+                        number(size.params if size else None, ",.0f"),
+                        number(size.gmacs if size else None, ".4f"),
+                        number(stack.mean_fact("epoch_seconds"), ".2f"),
+                        number(stack.mean_fact("train_peak_mib"), ".0f"),
+                        number(float(np.mean(samples)), ",.0f") if samples else NONE,
+                        number(seconds, ".3f"),
+                        number(stack.mean_fact("certify_peak_mib"), ".0f"),
                     )
                 )
-    known = sorted({name for each in outcome.results for name in each.facts.get("processors", ())})
+    processors = sorted({name for row in study.rows for name in row.facts.processors})
     return Table(
         title="Cost",
         columns=(
@@ -111,113 +126,30 @@ def costs(outcome: Outcome) -> Table:
             "GMACs: multiply-accumulates of convolutions and linear layers for one image, in billions.",
             "Seconds of the clock with one thread, on a machine that may have been busy; MiB: peak of the "
             "process; samples: per image. A row from another's ledger has that one's certification cost.",
-            *([f"Processors, where a row notes them: {', '.join(known)}."] if known else []),
+            *([f"Processors, where a row notes them: {', '.join(processors)}."] if processors else []),
         ),
     )
 
 
-def _size(results: list[Result]) -> list[Cell]:
-    """The same for all seeds."""
-    known: Mapping[str, float] = next((each.facts["size"] for each in results if "size" in each.facts), {})
-    return [number(known.get("params"), ",.0f"), number(known.get("gmacs"), ".4f")]
-
-
-def gains(outcome: Outcome) -> Iterator[tuple[str, float, str, str, Gain]]:
-    """Setting, sigma, arm, its baseline and what it gains, wherever both have a seed in common."""
-    for setting, sigma in outcome.groups():
-        for this, baseline in outcome.differences:
-            found = paired_gain(outcome.of(setting, sigma, this), outcome.of(setting, sigma, baseline))
-            if found is not None:
-                yield setting, sigma, this, baseline, found
-
-
-def pair_title(outcome: Outcome, this: str, baseline: str) -> str:
-    """An arm and its baseline; what stands before a colon in both ("Gaussian: SOME") is said once."""
-    one, other = outcome.arms[this], outcome.arms[baseline]
+def pair_title(study: StudyResults, this: str, baseline: str) -> str:
+    """Names an arm and its baseline; what stands before a colon in both ("Gaussian: SOME") appears once."""
+    one, other = study.arms[this], study.arms[baseline]
     front, colon, _ = one.partition(": ")
     return f"{one} − {other.removeprefix(front + colon) if colon else other}"
 
 
-def paired_gain(
-    this: Mapping[int, Result], baseline: Mapping[int, Result], of: str = "certified_radius"
-) -> Gain | None:
-    """Over the seeds that both have on the same images; none if there is none. The log of another has other
-    noise, and other networks than ours: the two are no pair."""
-    seeds = sorted(seed for seed in this.keys() & baseline.keys() if _comparable(this[seed], baseline[seed]))
-    if not seeds:
-        return None
-    return gain(*(stacked([arm[seed] for seed in seeds], of) for arm in (this, baseline)))
-
-
-def stacked(results: list[Result], of: str = "certified_radius") -> Floats:
-    """A column of the measurements, by default the certified radii, [seeds, images]."""
-    return np.stack([getattr(each, of) for each in measured(results)])
-
-
-def acr(results: list[Result]) -> Estimate:
-    """With its standard error, over seeds where there are several, else over images."""
-    radii = stacked(results)
-    return mean(radii.mean(1)) if len(radii) > 1 else mean(radii[0])
-
-
-def certified_accuracy(results: list[Result], radius: float) -> float:
-    """In per cent, over all images and seeds."""
-    right = stacked(results, "prediction") == stacked(results, "label")
-    return 100 * float((right & (stacked(results, "radius") >= radius)).mean())
-
-
-def classes_certified(results: list[Result]) -> Cell:
-    """The mean over seeds."""
-    found = [
-        metrics.classes_certified(each.label, each.prediction == each.label) for each in measured(results)
-    ]
-    return classes(float(np.mean([count for count, _ in found])), max(there for _, there in found))
+def classes_certified(stack: Stack) -> Cell:
+    """Mean over seeds of the number of classes with a certificate."""
+    found = [metrics.classes_certified(each.label, each.correct) for each in stack.results]
+    return classes(float(np.mean([count for count, _ in found])), max(total for _, total in found))
 
 
 def interval(shown: Interval | None, sign: str = "+") -> Cell:
-    """Of differences; of what has no sign, without one."""
     if shown is None:
         return NONE
     return Cell(f"[{shown.low:{sign}.4f}, {shown.high:{sign}.4f}]", tuple(shown))
 
 
-def _comparable(one: Result, other: Result) -> bool:
-    a, b = measured([one, other])
-    same_images = np.array_equal(a.index, b.index) and np.array_equal(a.label, b.label)
-    return same_images and ("imported" in one.facts) == ("imported" in other.facts)
-
-
-def _name(outcome: Outcome, setting: str, title: str, name: str) -> Cell:
-    """With its setting in front, if there are several."""
-    front = f"{setting}: " if outcome.several else ""
+def _name(study: StudyResults, setting: str, title: str, name: str) -> Cell:
+    front = f"{setting}: " if study.several_settings else ""
     return Cell(front + title, front + name)
-
-
-def _arm_row(outcome: Outcome, setting: str, sigma: float, arm: str) -> tuple[Cell, ...]:
-    results = list(outcome.of(setting, sigma, arm).values())
-    head = (_name(outcome, setting, outcome.arms[arm], arm), number(sigma, "g"))
-    if not results:
-        state = "failed" if outcome.has_failed(setting, sigma, arm) else "not yet"
-        return (*head, word(state), *[NONE] * (5 + len(outcome.radii)))
-    radius, error = acr(results)
-    shares = [certified_accuracy(results, r) for r in outcome.radii]
-    noisy = float(np.mean([np.mean(each.noisy) for each in measured(results)]))
-    return (
-        *head,
-        number(len(results), "d"),
-        Cell(f"{radius:.4f}", radius, f"±{error:.4f}", error),
-        *(number(share, ".1f") for share in shares),
-        classes_certified(results),
-        NONE if np.isnan(noisy) else number(100 * noisy, ".1f"),
-        _mean([each.facts.get("loss") for each in results], ".3f"),
-        _mean([_per_cent(each.facts.get("easy")) for each in results], ".0f"),
-    )
-
-
-def _per_cent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
-
-
-def _mean(values: list[float | None], form: str) -> Cell:
-    known = [value for value in values if value is not None]
-    return number(float(np.mean(known)) if known else None, form)

@@ -1,0 +1,140 @@
+"""Two diagnoses of the paper: log-probability gaps of an image (Figure 2) and lambda in training (Fig. 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smoothheads.objectives import TeachingConfig
+from smoothheads.objectives.pace import scheduled_lambda
+from smoothheads.report.table import Table, number, word
+from smoothheads.studies.plan import PlannedRow, StudyPlan
+from smoothheads.studies.results import STUDY_FILE, GapCurve, load
+from smoothheads.studies.store import StudyStore
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+IMAGE_SEED = 0
+"""Chooses the image of Figure 2 among the certified ones."""
+BINS = 40
+LAMBDA_LAST = (1.2, 1.0, 0.8, 1.6)
+EPOCHS_SHOWN = (1, 2, 10, 25, 50, 100, 150)
+
+
+# Figure 2. One image proves little: the claim is answered by the fraction of misclassified samples over all
+# certified images, which follows from the ledgers.
+
+
+def shown_rows(plan: StudyPlan) -> list[PlannedRow]:
+    """Returns the rows of the first seed and sigma, whose networks are drawn."""
+    first = plan.study.seeds[0], plan.study.sigmas[0]
+    return [row for row in plan.rows if (row.seed, row.sigma) == first]
+
+
+def measure_gaps(plan: StudyPlan, store: StudyStore, draws: int) -> dict[str, GapCurve]:
+    """Returns the gaps of all networks on the same image and the same noise, by arm."""
+    rows = [row for row in shown_rows(plan) if store.facts(row.network) is not None]
+    return {row.arm: _measure(row, plan, store, draws) for row in rows}
+
+
+def saved_gaps(plan: StudyPlan, folder: Path, draws: int) -> Mapping[str, GapCurve] | None:
+    """Returns what `measure_gaps` gave for these very networks, if the folder of the study has it."""
+    if not (folder / STUDY_FILE).is_file():
+        return None
+    before = load(folder)
+    certifications = {(row.arm, row.facts.certification) for row in before.rows}
+    same = all(
+        (row.arm, row.certification.key) in certifications
+        and row.arm in before.gaps
+        and before.gaps[row.arm].draws == draws
+        for row in shown_rows(plan)
+    )
+    return before.gaps if same else None
+
+
+def _measure(row: PlannedRow, plan: StudyPlan, store: StudyStore, draws: int) -> GapCurve:
+    from smoothheads.runs import diversity
+    from smoothheads.runs.models import open_checkpoint
+    from smoothheads.runs.sampling import Sampling
+    from smoothheads.studies.jobs import certified_images
+
+    images = certified_images(row.network.data, plan.study.images)
+    position = int(np.random.default_rng(IMAGE_SEED).integers(len(images)))
+    checkpoint = open_checkpoint(store.checkpoint(row.network))
+    gaps = diversity.gaps(checkpoint, images, position, Sampling(sigma=row.sigma, index_samples=draws))
+    edges, counts = gaps.rebinned(BINS)
+    curve = gaps.to_dict()["curves"]["ensemble"]
+    return GapCurve(
+        image=int(images.indices[position]),
+        sigma=row.sigma,
+        draws=draws,
+        edges=tuple(float(edge) for edge in edges),
+        counts=tuple(counts[0].tolist()),
+        below=1 - curve["right"],
+        mean=curve["mean"],
+        deviation=curve["deviation"],
+    )
+
+
+def gap_table(gaps: Mapping[str, GapCurve]) -> Table:
+    rows = [
+        (word(arm), number(each.below, ".2f", 100), number(each.mean, ".3f"), number(each.deviation, ".3f"))
+        for arm, each in gaps.items()
+    ]
+    first = next(iter(gaps.values()))
+    return Table(
+        title=f"fig2: log-probability gaps of image {first.image}, "
+        f"sigma {first.sigma:g}, {first.draws} draws",
+        columns=("network", "below 0 (%)", "mean", "deviation"),
+        rows=tuple(rows),
+        notes=("The same draws for all networks; the image is chosen by a fixed seed, not by its result.",),
+    )
+
+
+def gap_figure(gaps: Mapping[str, GapCurve]) -> Figure:
+    from smoothheads.report import plots
+
+    figure, axes = plots.new_axes("log p of the label − largest log p of another class", "share of draws")
+    for i, (arm, each) in enumerate(gaps.items()):
+        colour, dash = plots.style(i)
+        axes.stairs(np.array(each.counts) / each.draws, each.edges, color=colour, linestyle=dash, label=arm)
+    axes.axvline(0, color="#222222", linestyle="--", linewidth=1)
+    axes.legend(frameon=False)
+    return figure
+
+
+# Figure 7, which needs no training
+
+
+def lambda_curve(last: float, *, classes: int = 10, epochs: int = 150) -> list[float]:
+    """Returns lambda of every epoch."""
+    config = TeachingConfig(lambda_last=last)
+    return [scheduled_lambda(config, epoch=t, epochs=epochs, classes=classes) for t in range(1, epochs + 1)]
+
+
+def lambda_table() -> Table:
+    """The values of the paper's four schedules on CIFAR-10."""
+    rows = [
+        (number(last, "g"), *(number(lambda_curve(last)[t - 1], ".6f") for t in EPOCHS_SHOWN))
+        for last in LAMBDA_LAST
+    ]
+    return Table(
+        title="fig7: lambda against the epoch, -log10(a t + b) from ln 10 over 150 epochs",
+        columns=("lambda_last", *(f"t = {t}" for t in EPOCHS_SHOWN)),
+        rows=tuple(rows),
+    )
+
+
+def lambda_figure() -> Figure:
+    from smoothheads.report import plots
+
+    figure, axes = plots.new_axes("epoch", "lambda")
+    for i, last in enumerate(LAMBDA_LAST):
+        colour, dash = plots.style(i)
+        axes.plot(range(1, 151), lambda_curve(last), dash, color=colour, label=f"lambda_last {last:g}")
+    axes.legend(frameon=False)
+    return figure

@@ -1,0 +1,132 @@
+"""A study file: what it stands for, and what is reported about mistakes in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.studies.small import TEXT, study
+
+from smoothheads.errors import ConfigError
+from smoothheads.studies.spec import line_of, read_study
+
+
+def test_overrides_of_all_arms_the_arm_and_the_setting_change_the_recipe() -> None:
+    found = study(TEXT + "[settings.long]\ntrain.epochs = 3\n")
+    config = found.run_config(found.arm("some"), "long", 0.5, 7)
+    assert (config.train.epochs, config.train.sigma, config.train.seed) == (3, 0.5, 7)
+    assert (config.model.heads, config.data.subset.first) == (2, 40)
+
+
+def test_precision_auto_is_float32_on_every_machine() -> None:
+    """auto is bfloat16 on some processors, so that rows of one study were mixed."""
+    found = study(
+        TEXT + '[arms.short]\ntrain.precision = "bfloat16"\n[arms.auto]\ntrain.precision = "auto"\n'
+    )
+    chosen = {arm.name: found.run_config(arm, "", 0.25, 0).train.precision for arm in found.arms}
+    assert chosen.pop("short") == "bfloat16"
+    assert set(chosen.values()) == {"float32"}
+
+
+@pytest.mark.parametrize("setting", ['engine = "auto"', 'blocks_per_pass = "auto"'])
+def test_engine_auto_is_refused(setting: str) -> None:
+    """A trial chose an engine for every row, by what else the machine was doing."""
+    with pytest.raises(ConfigError, match=r"need the same engine, and 'auto'"):
+        study(TEXT.replace("[certify]\n", f"[certify]\n{setting}\n"))
+
+
+def test_another_method_replaces_the_recipes_method_with_its_fields() -> None:
+    found = study(TEXT + '[settings.c]\nobjective.method = {name = "consistency", strength = 5.0}\n')
+    method = found.run_config(found.arm("single"), "c", 0.25, 0).objective.method
+    assert method.name == "consistency"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "near"),
+    [
+        ("train.epochs", "train.epoch", 8, "epochs"),
+        ("members", "member", 14, "members"),
+        ("n0 = 20", "m0 = 20", 22, "n0"),
+        ("offset", "offsett", 26, "offset"),
+        ("sigmas", "sigma", 3, "sigmas"),
+        ('"digits-some"', '"digits-somme"', 17, "digits-some"),
+    ],
+)
+def test_unknown_name_is_reported_with_line_and_nearest(old: str, new: str, line: int, near: str) -> None:
+    with pytest.raises(ConfigError, match=rf"small.toml, line {line}: .*did you mean '{near}'"):
+        study(TEXT.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("seeds = [0, 1]", "seeds = [0.5]", 4),  # this was once taken for seed 0: networks of another study
+        ("seeds = [0, 1]", "seeds = [-1]", 4),
+        ("seeds = [0, 1]", "seeds = [true]", 4),
+        ("sigmas = [0.25]", 'sigmas = ["a"]', 3),
+        ("[images]", '[show]\nradii = ["a"]\n[images]', 26),
+        ("[images]", "[show]\ndifferences = [1]\n[images]", 26),
+        ("[images]", "[show]\ndifferences = 3\n[images]", 26),
+        ("[images]", "[show]\ndifferences = [[1, 2]]\n[images]", 26),
+        ("[images]", '[show]\ndifferences = [["some"]]\n[images]', 26),
+        ("[images]", "[settings.x]\ntrain = 3\n[images]", 26),
+        ("[images]", "[settings.x]\ntrain.epochs = 0\n[images]", 26),
+        ("train.epochs = 1", "train.epochs = 0", 8),
+        ("members = 2", "members = 0", 14),
+        ("block = 10", "block = 0", 23),
+    ],
+)
+def test_wrong_value_is_reported_with_its_line(old: str, new: str, line: int) -> None:
+    with pytest.raises(ConfigError, match=rf"small.toml, line {line}: "):
+        study(TEXT.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[arms.single]", '[arms.single]\nstart = "single"', "line 12: .*single from single"),
+        ("[arms.single]", '[arms.single]\nstart = "pairs"', "line 12: 'pairs' .*did you mean 'pair'"),
+        ("[arms.single]", "[arms.single]\nsigmas = [0.7]", r"line 12: .*sigma 0\.7"),
+        ("[arms.single]", "[arms.single]\nmodel = 3", r"line 12: arms\.single\.model is a table"),
+        ("[arms.single]", "[arms.single]\ntrain.sigma = 0.5", r"line 12: Drop train\.sigma"),
+        ("[arms.single]", '[arms.single]\nlabel = "pair"', "label 'pair'"),
+        ("members = 2", 'members = 2\naggregation = "head-9"', "line 15: Arm pair has 2 heads"),
+        ("seeds = [0, 1]", "seeds = [0, 1000]", "line 4: .*seeds 0 and 1000"),
+        ("n = 50", 'n = 50\naggregation = "head-1"', r"Drop certify\.aggregation"),
+    ],
+)
+def test_contradictory_settings_are_refused(old: str, new: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        study(TEXT.replace(old, new))
+
+
+def test_name_with_a_dot_needs_quotes() -> None:
+    with pytest.raises(ConfigError, match=r"line 28: '5' .*A name that holds a dot needs quotes"):
+        study(TEXT + "[arms.lambda-0.5]\n")
+    assert study(TEXT + '[arms."lambda-0.5"]\n').arm("lambda-0.5").recipe == "digits-single"
+    with pytest.raises(ConfigError, match=r"line 29: .*epoch"):
+        study(TEXT + '[arms."lambda-0.5"]\ntrain.epoch = 3\n')
+
+
+def test_line_of_tables_dotted_keys_and_inline_tables() -> None:
+    text = "[a]\nb.c = 1\n[a.d]\ne = 2\nf = {g = 3}\n"
+    paths = {("a", "b", "c"): 2, ("a", "d", "e"): 4, ("a", "d", "f", "g"): 5, ("a", "d", "x"): 3, ("x",): 0}
+    assert {path: line_of(text, path)[0] for path in paths} == paths
+
+
+def test_missing_and_broken_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_study(tmp_path / "none.toml")
+    (tmp_path / "broken.toml").write_text("arms = [")
+    with pytest.raises(ConfigError, match="is not valid TOML"):
+        read_study(tmp_path / "broken.toml")
+    (tmp_path / "latin.toml").write_bytes(b'title = "\xe4"')
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        read_study(tmp_path / "latin.toml")
+    with pytest.raises(
+        ConfigError, match=re.escape("'singel' is not an arm of the study; did you mean 'single'")
+    ):
+        study(TEXT + '[show]\ndifferences = [["some", "singel"]]\n')
+    with pytest.raises(ConfigError, match="has no sigmas"):
+        study(TEXT.replace("[0.25]", "[]"))
