@@ -30,7 +30,7 @@ from smoothheads.studies.run import StudyRun
 from smoothheads.studies.spec import Images
 from smoothheads.studies.store import StudyStore
 from smoothheads.studies.tables import all_tables, headline
-from smoothheads.training import EpochDone, StepDone
+from smoothheads.training.loop import EpochDone, StepDone
 
 ONE_ARM = TEXT.split("[arms.some]")[0].replace("seeds = [0, 1]", "seeds = [0]")
 ONE_ARM += "[certify]" + TEXT.split("[certify]")[1]
