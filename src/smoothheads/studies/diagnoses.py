@@ -65,7 +65,7 @@ def _measure(row: PlannedRow, plan: StudyPlan, store: StudyStore, draws: int) ->
     images = certified_images(row.network.data, plan.study.images)
     position = int(np.random.default_rng(IMAGE_SEED).integers(len(images)))
     checkpoint = open_checkpoint(store.checkpoint(row.network))
-    gaps = diversity.gaps(checkpoint, images, position, Sampling(sigma=row.sigma, index_samples=draws))
+    gaps = diversity.margins(checkpoint, images, position, Sampling(sigma=row.sigma, index_samples=draws))
     edges, counts = gaps.rebinned(BINS)
     curve = gaps.to_dict()["curves"]["ensemble"]
     return GapCurve(
@@ -74,9 +74,9 @@ def _measure(row: PlannedRow, plan: StudyPlan, store: StudyStore, draws: int) ->
         draws=draws,
         edges=tuple(float(edge) for edge in edges),
         counts=tuple(counts[0].tolist()),
-        below=1 - curve["right"],
+        below=1 - curve["correct"],
         mean=curve["mean"],
-        deviation=curve["deviation"],
+        deviation=curve["std"],
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothheads.checkpoint.folder import MANIFEST, WEIGHTS
+from smoothheads.checkpoint import MANIFEST, WEIGHTS
 from smoothheads.config import load_json, to_dict
 from smoothheads.data import DataConfig, Dataset, SubsetConfig, describe, load, select
 from smoothheads.data.base import Split
