@@ -203,7 +203,7 @@ def test_networks_trained_together_are_those_trained_alone(small_digits: Splits)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"objective": ObjectiveConfig(method=Drt())}, "2 heads or more for drt, got 1"),
+        ({"objective": ObjectiveConfig(method=Drt())}, "drt needs 2 heads or more, not 1"),
         (
             {"objective": ObjectiveConfig(method=Macer()), "train": TrainConfig(batch=8)},
             "A batch of 8 draws has no room for the 16 draws of one image",
@@ -253,7 +253,7 @@ def test_a_recipe_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         ("digits-sone", {}, "Unknown recipe 'digits-sone': did you mean 'digits-some'?"),
         ("digits-some", {"sigm": 1.0}, "Unknown argument of digits-some 'sigm': did you mean 'sigma'?"),
         ("digits-some", {"method": "gausian"}, "did you mean 'gaussian'?"),
-        ("digits-single", {"method": "drt"}, "2 heads or more for drt"),
+        ("digits-single", {"method": "drt"}, "drt needs 2 heads or more"),
     ],
 )
 def test_misspelt_recipes_and_arguments(name: str, arguments: dict[str, Any], message: str) -> None:
