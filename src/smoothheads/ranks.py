@@ -1,7 +1,7 @@
 """Several processes that train one network: the ranks that torchrun starts, on one machine or on many.
 
-Without torchrun there is one rank, and nothing here does anything. Whatever ranks say to each other goes
-through this module, so that a rank that is lost is one message and not a traceback per rank.
+Without torchrun there is one rank, and nothing here does anything. All communication between ranks goes
+through this module, so that a lost rank is one message and not a traceback per rank.
 """
 
 from __future__ import annotations
@@ -19,48 +19,46 @@ from typing import TYPE_CHECKING, Any, Final
 
 from smoothheads.device import parse
 from smoothheads.errors import ConfigError, SmoothheadsError, WorkerError
-from smoothheads.lazy import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 MEETING_SECONDS: Final = 300.0
-_SPOKEN: Final = "smoothheads/spoken"
 
 
 def launched() -> tuple[int, int]:
-    """This process's rank and the number of ranks, as torchrun tells them; (0, 1) without it."""
+    """Returns this process's rank and the number of ranks from torchrun's variables; (0, 1) without it."""
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def restarted() -> bool:
-    """Whether torchrun starts ranks anew when one is lost."""
+    """Returns whether torchrun restarts ranks when one is lost."""
     return os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0"
 
 
 def rank() -> int:
-    """Of the ranks that have met."""
-    return int(torch.distributed.get_rank()) if _met() else 0
+    """Returns this process's rank once the ranks are joined, else 0."""
+    return int(_distributed().get_rank()) if _is_joined() else 0
 
 
 def count() -> int:
-    return int(torch.distributed.get_world_size()) if _met() else 1
+    """Returns the number of joined ranks."""
+    return int(_distributed().get_world_size()) if _is_joined() else 1
 
 
 def first() -> bool:
-    """Whether this is the rank that writes."""
+    """Returns whether this is the rank that writes."""
     return rank() == 0
 
 
 def own_device(name: str) -> str:
-    """Of several GPUs of a node each rank has its own."""
+    """Returns the device of this rank: each one of a node has a GPU of its own."""
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if name == "cuda" and launched()[1] > 1 else name
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Of the ranks that torchrun started the first prints; another one is heard only when it was the first to
-    fail, which `joined` decides."""
+    """Lets the first rank print. Another one is heard only when it was the first to fail (see `joined`)."""
     if launched()[0] == 0:
         yield
         return
@@ -77,97 +75,110 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def joined(device: str) -> Iterator[None]:
-    """The ranks meet and part; where one fails, all end, and only the one that was first says why."""
+    """Joins the ranks for the block. Where one fails, all end, and only the one that was first says why."""
     this, ranks = launched()
-    if ranks == 1 or _met():
+    if ranks == 1 or _is_joined():
         yield
         return
-    distributed: Any = torch.distributed
-    with _answering():
-        store = _meeting_place(this, ranks)
+    distributed = _distributed()
+    with _lost_rank_as_error():
+        store = _fresh_store(this, ranks)
+
+    def is_first_to_fail() -> bool:
+        try:
+            return int(store.add("smoothheads/failed", 1)) == 1
+        except RuntimeError:  # the store went with the first rank, if torchrun does not host it
+            return this <= 1
+
     try:
         parse(own_device(device))
-        with _answering():
+        with _lost_rank_as_error():
             backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
             distributed.init_process_group(backend, store=store, rank=this, world_size=ranks)
         yield
     except SmoothheadsError as error:
-        if not _speaks(store, this):
+        if not is_first_to_fail():
             raise SystemExit(2) from None
         if this == 0:
             raise
         raise WorkerError(f"{error} (rank {this} on {socket.gethostname()})") from error
     except BaseException:
-        _speaks(store, this)
+        is_first_to_fail()
         raise
     finally:
-        if _met():
+        if _is_joined():
             distributed.destroy_process_group()
 
 
 def ordered_sum(rows_KP: Tensor) -> Tensor:
-    """The sum [P] of all ranks' rows, rank by rank and row by row: the same bits for any number of ranks.
+    """Returns the sum [P] of all ranks' rows in their order: the same bits for any number of ranks.
 
     Each rank adds up one part of the columns, so that none needs memory for the rows of all.
     """
+    import torch
+
+    def add(rows: Tensor) -> Tensor:
+        total: Tensor = reduce(operator.add, rows)  # in order, unlike torch's own sum
+        return total
+
     ranks = count()
     if ranks == 1:
-        return _sum(rows_KP)
+        return add(rows_KP)
     own, width = rows_KP.shape
     part = -(-width // ranks)
+    # Rank r receives part r of the columns of all rows, adds them up, and all gather the sums.
     padded = torch.nn.functional.pad(rows_KP, (0, part * ranks - width))
-    sent = padded.view(own, ranks, part).transpose(0, 1).contiguous()
-    got, total = torch.empty_like(sent), padded.new_empty(ranks * part)
-    with _answering():
-        torch.distributed.all_to_all_single(got, sent)
-        mine = _sum(got.view(ranks * own, part))
-        torch.distributed.all_gather(list(total.chunk(ranks)), mine)
+    outgoing = padded.view(own, ranks, part).transpose(0, 1).contiguous()
+    incoming, total = torch.empty_like(outgoing), padded.new_empty(ranks * part)
+    with _lost_rank_as_error():
+        _distributed().all_to_all_single(incoming, outgoing)
+        _distributed().all_gather(list(total.chunk(ranks)), add(incoming.view(ranks * own, part)))
     return total[:width]
 
 
-def _sum(rows_KP: Tensor) -> Tensor:
-    """In their order, unlike torch's own sum."""
-    total: Tensor = reduce(operator.add, rows_KP)
-    return total
-
-
 def side_by_side(columns_LN: Tensor) -> Tensor:
-    """The columns of all ranks, which may have different numbers of them, in the order of the ranks."""
+    """Returns the columns of all ranks in their order; ranks may have different numbers of them."""
+    import torch
+
     if count() == 1:
         return columns_LN
     size = torch.tensor(columns_LN.shape[1], device=columns_LN.device)
     sizes = [torch.zeros_like(size) for _ in range(count())]
-    with _answering():
-        torch.distributed.all_gather(sizes, size)
+    with _lost_rank_as_error():
+        _distributed().all_gather(sizes, size)
         widest = int(max(sizes))
         padded = torch.nn.functional.pad(columns_LN, (0, widest - columns_LN.shape[1])).contiguous()
         parts = [torch.empty_like(padded) for _ in sizes]
-        torch.distributed.all_gather(parts, padded)
+        _distributed().all_gather(parts, padded)
     return torch.cat([part[:, : int(size)] for part, size in zip(parts, sizes, strict=True)], dim=1)
 
 
 def total(counts: Tensor) -> Tensor:
-    """Whole numbers of all ranks, added."""
+    """Returns the sum of all ranks' integers."""
     if count() > 1:
-        with _answering():
-            torch.distributed.all_reduce(counts)
+        with _lost_rank_as_error():
+            _distributed().all_reduce(counts)
     return counts
 
 
 def any_of(flag: bool) -> bool:
-    """Whether one of the ranks says so; all get the same answer."""
+    """Returns whether the flag is set on any rank."""
+    import torch
+
     return flag if count() == 1 else bool(total(torch.tensor(int(flag))))
 
 
 def from_first(text: str) -> str:
-    """What the first rank says; the others' text is not looked at."""
+    """Returns the first rank's text; the others' text is ignored."""
+    import torch
+
     if count() == 1:
         return text
     data = text.encode() if first() else b""
     size = total(torch.tensor(len(data)))
     letters = torch.tensor(list(data), dtype=torch.uint8) if first() else torch.empty(int(size)).byte()
-    with _answering():
-        torch.distributed.broadcast(letters, 0)
+    with _lost_rank_as_error():
+        _distributed().broadcast(letters, 0)
     return bytes(letters.tolist()).decode()
 
 
@@ -176,48 +187,46 @@ def require_same(facts: Mapping[str, str]) -> None:
     for what, mine in facts.items():
         expected = from_first(mine)
         if mine != expected:
-            raise WorkerError(f"{what} as on rank 0 ({expected})", mine, "give all ranks the same")
+            raise WorkerError(f"The {what} is {mine}, but {expected} on rank 0: give all ranks the same.")
 
 
-def _met() -> bool:
-    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())
+def _distributed() -> Any:
+    import torch
+
+    return torch.distributed
+
+
+def _is_joined() -> bool:
+    distributed = _distributed()
+    return bool(distributed.is_available() and distributed.is_initialized())
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
-    """Turns what torch raises when another rank is gone into one message."""
+def _lost_rank_as_error() -> Iterator[None]:
+    """Turns torch's error about a rank that is gone into one message."""
     try:
         yield
     except RuntimeError as error:  # gloo's; those of nccl and the store derive from it
         line = str(error).partition("\n")[0]
-        reason = line.partition("] ")[2] or line  # behind the place in torch's sources
+        reason = line.partition("] ")[2] or line  # the part behind the place in torch's sources
         raise WorkerError(
-            f"{launched()[1]} ranks that answer",
-            f"at least one lost ({reason.split('. ')[0].strip()})",
-            "see what torchrun says of it, then run again with --resume: the last saved state is good",
+            f"At least one of {launched()[1]} ranks is lost ({reason.split('. ')[0].strip()}): see what "
+            "torchrun says about it, then run again with --resume. The last saved state is good."
         ) from None
 
 
-def _speaks(store: Any, this: int) -> bool:
-    """Whether this rank is the first of them to fail."""
-    try:
-        return int(store.add(_SPOKEN, 1)) == 1
-    except RuntimeError:  # the store went with the first rank, where torchrun was told not to share its own
-        return this <= 1
+def _fresh_store(this: int, ranks: int) -> Any:
+    """Returns a part of torchrun's store that belongs to this start of the ranks alone.
 
-
-def _meeting_place(this: int, ranks: int) -> Any:
-    """A part of torchrun's store that this start of the ranks has for itself.
-
-    torchrun keeps its store when it starts ranks anew, and in it the addresses of the dead; how often it has
-    done so is counted by each node for itself. So rank 0 draws a name, and tells it to those that ask now.
+    When torchrun restarts ranks it keeps its store, with the addresses of the dead in it, and each node
+    counts restarts for itself. So rank 0 draws a name, and gives it to the ranks that ask for it now.
     """
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if name not in os.environ:
             raise ConfigError(
-                f"{name} beside WORLD_SIZE", "none", "start ranks with torchrun, which sets both"
+                f"WORLD_SIZE is set without {name}: start ranks with torchrun, which sets both."
             )
-    distributed: Any = torch.distributed
+    distributed = _distributed()
     store, _, _ = next(distributed.rendezvous("env://"))
     if this > 0:
         question = secrets.token_hex(8)
@@ -228,6 +237,7 @@ def _meeting_place(this: int, ranks: int) -> Any:
     name, missing = secrets.token_hex(8), set(range(1, ranks))
     deadline = time.monotonic() + MEETING_SECONDS
     while missing:
+        # Answer every question, also those of ranks that have died since: only the living confirm the name.
         for other in missing:
             if store.check([f"smoothheads/asks/{other}"]):
                 question = store.get(f"smoothheads/asks/{other}").decode()

@@ -1,7 +1,7 @@
-"""Every random decision of training has its own named stream; nothing depends on what was drawn before.
+"""Named random streams: nothing depends on what was drawn before.
 
-A stream is a pure function of the run's seed and a path such as ("noise", step). Resuming needs no stored
-generator state: the step number says it all.
+A stream is a pure function of the run's seed and a path such as ("noise", step), so resuming needs no stored
+generator state.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, *path: str | int) -> int:
-    """A 63-bit seed for the stream `path`; different paths give independent streams."""
+    """Returns a 63-bit seed for the stream `path`; different paths give independent streams."""
     text = "/".join([str(seed), *(f"{type(part).__name__}:{part}" for part in path)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
 
 def generator(seed: int, *path: str | int, device: str | torch.device = "cpu") -> torch.Generator:
+    """Returns a torch generator at the start of the stream `path` of `seed`."""
     import torch
 
     return torch.Generator(device=device).manual_seed(derive(seed, *path))
@@ -29,7 +30,7 @@ def generator(seed: int, *path: str | int, device: str | torch.device = "cpu") -
 
 @contextmanager
 def drawing(seed: int, *path: str | int) -> Iterator[None]:
-    """Inside, torch's CPU generator follows the stream `path` of `seed`; outside, nobody notices."""
+    """Inside the block torch's CPU generator follows the stream `path` of `seed`; then it is as before."""
     import torch
 
     with torch.random.fork_rng(devices=[]):

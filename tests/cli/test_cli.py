@@ -146,7 +146,7 @@ def test_info_shows_recipes_and_checkpoints(trained: Path, capsys: pytest.Captur
         (["--sigma", "-1"], "sigma <= 1e+06, not -1"),
         (["--indices", "5000"], "5000"),
         (["--aggregation", "head-7"], "a known aggregation of this network, got 'head-7'"),
-        (["--device", "cuda:9"], "a device of this machine, got 'cuda:9'"),
+        (["--device", "cuda:9"], "This machine has no device 'cuda:9'"),
     ],
 )
 def test_wrong_certification_settings(

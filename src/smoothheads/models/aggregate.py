@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.lazy import optimize, special, torch
 from smoothheads.registry import Registry
 from smoothheads.types import ENSEMBLE
 
@@ -34,7 +33,7 @@ class Aggregation(Protocol):
     name: ClassVar[str]
 
     def classes(self, logits_LNC: Tensor) -> Tensor:
-        """Classes [N] (int64) from finite logits; each from its own sample's logits alone."""
+        """Returns classes [N] (int64) from finite logits, each from its own sample's logits alone."""
         ...
 
 
@@ -42,17 +41,17 @@ AGGREGATIONS: Final[Registry[type[Aggregation]]] = Registry("aggregation", "smoo
 
 KINDS: Final = (ENSEMBLE, "head", "prefix", "consensus", "softmax", "vote", "margin", "weighted")
 
-RIDGE: Final = 1e-3  # of the logits' variance: decides only what the data leave open
+RIDGE: Final = 1e-3  # decides only what the data leave open
 
 
 def plugin_aggregation(name: str) -> Aggregation | None:
-    """The aggregation of somebody else's package with that name; none if it is one of ours, or nobody's."""
+    """Returns the plugin of that name; None if the name is one of ours, or unknown."""
     ours = name.partition("-")[0] in KINDS
     return None if ours or name not in AGGREGATIONS.names() else AGGREGATIONS.get(name)()
 
 
 def aggregations(heads: int, *, weighted: bool = False) -> tuple[str, ...]:
-    """The aggregations of a network with that many heads, in the order of the rows of `aggregate_votes`."""
+    """Returns the aggregations of a network with that many heads, in the order of `aggregate_votes`."""
     if heads == 1:
         return (ENSEMBLE,)
     partial = range(2, heads)
@@ -67,7 +66,9 @@ def aggregations(heads: int, *, weighted: bool = False) -> tuple[str, ...]:
 
 
 def ensemble(logits_LNC: Tensor) -> Tensor:
-    """Returns the mean over the heads [N, C], in float64, with gradients."""
+    """Returns the mean over the heads [N, C], in float64, with gradients (eq. 2 of the SOME paper)."""
+    import torch
+
     return logits_LNC.cumsum(0, dtype=torch.float64)[-1] / len(logits_LNC)
 
 
@@ -80,8 +81,12 @@ def aggregate_votes(
     NumPy, so that an exported ONNX network needs no PyTorch. Means are taken in float64, so that neither
     overflow nor the order in which 32-bit logits are added decides a vote.
     """
+    from scipy import special
+
     logits_LNC = np.asarray(logits_LNC)
     if other is not None:
+        import torch  # only plugins work on tensors
+
         plugin_N = np.asarray(other.classes(torch.from_numpy(logits_LNC)))
         return np.concatenate([aggregate_votes(logits_LNC, weights_L), plugin_N[None]])
     heads_LN = logits_LNC.argmax(-1)
@@ -110,28 +115,40 @@ def aggregate_votes(
 
 
 def fit_weights(logits_LNC: Tensor, labels_N: Tensor, *, ridge: float = RIDGE) -> Tensor:
-    """Weights [L] of any sign (float64) under which the heads' weighted sum has the least cross-entropy.
+    """Returns weights [L] of any sign (float64) whose sum of the heads has the least cross-entropy.
 
     The problem is convex and pulled to the plain mean by `ridge`, so it has one minimum and the weights are a
-    function of the data alone. Give it noisy training or validation images, never those of the test.
+    function of the data alone.
+
+    Args:
+        logits_LNC: logits of noisy training or validation images, never of test images.
+        labels_N: their classes.
+        ridge: weight of the squared distance from the mean, relative to the logits' variance.
     """
+    import torch
+    from scipy import optimize
+
     logits_LNC = logits_LNC.detach().cpu().to(torch.float64)
     heads = len(logits_LNC)
     index_LN1 = labels_N.cpu().expand(heads, -1).unsqueeze(-1)
-    gaps_LNC = logits_LNC - logits_LNC.gather(-1, index_LN1)
+    # Cross-entropy depends only on the differences to the label's logit.
+    margins_LNC = logits_LNC - logits_LNC.gather(-1, index_LN1)
     pull = ridge * float(logits_LNC.var(-1, correction=0).mean())
     mean_L = torch.full((heads,), 1 / heads, dtype=torch.float64)
 
+    def weighted_sum(values_LNC: Tensor, weights_L: Tensor) -> Tensor:
+        return (weights_L[:, None, None] * values_LNC).cumsum(0, dtype=torch.float64)[-1]
+
     def loss(w: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         weights_L = torch.from_numpy(w)
-        scores_NC = _weighted_sum(gaps_LNC, weights_L)
-        gradient_L = (scores_NC.softmax(-1) * gaps_LNC).sum(-1).mean(-1) + pull * (weights_L - mean_L)
+        scores_NC = weighted_sum(margins_LNC, weights_L)
+        gradient_L = (scores_NC.softmax(-1) * margins_LNC).sum(-1).mean(-1) + pull * (weights_L - mean_L)
         value = scores_NC.logsumexp(-1).mean() + pull / 2 * (weights_L - mean_L).square().sum()
         return float(value), gradient_L.numpy()
 
     def curvature(w: NDArray[np.float64]) -> NDArray[np.float64]:
-        p_NC = _weighted_sum(gaps_LNC, torch.from_numpy(w)).softmax(-1)
-        centred_LNC = gaps_LNC - (p_NC * gaps_LNC).sum(-1, keepdim=True)
+        p_NC = weighted_sum(margins_LNC, torch.from_numpy(w)).softmax(-1)
+        centred_LNC = margins_LNC - (p_NC * margins_LNC).sum(-1, keepdim=True)
         flat = (p_NC.sqrt() * centred_LNC).flatten(1)
         hessian_LL: NDArray[np.float64] = (flat @ flat.T / len(p_NC) + pull * torch.eye(heads)).numpy()
         return hessian_LL
@@ -140,10 +157,6 @@ def fit_weights(logits_LNC: Tensor, labels_N: Tensor, *, ridge: float = RIDGE) -
         loss, mean_L.numpy(), jac=True, hess=curvature, method="trust-exact", options={"gtol": 1e-9}
     )
     return torch.from_numpy(minimum.x)
-
-
-def _weighted_sum(logits_LNC: Tensor, weights_L: Tensor) -> Tensor:
-    return (weights_L[:, None, None] * logits_LNC).cumsum(0, dtype=torch.float64)[-1]
 
 
 def _prefix_means(values_LNC: NDArray[Any]) -> NDArray[np.float64]:
