@@ -1,6 +1,6 @@
 """Repositories on the Hugging Face Hub: `hf://user/name[@revision]` stands for a local copy of one.
 
-Only files are fetched, and nothing in them is ever run: what they hold is checked by whoever opens them.
+Only files are fetched, and nothing in them is ever run; whoever opens them checks their hashes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ADDRESS = re.compile(rf"hf://(?:datasets/)?({_NAME}/{_NAME})(?:@([\w./-]{{1,200
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`repo` is user/name; without a revision the newest is meant."""
+    """A repository user/name at a revision; without one, at the newest commit."""
 
     repo: str
     revision: str | None = None
@@ -39,26 +39,28 @@ def is_address(text: object) -> TypeGuard[str]:
     return isinstance(text, str) and text.startswith(SCHEME)
 
 
-def _unfolded(place: str | Path) -> str | Path:
-    """An address that was taken for a path, which joins slashes."""
-    if isinstance(place, Path) and place.parts[:1] == (SCHEME.rstrip("/"),):
-        return SCHEME + "/".join(place.parts[1:])
-    return place
-
-
 def parse(text: str) -> Address:
+    """Returns the repository and revision of an address."""
     match = _ADDRESS.fullmatch(text)
     if match is None:
-        raise HubError(f"{SCHEME}user/name or {SCHEME}user/name@revision", repr(text), "mend the address")
+        raise HubError(
+            f"{text!r} is not {SCHEME}user/name or {SCHEME}user/name@revision; correct the address."
+        )
     return Address(match[1], match[2])
 
 
 def local(place: str | Path, kind: Kind = "model", patterns: Sequence[str] | None = None) -> Path:
-    """A path as it is; of an address the folder of its copy, which is fetched if it is not here yet.
+    """Returns a path as it is, and for an address the folder of its local copy, which is fetched if needed.
 
-    Without a network the copy of that revision is used if it was fetched before. Raises HubError.
+    Without a connection the copy of that revision is used if it was fetched before. Raises HubError.
+
+    Args:
+        place: a path or an address.
+        kind: the kind of repository.
+        patterns: fetch only files with such names.
     """
-    place = _unfolded(place)
+    if isinstance(place, Path) and place.parts[:1] == (SCHEME.rstrip("/"),):
+        place = SCHEME + "/".join(place.parts[1:])  # an address that was made a path, which joins slashes
     if not is_address(place):
         return Path(place)
     address = parse(place)
@@ -77,9 +79,16 @@ def local(place: str | Path, kind: Kind = "model", patterns: Sequence[str] | Non
 def upload(
     folder: Path, repo: str, *, message: str, private: bool = False, revision: str | None = None
 ) -> str:
-    """Makes the repository if there is none, and one commit with all files of the folder; its address.
+    """Commits all files of the folder and returns the address of the commit. Raises HubError.
 
-    What is in the repository and not in the folder stays. Raises HubError.
+    Files that are in the repository and not in the folder stay.
+
+    Args:
+        folder: the files.
+        repo: user/name; the repository is created if it does not exist.
+        message: the message of the commit.
+        private: create a private repository.
+        revision: the branch, which is created if it does not exist.
     """
     address = parse(SCHEME + repo.removeprefix(SCHEME))
     with _reaching(address):
@@ -107,22 +116,30 @@ def _library() -> Any:
 
 @contextmanager
 def _reaching(address: Address) -> Iterator[None]:
-    """Turns what the library raises into one message with a remedy."""
+    """Turns the errors of the library into one sentence with a remedy."""
     from huggingface_hub import errors
 
-    known: list[tuple[type[Exception], str, str]] = [  # a kind before the kind that it derives from
-        (errors.RevisionNotFoundError, "no such revision", "check what stands behind the @"),
-        (errors.GatedRepoError, "one that asks for consent", "agree on its page, then `hf auth login`"),
-        (errors.RepositoryNotFoundError, "none, or a private one", "check the name, or `hf auth login`"),
-        (errors.LocalEntryNotFoundError, "no connection and no copy here", "connect to the network"),
-        (errors.EntryNotFoundError, "a file that is missing there", "check the repository"),
-        (errors.HFValidationError, "a name that the Hub refuses", "check the name"),
+    kinds: list[tuple[type[Exception], str, str]] = [  # a kind before the kind that it derives from
+        (errors.RevisionNotFoundError, "has no such revision", "check what follows the @"),
+        (errors.GatedRepoError, "asks for consent", "agree on its page, then run `hf auth login`"),
+        (
+            errors.RepositoryNotFoundError,
+            "does not exist or is private",
+            "check the name, or run `hf auth login`",
+        ),
+        (
+            errors.LocalEntryNotFoundError,
+            "cannot be reached, and there is no local copy",
+            "connect to the network",
+        ),
+        (errors.EntryNotFoundError, "lacks a file", "check the repository"),
+        (errors.HFValidationError, "has a name that the Hub refuses", "check the name"),
     ]
     try:
         yield
     except SmoothheadsError:
         raise
     except Exception as error:
-        said = ((got, remedy) for kind, got, remedy in known if isinstance(error, kind))
-        got, remedy = next(said, (reason(error), "try again"))
-        raise HubError(f"the repository {address}", got, remedy) from error
+        matching = ((problem, remedy) for kind, problem, remedy in kinds if isinstance(error, kind))
+        problem, remedy = next(matching, (f"cannot be used ({reason(error)})", "try again"))
+        raise HubError(f"The repository {address} {problem}; {remedy}.") from error

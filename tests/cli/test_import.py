@@ -58,8 +58,8 @@ def test_mistakes_are_one_message(file: Path, tmp_path: Path, capsys: pytest.Cap
         ([str(file), *options(out, "resnet9")], "did you mean 'resnet8'?"),
         ([str(file), *options(out), "--heads", "5"], "with 5 head(s)"),
         ([str(file), *options(out), "--heads", "0"], "heads >= 1"),
-        ([str(file), str(file), *options(out), "--cut", "stage2"], "cut 'stage2'"),
-        ([*options(out)], "at least one file"),
+        ([str(file), str(file), *options(out), "--cut", "stage2"], "the cut 'stage2'"),
+        ([*options(out)], "Name at least one"),
         (
             [str(file), "--arch", "resnet8", "--data", "npz", "--normalize", "none", "-o", str(out)],
             "needs to know where",
@@ -78,13 +78,13 @@ def test_normalisation_is_asked_for_where_authors_differ(
     out = tmp_path / "out"
     plain = ["import", str(file), "--arch", "resnet8", "--data", "digits", "-o", str(out)]
     assert main(plain) == 2
-    assert "--normalize for networks of digits" in capsys.readouterr().err
+    assert "authors normalise images of digits in different ways" in capsys.readouterr().err
     assert main([*plain, "--normalize", "standard", "--mean", "0.25", "--std", "0.5"]) == 0
     normalize = load(out).model.normalize
     assert [b.item() for b in normalize.buffers()] == [0.25, 0.5]
     wrong = [*plain[:-1], str(tmp_path / "b"), "--normalize", "standard", "--mean", "0.25", "0.5"]
     assert main(wrong) == 2
-    assert "1 values of mean, got 2" in capsys.readouterr().err
+    assert "--mean needs one value per channel, hence 1, not 2" in capsys.readouterr().err
 
 
 def test_the_advice_for_a_folder_is_an_option_of_this_command(

@@ -11,18 +11,69 @@ import pickle
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import torch
 from torch import Tensor
 
-from smoothheads.errors import CheckpointError
+from smoothheads.checkpoint.folder import save
+from smoothheads.data import describe
+from smoothheads.errors import CheckpointError, ConfigError
+from smoothheads.files import reserve, sha256
 from smoothheads.limits import check_unpacked
+from smoothheads.models import build
 from smoothheads.models.multihead import MultiHead
+from smoothheads.training import RunConfig
 
 WRAPPERS: Final = ("module.", "1.")
 NAMED: Final = 3  # offending keys that a message lists
+
+
+def import_weights(
+    files: Sequence[Path | str],
+    config: RunConfig,
+    out: Path | str,
+    *,
+    centre_only: bool = False,
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+) -> Path:
+    """Writes a checkpoint with foreign weights into `out` and returns it; nothing in the files is executed.
+
+    Args:
+        files: the file of one network, or those of several separate networks, which become one head each.
+        config: data, architecture, heads, cut and sigma, which the files do not say.
+        out: a new or empty folder.
+        centre_only: the network subtracts the mean but divides by nothing.
+        mean: mean per channel that the network subtracts, if not that of the data set.
+        std: standard deviation per channel that it divides by, likewise.
+    """
+    paths, out = [Path(file) for file in files], Path(out)
+    reserve(out)
+    heads, cut = config.model.heads, config.model.cut
+    if not paths:
+        raise ConfigError("Name at least one .pth or .pth.tar file to import.")
+    if len(paths) > 1 and (heads, cut) != (len(paths), "input"):
+        raise ConfigError(
+            f"{len(paths)} files are separate networks, hence {len(paths)} heads and the cut 'input', not "
+            f"{heads} head(s) and the cut {cut!r}; leave --heads and --cut out."
+        )
+    info = describe(config.data)
+    info = replace(info, mean=tuple(mean) or info.mean, std=tuple(std) or info.std)
+    if centre_only:
+        info = replace(info, std=(1.0,) * len(info.std))
+    for name, values in (("mean", info.mean), ("std", info.std)):
+        if len(values) != info.shape[0]:
+            raise ConfigError(
+                f"--{name} needs one value per channel, hence {info.shape[0]}, not {len(values)}."
+            )
+    model = build(config.model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
+    load_legacy(paths[0] if len(paths) == 1 else paths, model)
+    sources = [{"file": path.name, "sha256": sha256(path)} for path in paths]
+    save(out, model, config, info, imported=sources)
+    return out
 
 
 def read_legacy(path: Path) -> dict[str, Tensor]:

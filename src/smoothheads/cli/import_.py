@@ -17,8 +17,8 @@ from smoothheads.training import RunConfig, TrainConfig
 DESCRIPTION = """Turn other people's weights into a checkpoint that certify, predict and ensemble read.
 
 Takes .pth and .pth.tar files of Cohen, Horvath, the SOME authors and whoever uses their layout; nothing in
-them is executed. Several files are separate networks and become one head each. What the files do not say
-(architecture, data, sigma) you have to."""
+them is executed. Several files are separate networks and become one head each. The files do not say
+architecture, data and sigma, so that these are options."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +28,13 @@ class Import:
     arch: str
     """Architecture of the network, e.g. resnet110."""
     data: str
-    """What it was trained on; only folder and npz have to be there."""
+    """Data set that it was trained on; only those in folders, .npz and .parquet files must exist."""
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
     """Folder of the checkpoint."""
     root: str | None = None
-    """Where the data lies; certify can be told later."""
+    """Folder of the data; it can be named later, when certifying."""
     downscale: int = 1
-    """Groups of pixels that were averaged, a side."""
+    """Side of the square groups of pixels that were averaged."""
     size: int | None = None
     """Side of the images of a folder, e.g. 224 for ImageNet (default: the pictures as they are)."""
     heads: int | None = None
@@ -42,16 +42,17 @@ class Import:
     cut: str | None = None
     """Where the trunk ends (default: stage2, layer3 or convs, by the architecture)."""
     sigma: float = 0.25
-    """Noise that the network was trained with."""
+    """Standard deviation of the noise that the network was trained with."""
     normalize: Literal["standard", "centre", "none"] | None = None
-    """standard: the network subtracts the mean and divides by the deviation; centre: it only subtracts; none:
-    it takes pixels as they are, as the field's LeNets do. Has to be said except for CIFAR-10 and folders."""
+    """standard: the network subtracts the mean and divides by the standard deviation; centre: it only
+    subtracts; none: it takes pixels as they are, as the field's LeNets do. Required except for CIFAR-10 and
+    folders."""
     mean: tuple[float, ...] = ()
-    """Mean per channel that the network subtracts, if not ours for the data set."""
+    """Mean per channel that the network subtracts (default: that of the data set)."""
     std: tuple[float, ...] = ()
-    """Deviation per channel by which it divides, likewise."""
+    """Standard deviation per channel by which it divides, likewise."""
     json: bool = False
-    """Print the answer as JSON."""
+    """Print the result as JSON."""
 
 
 def main(arguments: list[str]) -> None:
@@ -59,10 +60,16 @@ def main(arguments: list[str]) -> None:
     default = Import(files=(), arch=required, data=required, out=required)
     args = parse(default, arguments or ["--help"], prog="import", description=DESCRIPTION)
 
+    from smoothheads.checkpoint.legacy import import_weights
     from smoothheads.models import ARCHITECTURES
-    from smoothheads.runs.imported import import_run
 
-    normalize = args.normalize or _usual(args.data)
+    # Where all networks of the field normalise alike, that is the default.
+    normalize = args.normalize or ("standard" if args.data in ("cifar10", "folder") else None)
+    if normalize is None:
+        raise ConfigError(
+            f"Add --normalize standard, centre or none: authors normalise images of {args.data} in different "
+            "ways; the logits of an image that you know tell which."
+        )
     several = len(args.files) > 1
     model = ModelConfig(
         arch=args.arch,
@@ -76,22 +83,11 @@ def main(arguments: list[str]) -> None:
         model=model,
         train=TrainConfig(sigma=args.sigma),
     )
-    out = import_run(
+    out = import_weights(
         args.files, config, args.out, centre_only=normalize == "centre", mean=args.mean, std=args.std
     )
     if args.json:
         print_json({"checkpoint": str(out)})
         return
-    say(f"{model.arch}, {model.heads} head(s), trained on {args.data} with sigma {args.sigma:g}, as you say")
+    say(f"{model.arch}, {model.heads} head(s), trained on {args.data} with sigma {args.sigma:g}")
     print(out)
-
-
-def _usual(data: str) -> str:
-    """How the field's networks normalise, where all of them do it alike."""
-    if data not in ("cifar10", "folder"):
-        raise ConfigError(
-            f"--normalize for networks of {data}, whose authors differ",
-            "none",
-            "standard, centre or none; the logits of an image that you know tell which",
-        )
-    return "standard"

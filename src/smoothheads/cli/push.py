@@ -20,15 +20,15 @@ with `hf auth login`, or set HF_TOKEN."""
 @dataclass(frozen=True, kw_only=True)
 class Push:
     folder: tyro.conf.Positional[Path]
-    """What to upload."""
+    """Folder to upload."""
     repo: tyro.conf.Positional[str]
-    """user/name; made if there is none."""
+    """user/name; the repository is created if it does not exist."""
     private: bool = False
     """Make a new repository private."""
     message: str | None = None
-    """Of the commit."""
+    """Message of the commit."""
     revision: str | None = None
-    """Branch to push to, made if there is none."""
+    """Branch to push to; it is created if it does not exist."""
     json: bool = False
     """Print the address as JSON."""
 

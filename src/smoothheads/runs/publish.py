@@ -31,8 +31,10 @@ BODY = """
 import smoothheads as sh
 
 smoothed = sh.from_pretrained("hf://{name}")  # or "hf://{name}@REVISION", which never changes
-prediction, votes = smoothed.predict(image)  # grid integers [C, H, W]
-certificate, _ = smoothed.certify_image(image)  # certificate.prediction, certificate.radius
+image = "image.png"  # or grid integers [C, H, W], or a picture of Pillow
+print(smoothed.predict(image).prediction)  # -1 is an abstention
+result = smoothed.certify_image(image)
+print(result.prediction, result.radius)
 ```
 
 or `smoothheads predict hf://{name} image.png --radius`. It needs `pip install 'smoothheads[hub]'`. Every
@@ -71,19 +73,26 @@ def push(
     message: str | None = None,
     revision: str | None = None,
 ) -> str:
-    """Uploads an export, or a training run as one if its ledger is finished, or else its checkpoint; gives
-    the address of the commit. Files are checked against their hashes first."""
+    """Uploads a classifier to the Hub and returns the address of the commit; all hashes are checked first.
+
+    Args:
+        folder: an export, a training run, which is exported if it has a ledger, or a checkpoint.
+        repo: user/name; the repository is created if it does not exist.
+        private: create a private repository.
+        message: the message of the commit.
+        revision: the branch, which is created if it does not exist.
+    """
     folder = Path(folder)
-    with _parts(hub.local(folder)) as staged:
+    with _staged(hub.local(folder)) as staged:
         write_atomic(staged / CARD, card(staged, repo.removeprefix(hub.SCHEME)))
         text = message or f"smoothheads: {folder.resolve().name}"
         return hub.upload(staged, repo, message=text, private=private, revision=revision)
 
 
 def card(folder: Path, name: str) -> str:
-    """README.md of an export or a checkpoint: metadata that the Hub reads, and what a reader must know."""
+    """Returns the README.md of an export or a checkpoint: metadata for the Hub, results and guarantee."""
     if not is_export(folder):
-        lead = "An image classifier with heads for randomized smoothing. Nothing was certified of it yet."
+        lead = "An image classifier with heads for randomized smoothing. It has not been certified yet."
         return _front(name, None) + BODY.format(name=name, lead=lead)
     facts: dict[str, Any] = Export.open(folder).facts["summary"]
     log = read_log(folder / LEDGER)
@@ -95,14 +104,14 @@ def card(folder: Path, name: str) -> str:
     certified = CERTIFIED.format(
         **facts | {"acr": facts["acr"]["value"], "scope": words.scope(log)},
         rows="\n".join(rows),
-        guaranteed=_items(words.guaranteed(log)),
-        not_guaranteed=_items(words.not_guaranteed(log)),
+        guaranteed="\n".join(f"- {line}" for line in words.guaranteed(log)),
+        not_guaranteed="\n".join(f"- {line}" for line in words.not_guaranteed(log)),
     )
     return _front(name, facts) + BODY.format(name=name, lead=lead) + certified
 
 
 def _front(name: str, facts: dict[str, Any] | None) -> str:
-    """The card's metadata; certified accuracies stand in its model-index."""
+    """Returns the card's metadata, with the certified accuracies as its model-index."""
     data: dict[str, Any] = {
         "library_name": "smoothheads",
         "pipeline_tag": "image-classification",
@@ -127,8 +136,8 @@ def _front(name: str, facts: dict[str, Any] | None) -> str:
 
 
 @contextmanager
-def _parts(folder: Path) -> Iterator[Path]:
-    """What is uploaded, in a folder of its own."""
+def _staged(folder: Path) -> Iterator[Path]:
+    """Yields a temporary folder with the files to upload."""
     with tempfile.TemporaryDirectory() as temporary:
         staged = Path(temporary) / "repository"
         if is_export(folder):
@@ -138,13 +147,7 @@ def _parts(folder: Path) -> Iterator[Path]:
         else:
             network = checkpoint_folder(folder)
             if not network.is_dir():
-                raise CheckpointError(
-                    f"an export, a run or a checkpoint at {folder}", "none", "check the path"
-                )
+                raise CheckpointError(f"There is no export, run or checkpoint in {folder}; check the path.")
             verified_manifest(network)
             copy_files({f"{CHECKPOINT}/{name}": network / name for name in CHECKPOINT_FILES}, staged)
         yield staged
-
-
-def _items(lines: list[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
