@@ -13,8 +13,8 @@ from tests.studies.small import TEXT, Inline, results, start, study
 
 from smoothheads.cli import main
 from smoothheads.data import Digits, SubsetConfig, load
-from smoothheads.data.arrays import ArrayDataset
-from smoothheads.data.base import Split
+from smoothheads.data import ArrayDataset
+from smoothheads.data import Split
 from smoothheads.errors import LedgerError
 from smoothheads.files import exclusive, sha256
 from smoothheads.report.table import to_text

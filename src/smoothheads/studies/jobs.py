@@ -19,9 +19,7 @@ import numpy as np
 
 from smoothheads.checkpoint import MANIFEST, WEIGHTS
 from smoothheads.config import load_json, to_dict
-from smoothheads.data import DataConfig, Dataset, SubsetConfig, describe, load, select
-from smoothheads.data.base import Split
-from smoothheads.data.splits import read_split
+from smoothheads.data import DataConfig, Dataset, Split, SubsetConfig, describe, load, read_split, select
 from smoothheads.errors import ConfigError, DataError, HeldError, SmoothheadsError
 from smoothheads.files import write_json
 from smoothheads.models import ModelConfig, build
