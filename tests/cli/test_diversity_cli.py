@@ -50,7 +50,7 @@ def test_a_single_network_says_what_is_left_out(
 ) -> None:
     assert main(["diversity", str(trained[1]), *FEW]) == 0
     shown = capsys.readouterr().out
-    assert "One head: there is nothing to compare" in shown
+    assert "There is one head" in shown
     assert "network" in shown
     assert "head-1" not in shown
 

@@ -29,7 +29,7 @@ def test_threats_of_an_l2_ledger(network: Path, capsys: pytest.CaptureFixture[st
     assert [image["radius"] for image in linf["images"]] == pytest.approx((log.radius / 8).tolist())
     assert (own["norm"], top_2["threat"]) == ("l2", "top-2")
     assert main(["threats", str(ledger)]) == 2
-    assert "a threat, got none; add --linf, --top-k K, or both" in capsys.readouterr().err
+    assert "Name a threat: add --linf, --top-k K, or both." in capsys.readouterr().err
     assert main(["threats", str(ledger), "--top-k", "10"]) == 2
     assert "1 <= k <= 9, the number of other classes, got 10" in capsys.readouterr().err
 
@@ -71,7 +71,7 @@ def test_l1_and_l2_ledgers_are_kept_apart(
     assert main(["report", str(l1), "--out", str(tmp_path / "report")]) == 0
     assert "an l1 norm below its radius" in (tmp_path / "report" / "report.html").read_text()
     assert main(["compare", str(l2), str(l1), "--align"]) == 2
-    assert "l2 radii as in l2, got l1 radii in l1" in capsys.readouterr().err
+    assert "l2 has l2 radii and l1 l1 radii" in capsys.readouterr().err
     assert main(["certify", str(network), *FEW, "--noise", "laplace", "--out", str(l1)]) == 2
     assert 'certify.noise.name = "laplace"' in capsys.readouterr().err
 
