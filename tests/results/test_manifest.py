@@ -37,7 +37,7 @@ def test_a_progression_takes_three_numbers() -> None:
 
 
 def test_another_format_is_refused() -> None:
-    with pytest.raises(LedgerError, match="is smoothheads-ledger/1, not smoothheads-ledger/2; certify again"):
+    with pytest.raises(LedgerError, match="is smoothheads-ledger/1, not smoothheads-ledger/3; certify again"):
         from_json(BARE.to_json() | {"format": "smoothheads-ledger/1"}, "here")
 
 

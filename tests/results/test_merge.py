@@ -36,7 +36,7 @@ def shards(tmp_path: Path, manifest: Manifest, row: Rows) -> Shards:
     return make
 
 
-@pytest.mark.parametrize("count", [1, 3, 5, 20])
+@pytest.mark.parametrize("count", [3, 5, 20])
 def test_shards_make_the_bytes_of_one_run(
     shards: Shards, run: Callable[..., Path], tmp_path: Path, manifest: Manifest, count: int
 ) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from smoothheads.errors import LedgerError
 from smoothheads.results.audit import audit
-from smoothheads.results.derive import merge
+from smoothheads.results.derive import linf, merge, recertify
 from smoothheads.results.ledger import Ledger, load
-from smoothheads.results.manifest import Manifest
+from smoothheads.results.manifest import Manifest, digest
 from smoothheads.results.read import read_log
 from smoothheads.results.row import COLUMNS, Checksums, RowError, verify_row
 from smoothheads.types import Certified, Votes
@@ -30,7 +32,7 @@ def rewrite(folder: Path, change: Change, *, seal: bool = False) -> None:
     head, *lines = path.read_text().splitlines()
     changed = change([line.split("\t") for line in lines])
     if seal:
-        chain = Checksums()
+        chain = Checksums(digest(json.loads((folder / "manifest.json").read_text())))
         for i, words in enumerate(changed):
             sealed = chain.seal("\t".join(words[: len(COLUMNS)]))
             chain, changed[i] = chain.after(sealed), sealed.split("\t")
@@ -63,7 +65,7 @@ def test_checksums_show_what_was_changed(
     words = (
         "changed after it was written" if damage in ("a larger radius", "another index") else "rows before it"
     )
-    for read in (read_log, load, lambda path: merge([path], tmp_path / "merged")):
+    for read in (read_log, load, lambda path: merge([path, tmp_path], tmp_path / "merged")):
         with pytest.raises(LedgerError, match=words):
             read(folder)
     with pytest.raises(LedgerError, match=words), Ledger.open(folder, manifest):
@@ -150,3 +152,57 @@ def test_a_norm_that_the_noise_does_not_prove_is_an_error(run: Callable[..., Pat
 def test_missing_facts_are_named(run: Callable[..., Path]) -> None:
     found = {finding.code: finding for finding in audit(run(weights=None, versions={})).findings}
     assert found["manifest"].message == "the manifest does not state weights, versions"
+
+
+MANIFEST_CHANGES: dict[str, Any] = {
+    "shape": [3, 32, 32],
+    "certify.noise": {"name": "uniform"},
+    "certify.sigma": 1.0,
+    "certify.alpha": 0.01,
+    "engine.precision": "int8",
+    "class_names": ["cat", "dog", "bird", "frog"],
+    "weights": "f" * 64,
+    "indices": {"first": 0, "step": 5, "count": 6},
+    "data.fingerprint": "2" * 64,
+    "train_sigma": 0.1,
+    "grid": 1,
+    "correction": 0.1,
+    "norm": "linf",
+    "network": {"method": "some"},
+}
+
+
+@pytest.mark.parametrize("key", MANIFEST_CHANGES)
+def test_every_key_of_the_manifest_is_under_the_checksums(
+    run: Callable[..., Path], manifest: Manifest, key: str, tmp_path: Path
+) -> None:
+    folder = run(shape=(1, 2, 4))
+    path = folder / "manifest.json"
+    data = json.loads(path.read_text())
+    *outer, last = key.split(".")
+    part = data
+    for name in outer:
+        part = part[name]
+    part[last] = MANIFEST_CHANGES[key]
+    path.write_text(json.dumps(data))
+    words = "the manifest was changed"
+    derived: dict[str, Callable[[], object]] = {
+        "read": lambda: read_log(folder),
+        "threats": lambda: linf(read_log(folder)),
+        "merge": lambda: merge([folder, tmp_path], tmp_path / "merged"),
+        "recertify": lambda: recertify(folder, tmp_path / "again", alpha=0.01),
+    }
+    for derive in derived.values():
+        with pytest.raises(LedgerError, match=words):
+            derive()
+    with pytest.raises(LedgerError), Ledger.open(folder, replace(manifest, shape=(1, 2, 4))):
+        pass
+    found = {finding.code: finding for finding in audit(folder).findings}
+    assert words in found["checksum"].message
+    assert not audit(folder).sound
+
+
+def test_the_date_is_not_under_the_checksums(run: Callable[..., Path]) -> None:
+    path = run() / "manifest.json"
+    path.write_text(path.read_text().replace("2026-01-01", "2026-02-02"))
+    assert audit(path.parent).sound

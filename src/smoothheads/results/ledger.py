@@ -2,6 +2,8 @@
 
 A run that is killed at any moment and started again leaves the same bytes as one that was never interrupted,
 the time column apart: rows stand in the order of the manifest's `indices`, and a torn last line is dropped.
+Checksums of the manifest and of all rows so far stand in every row, and each row is re-derived from its votes
+when it is read.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
+from smoothheads.config import load_json
 from smoothheads.errors import LedgerError
 from smoothheads.files import append, exclusive, has_stamp, reserve, storage, write_atomic, write_json
-from smoothheads.results.manifest import FILE, KIND, Manifest, read_manifest, require_same
+from smoothheads.results.manifest import FILE, KIND, Manifest, digest, read_manifest, require_same
 from smoothheads.results.row import CHECKS, HEADER, Checksums, RowError, from_line, to_line, verify_row
 from smoothheads.types import Certified
 
@@ -120,14 +123,13 @@ def load(folder: Path | str, *, damaged: bool = False) -> LedgerContents:
     Raises LedgerError where a row was changed, rows are missing inside, or a certificate does not follow from
     its votes. With `damaged` such rows are let through, for an audit that lists them.
     """
-    manifest = read_manifest(folder)
     path = Path(folder, TABLE)
-    return _parse(_read(path), manifest, path, damaged=damaged)
+    return _parse(_read(path), read_manifest(folder), path, damaged=damaged)
 
 
 def save(folder: Path, manifest: Manifest, lines: Sequence[str]) -> None:
     """Writes a complete ledger from its lines without checksums, into a folder that nobody reads yet."""
-    rows, chain = [HEADER], Checksums()
+    rows, chain = [HEADER], Checksums(digest(manifest.to_json()))
     for line in lines:
         rows.append(chain.seal(line))
         chain = chain.after(rows[-1])
@@ -141,7 +143,7 @@ def _resume(folder: Path, manifest: Manifest) -> LedgerContents:
     if data.count(b"\n") < 2:  # There is not one complete row, so any settings may start here.
         _require_header(data, path)
         save(folder, manifest, ())
-        return LedgerContents(manifest, [], [], Checksums(), [], 0)
+        return LedgerContents(manifest, [], [], Checksums(digest(manifest.to_json())), [], 0)
     remedy = "use another folder or rerun with the original settings"
     require_same(read_manifest(folder), manifest, f"the settings {folder} was started with", remedy)
     contents = _parse(data, manifest, path)
@@ -170,8 +172,8 @@ def _parse(data: bytes, manifest: Manifest, path: Path, *, damaged: bool = False
     """Returns all complete rows of a table; a torn last line is left out."""
     _require_header(data, path)
     header, *lines = data.split(b"\n")[:-1] or [b""]  # What follows the last newline is torn.
-    contents = LedgerContents(manifest, [], [], Checksums(), [], 0)
-    size, chain = len(header) + 1, Checksums()
+    chain = Checksums(digest(load_json(path.with_name(FILE))))
+    contents, size = LedgerContents(manifest, [], [], chain, [], 0), len(header) + 1
     for number, line in enumerate(lines, start=2):
         try:
             sealed = line.decode()

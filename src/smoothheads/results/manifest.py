@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +16,7 @@ from smoothheads.noise import NoiseLaw
 
 FILE = "manifest.json"
 KIND = '"smoothheads-ledger/'
-FORMAT = "smoothheads-ledger/2"
+FORMAT = "smoothheads-ledger/3"
 _MOST_IMAGES = 10**8
 _MOST_CLASSES = 1_000_000  # every row has votes for all of them
 _INCIDENTAL = ("created", "format", "network")  # two runs that differ in these are one and the same
@@ -153,6 +155,16 @@ def read_manifest(folder: Path | str) -> Manifest:
     except ConfigError as error:
         raise LedgerError(f"{folder} holds no ledger: {error}") from None
     return from_json(data, str(folder))
+
+
+def digest(data: Json) -> str:
+    """Returns the checksum of a manifest as it stands in its file, all but the date.
+
+    The chain of checksums of the ledger's rows begins with it, so that a manifest which was changed after the
+    first row is noticed. Two runs of one certification differ in the date, and must not differ in their rows.
+    """
+    plain = json.loads(json.dumps({key: value for key, value in data.items() if key != "created"}))
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def describe_indices(indices: Sequence[int]) -> dict[str, int] | list[int]:

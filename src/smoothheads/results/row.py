@@ -80,13 +80,13 @@ def from_line(
 
 @dataclass(frozen=True, slots=True)
 class Checksums:
-    """The checksums of a ledger: `check` covers one row, `chain` all rows so far.
+    """The checksums of a ledger: `check` covers one row, `chain` the manifest and all rows so far.
 
     Both leave out the time, so that a run that was interrupted has the bytes of one that was not.
     """
 
-    last: str = ""
-    """`chain` of the row before."""
+    last: str
+    """`chain` of the row before; before the first row the digest of the manifest."""
 
     def seal(self, line: str) -> str:
         """Returns the line with its two checksums."""
@@ -107,7 +107,7 @@ class Checksums:
             return None
         if again.split("\t")[-2] != check:
             return "it was changed after it was written"
-        return "rows before it are missing, doubled or in another order"
+        return "the manifest was changed, or rows before it are missing, doubled or in another order"
 
 
 def _digest(text: str) -> str:

@@ -27,7 +27,7 @@ from smoothheads.errors import CheckpointError, ConfigError, LedgerError
 from smoothheads.files import sha256
 from smoothheads.provenance import versions
 from smoothheads.results import ledger
-from smoothheads.results.manifest import FILE, Manifest, read_manifest
+from smoothheads.results.manifest import FILE, Manifest
 
 if TYPE_CHECKING:
     from torch import nn
@@ -136,8 +136,8 @@ class Export(Model):
 
     @cached_property
     def manifest(self) -> Manifest:
-        """Returns the manifest of its ledger."""
-        return read_manifest(self.folder / LEDGER)
+        """Returns the manifest of its ledger, whose checksums it has to meet."""
+        return ledger.load(self.folder / LEDGER).manifest
 
     @cached_property
     def facts(self) -> dict[str, Any]:
