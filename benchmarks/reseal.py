@@ -24,7 +24,7 @@ def reseal(folder: Path) -> int:
     data = json.loads((folder / FILE).read_text())
     if data["format"] != OLD:
         raise LedgerError(
-            f"{folder} has the format {data['format']}, not {OLD}; there is nothing to convert."
+            f"{folder} has the format {data['format']}, not {OLD}."
         )
     chain, lines = Checksums(""), []
     for sealed in (folder / TABLE).read_text().splitlines()[1:]:

@@ -13,7 +13,8 @@ import pytest
 from smoothheads.attack.outcome import AttackOutcome, save_attack
 from smoothheads.certify.engines import convert
 from smoothheads.cli import main
-from smoothheads.results.ledger import save
+from smoothheads.results.ledger import load, save
+from smoothheads.results.manifest import from_json
 from smoothheads.results.read import read_log
 from smoothheads.results.row import recompute, to_line
 from smoothheads.runs import attack as runs_attack
@@ -128,19 +129,19 @@ def test_what_does_not_belong_together_is_refused(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger = copied(trained, tmp_path / "ledger")
-    manifest = json.loads((ledger / "manifest.json").read_text())
+    contents = load(ledger)
     for change, message in (
         ({"norm": "l1"}, "ledger has l1 radii; attack a ledger of l2 radii"),
         ({"weights": "0" * 64}, "certified with other weights (000000000000..."),
         ({"data": {"name": "digits", "fingerprint": "1" * 64}}, "certified with other images"),
     ):
-        (ledger / "manifest.json").write_text(json.dumps(manifest | change))
+        save(ledger, from_json(contents.manifest.to_json() | change, "here"), contents.lines)
         assert attack(trained, ledger) == 2
         assert message in capsys.readouterr().err
     foreign = tmp_path / "foreign.tsv"
     foreign.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t0.1\n")
     assert attack(trained, foreign) == 2
-    assert "a ledger with its manifest, got a foreign log" in capsys.readouterr().err
+    assert "is a log without a manifest" in capsys.readouterr().err
     assert attack(trained, tmp_path / "none") == 2
     assert attack(trained, trained / "ledger", "--first", "0") == 2
     assert "first >= 1, not 0" in capsys.readouterr().err

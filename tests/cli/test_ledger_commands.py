@@ -72,7 +72,8 @@ def test_recertifying_needs_no_forward_pass_and_is_what_certifying_gives(
     fresh = tmp_path / "fresh"
     options = ["--alpha", "0.01", "--aggregation", "head-2", "--out", str(fresh)]
     assert main(["certify", str(network), *FEW, *options]) == 0
-    assert rows(out) == rows(fresh)
+    chained = [[row[:-1] for row in rows(folder)] for folder in (out, fresh)]  # their manifests differ
+    assert chained[0] == chained[1]
     assert main(["recertify", str(ledger)]) == 2
     assert "another alpha or another aggregation" in capsys.readouterr().err
 
