@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import lzma
 import pickle
 import struct
@@ -12,14 +13,23 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from tests.data.builders import npz
+import torch
+from PIL import Image
+from tests.data.builders import npz, png
 
-from smoothheads import limits
+from smoothheads import checkpoint, limits
+from smoothheads.checkpoint.legacy import read_legacy
+from smoothheads.data import images, load_test, named
+from smoothheads.data.images import decode
 from smoothheads.data.reading import read_file, read_files
-from smoothheads.errors import DataError
+from smoothheads.errors import CheckpointError, DataError
+from smoothheads.files import sha256
 
 
 def tar_of(data: bytes, name: str = "test_batch") -> bytes:
@@ -116,3 +126,118 @@ def test_a_member_that_claims_to_be_endless_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(bytes(tar))
     with pytest.raises(DataError, match="not a complete tar archive"):
         read_files(tmp_path / "x.tar", ["test_batch"])
+
+
+@pytest.fixture
+def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 MiB may always be unpacked, so that the bombs need not be large."""
+    monkeypatch.setattr(limits, "SMALL", 1 << 20)
+
+
+@pytest.mark.usefixtures("small_budget")
+def test_npz_with_many_members(tmp_path: Path) -> None:
+    """Each of them alone would be allowed."""
+    path = tmp_path / "x.npz"
+    zeros: dict[str, Any] = {f"a{i}": np.zeros(600_000, np.uint8) for i in range(8)}
+    np.savez_compressed(path, **zeros)
+    with pytest.raises(DataError, match=r"unpacks to more than the 1,048,576 bytes"):
+        npz(path, "test")
+
+
+@pytest.mark.usefixtures("small_budget")
+def test_weights_in_a_compressed_archive(tmp_path: Path) -> None:
+    file, path = io.BytesIO(), tmp_path / "x.pth"
+    torch.save({"fc.weight": torch.zeros(1000, 1000)}, file)
+    with zipfile.ZipFile(file) as stored, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in stored.namelist():
+            packed.writestr(name, stored.read(name))
+    with pytest.raises(CheckpointError, match="unpacks to more than"):
+        read_legacy(path)
+
+
+def test_parquet_of_equal_rows(tmp_path: Path) -> None:
+    """A column of one value costs a few bytes, however many rows it has."""
+    picture = png(np.zeros((3, 32, 32), np.uint8))
+    rows = 100_000
+    table = pa.table({"image": pa.array([picture] * rows), "label": np.zeros(rows, np.int64)})
+    path = tmp_path / "test-0.parquet"
+    pq.write_table(table, path)
+    assert path.stat().st_size < 5_000
+    with pytest.raises(DataError, match=r"unpacks to more than the 67,108,864 bytes"):
+        load_test(named("parquet", root=str(path)))
+
+
+@pytest.mark.parametrize("kind", [b"0", b"L", b"K", b"x", b"g", b"S", b"5"])
+@pytest.mark.parametrize("size", [b"77777777777\0", b"-0000000001\0", b"\x80" + (2**60).to_bytes(11, "big")])
+def test_tar_header_that_promises_too_much(tmp_path: Path, kind: bytes, size: bytes) -> None:
+    """Python's own reader looks for the end of some of them forever."""
+    tar = bytearray(tar_of(b"x", "other"))
+    tar[124:136], tar[156:157] = size, kind
+    tar[148:156] = b" " * 8
+    tar[148:156] = f"{sum(tar[:512]):06o}\0 ".encode()
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(gzip.compress(bytes(tar)))
+    with pytest.raises(DataError, match="not a complete tar archive"):
+        read_files(path, ["test_batch"])
+
+
+def test_tar_with_a_sparse_map_that_promises_too_much(tmp_path: Path) -> None:
+    """The size that one sees is small, the size that is skipped is not."""
+    facts = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "1", "size": str(2**60)}
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("folder/test_batch")
+        member.pax_headers = facts
+        tar.addfile(member, io.BytesIO())
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(gzip.compress(file.getvalue()))
+    assert path.stat().st_size < 500
+    assert read_files(path, ["test_batch"]) == [b""]
+
+
+def progressive(scans: int, side: int = 64) -> bytes:
+    """A progressive JPEG whose last scan comes again and again."""
+    file = io.BytesIO()
+    Image.effect_noise((side, side), 90).save(file, "JPEG", progressive=True)
+    data = file.getvalue()
+    last = data.rindex(b"\xff\xda")
+    return data[:last] + data[last:-2] * scans + data[-2:]
+
+
+def test_jpeg_with_a_thousand_scans(tmp_path: Path) -> None:
+    assert decode(progressive(5), "here").size == (64, 64)
+    for source in (progressive(1000), tmp_path / "a.jpg"):
+        (tmp_path / "a.jpg").write_bytes(progressive(1000))
+        with pytest.raises(DataError, match=r"here is a JPEG of 1\d+ scans"):
+            decode(source, "here")
+
+
+def test_large_jpeg_with_many_scans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "MAX_SCANNED", 20 * 64 * 64)
+    assert decode(progressive(5), "here").size == (64, 64)
+    with pytest.raises(DataError, match="scans"):
+        decode(progressive(50), "here")
+
+
+CONFIGS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "heads": lambda config: config["run"]["model"].update(heads=20_000),
+    "more heads than weights": lambda config: config["run"]["model"].update(heads=9),
+    "width": lambda config: config["data"].update(shape=[1, 2_000_000, 2_000_000]),
+    "channels": lambda config: config["data"].update(
+        shape=[1_000_000, 8, 8], mean=[0.0] * 1_000_000, std=[1.0] * 1_000_000
+    ),
+    "classes": lambda config: config["data"].update(class_names=["a"] * 900_000),
+}
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
+def test_checkpoint_that_describes_another_size(name: str, network: Path) -> None:
+    """The hashes are right; a line of the configuration asks for any memory."""
+    config = json.loads((network / "config.json").read_bytes())
+    CONFIGS[name](config)
+    (network / "config.json").write_text(json.dumps(config))
+    manifest = json.loads((network / "manifest.json").read_bytes())
+    manifest["sha256"]["config.json"] = sha256(network / "config.json")
+    (network / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CheckpointError, match=r"config\.json describes a network of"):
+        checkpoint.load(network)
