@@ -57,7 +57,7 @@ def test_mistakes_are_one_message(
     assert "same sigma: member 1 has 0.25 and member 2 has 0.5" in fails(
         capsys, "ensemble", members[0], members[2], *out
     )
-    assert "two or more checkpoints, got 1" in fails(capsys, "ensemble", members[0], *out)
+    assert "An ensemble has two members or more, not 1" in fails(capsys, "ensemble", members[0], *out)
     assert "There is no checkpoint in" in fails(capsys, "ensemble", members[0], str(tmp_path / "none"), *out)
     assert "heads = 5 instead of" in fails(
         capsys, "train", "digits-some", "--init", members[0], "--out", str(tmp_path / "run")

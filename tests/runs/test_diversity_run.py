@@ -98,5 +98,5 @@ def test_settings_out_of_range_and_no_images(images: ArrayDataset) -> None:
         with pytest.raises(ConfigError):
             Sampling(**{"sigma": 0.5} | wrong)
     _, nothing = hold_out(images, 0.0)
-    with pytest.raises(DataError, match="at least one image"):
+    with pytest.raises(DataError, match="The subset has no images"):
         measure(ready(nothing.info, linear([0] * 4)), nothing, Sampling(sigma=SIGMA))

@@ -87,7 +87,7 @@ def test_training_images_are_used_only_when_asked_for(
     monkeypatch.setattr(subject, "noisy_logits", spy)
     monkeypatch.setattr(subject, "IMAGES", 50)
     members = [save(1), save(2)]
-    with pytest.raises(ConfigError, match="validation images to learn weights on, got none that training"):
+    with pytest.raises(ConfigError, match="no validation images to learn weights on"):
         ensemble_run(members, tmp_path / "out", learn_weights=True, draws=1)
     out = ensemble_run(members, tmp_path / "out", learn_weights=True, draws=1, on_training=True)
     assert checkpoint.load(out).manifest["weights_learned_on"] == "training"
@@ -126,7 +126,7 @@ def test_noisy_logits_are_those_of_noisy_copies(small_digits: Splits) -> None:
 
 def test_mistakes_are_refused_and_leave_nothing(tmp_path: Path, save: Save) -> None:
     out, one = tmp_path / "out", save(1)
-    with pytest.raises(ConfigError, match="two or more checkpoints, got 1"):
+    with pytest.raises(ConfigError, match="An ensemble has two members or more, not 1"):
         ensemble_run([one], out)
     with pytest.raises(ConfigError, match="two or more checkpoints, got 0"):
         ensemble_run([], out, learn_weights=True)

@@ -65,7 +65,7 @@ OBJECTIVES = {
     ),
     "drt": ObjectiveConfig(method=Drt()),
 }
-COMMAND = "train digits --train.shards 2 --data.subset.first 30 --train.epochs 2 --train.batch 16"
+COMMAND = "train digits-single --train.shards 2 --data.subset.first 30 --train.epochs 2 --train.batch 16"
 
 
 def start(count: int, work: Callable[[int], object]) -> list[int]:

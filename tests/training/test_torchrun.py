@@ -11,7 +11,7 @@ import pytest
 
 from smoothheads import cli
 
-ARGUMENTS = ["train", "digits", "--train.shards=2", "--data.subset.first=60", "--train.epochs=2"]
+ARGUMENTS = ["train", "digits-single", "--train.shards=2", "--data.subset.first=60", "--train.epochs=2"]
 ARGUMENTS += ["--train.batch=16"]
 
 
@@ -50,5 +50,5 @@ def test_two_nodes_go_on_after_a_killed_rank_to_the_bits_of_one_process(tmp_path
 
 def test_restarts_want_resume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "2")
-    assert cli.main(["train", "digits"]) == 2
+    assert cli.main(["train", "digits-single"]) == 2
     assert "expected --resume with torchrun --max-restarts, got none" in capsys.readouterr().err

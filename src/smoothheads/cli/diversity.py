@@ -14,9 +14,9 @@ from smoothheads.cli.progress import Progress
 from smoothheads.data import SubsetConfig
 from smoothheads.runs.sampling import Sampling
 
-DESCRIPTION = """How different the heads of a network are under noise: how often two of them disagree, whether
-they fail together, how much of their variance the ensemble averages away; and for one test image the
-log-probability margin between its label and the best other class, over many noise samples (the SOME paper's
+DESCRIPTION = """Compare the heads of a network under noise: how often two of them disagree, whether they fail
+together, and how much of their variance the ensemble averages away. For one test image, show the
+log-probability margin between its label and the best other class over many noise samples (the SOME paper's
 Figure 2; below zero is an error).
 
 CHECKPOINT comes first: a checkpoint folder or the folder of a training run. More of them can follow, to be
@@ -44,7 +44,10 @@ class Diversity:
 
 def main(arguments: list[str]) -> None:
     name, rest = first_argument(arguments, "a checkpoint", "give the folder that `smoothheads train` wrote")
-    folders, rest = _more_folders(name, rest)
+    folders = [Path(name or "")]
+    while rest and not rest[0].startswith("-"):
+        folders.append(Path(rest[0]))
+        rest = rest[1:]
     args = parse(
         Diversity(sampling=Sampling(sigma=trained_config(folders[0]).train.sigma if name else 0.25)),
         named_plot(rest, PLOT),
@@ -78,11 +81,3 @@ def main(arguments: list[str]) -> None:
         print_json(facts[0] if len(facts) == 1 else {"networks": facts})
         return
     print("\n\n".join(map(to_text, (tables.heads_over_images(facts), tables.margins_of_one_image(facts)))))
-
-
-def _more_folders(first: str | None, arguments: list[str]) -> tuple[list[Path], list[str]]:
-    folders = [Path(first or "")]
-    while arguments and not arguments[0].startswith("-"):
-        folders.append(Path(arguments[0]))
-        arguments = arguments[1:]
-    return folders, arguments

@@ -34,7 +34,7 @@ class EnsembleArguments:
     device: str = "cpu"
     threads: int = 1
     json: bool = False
-    """Print the answer as JSON."""
+    """Print the result as JSON."""
 
 
 def main(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""How different a checkpoint's heads are under noise, on test images. Noise is keyed, logits are streamed."""
+"""Compares a checkpoint's heads under noise on test images. Noise is keyed, logits are streamed."""
 
 from __future__ import annotations
 
@@ -40,8 +40,17 @@ def diversity_run(
     on_start: Callable[[int], None] | None = None,
     on_samples: OnSamples | None = None,
 ) -> list[MeasuredHeads]:
-    """The heads of each checkpoint compared on the test images of `subset`, and on the one at `index`, under
-    the same noise. `on_start` is told how many noise samples there will be."""
+    """Compares the heads of each checkpoint on test images, all under the same noise.
+
+    Args:
+        folders: checkpoints or run folders.
+        sampling: noise, and how many samples.
+        subset: test images on which the heads are compared.
+        index: the test image whose log-probability margins are measured.
+        root: where the data lies, if not where it lay in training.
+        on_start: receives how many noise samples there will be.
+        on_samples: receives how many noise samples were just evaluated.
+    """
     work = []
     for folder in map(Path, folders):
         checkpoint = open_checkpoint(folder)
@@ -70,9 +79,9 @@ def diversity_run(
 def measure(
     checkpoint: Checkpoint, dataset: Dataset, sampling: Sampling, on_samples: OnSamples | None = None
 ) -> Spread:
-    """The heads compared under `samples` noise samples of every image of `dataset`."""
+    """Returns the comparison of the heads under `samples` noise samples of every image of `dataset`."""
     if not len(dataset):
-        raise DataError("at least one image", "an empty selection", "widen the subset")
+        raise DataError("The subset has no images: widen it.")
     engine, spread = _engine(checkpoint, sampling), Spread(len(checkpoint.model.heads))
     with engine.computing():
         for position, label in enumerate(dataset.labels.tolist()):
@@ -105,8 +114,8 @@ def _engine(checkpoint: Checkpoint, sampling: Sampling) -> TorchEngine:
 def _noisy_logits(
     engine: TorchEngine, dataset: Dataset, position: int, count: int, on_samples: OnSamples | None
 ) -> Iterator[Tensor]:
-    """[L, M, C] on the CPU, `count` samples in all, as certification computes them; the noise is the pilot's,
-    which no certificate rests on. Raises SoundnessError when a logit is not finite."""
+    """Yields logits [L, M, C] on the CPU, `count` samples in all, as certification computes them."""
+    # The pilot's noise: no certificate rests on it.
     request = Request(dataset.image(position), int(dataset.indices[position]), Phase.PILOT, 0, count)
     for logits_LMC, _ in engine.logits([request]):
         yield logits_LMC.cpu()

@@ -1,5 +1,4 @@
-"""Checkpoints of separate networks become one checkpoint, with learned weights if asked for. An ensemble as
-the field means it: networks trained apart from as many seeds, then joined."""
+"""Ensembles: networks trained apart from as many seeds, then joined in one checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ import torch
 from smoothheads import checkpoint, ranks, seeding
 from smoothheads.checkpoint.join import join
 from smoothheads.config.check import at_least
-from smoothheads.data import DataConfig, Dataset, SubsetConfig, load, select
+from smoothheads.data import SubsetConfig, load, select
 from smoothheads.errors import ConfigError
 from smoothheads.files import reserve
 from smoothheads.models import fit_weights
@@ -38,15 +37,20 @@ def ensemble_run(
 ) -> Path:
     """Writes the joined checkpoint to `out`; its manifest names the members by the hashes of their weights.
 
-    Weights are learned under the noise of training on the validation images that were held out, or with
-    `on_training` on training images, which the networks know; the manifest says which. `root` says where the
-    data lies, if not where it lay. One multi-head checkpoint is enough for that.
+    Args:
+        folders: the members' checkpoints or run folders; one multi-head checkpoint can have weights learned.
+        out: folder of the joined checkpoint.
+        learn_weights: learn a weight per head on the validation images that training held out, under noise.
+        root: where the data lies, if not where it lay in training.
+        draws: noise draws per image that the weights are learned on.
+        on_training: learn on training images instead, which the networks know; the manifest says so.
+        device: where logits are computed.
     """
     out = Path(out)
     reserve(out)
     at_least("draws", draws, 1)
     if len(folders) < (1 if learn_weights else 2):
-        raise ConfigError("two or more checkpoints", f"{len(folders)}", "name the members of the ensemble")
+        raise ConfigError(f"An ensemble has two members or more, not {len(folders)}: name their checkpoints.")
     members = [open_checkpoint(folder) for folder in folders]
     model, config = join(members)
     facts: dict[str, Any] = {
@@ -57,9 +61,15 @@ def ensemble_run(
     model.weigh(None)
     if learn_weights:
         if len(model.heads) == 1:
-            raise ConfigError("two heads or more to weigh", "1", "name several checkpoints")
-        data = replace(config.data, root=root or config.data.root)
-        images = _weighing_images(data, on_training)
+            raise ConfigError("One head has nothing to weigh: name several checkpoints.")
+        splits = load(replace(config.data, root=root or config.data.root))
+        images = splits.train if on_training else splits.validation
+        if not len(images):
+            raise ConfigError(
+                "Training held out no validation images to learn weights on: add --on-training to take "
+                "training images, which the networks know."
+            )
+        images = select(images, SubsetConfig(every=-(-len(images) // IMAGES)))
         facts["weights_learned_on"] = "training" if on_training else "validation"
         device = torch.device(device)
         generator = seeding.generator(0, "ensemble-weights", device=device)
@@ -81,11 +91,19 @@ def train_members(
     resume: bool = False,
     **settings: Any,
 ) -> Path:
-    """Trains `count` networks with the seeds from the configuration's on, each in a folder of its own in
-    `out`, and joins them in OUT/checkpoint; `settings` are those of `train_run`."""
+    """Trains networks from as many seeds, each in a folder of its own, and joins them in OUT/checkpoint.
+
+    Args:
+        config: the configuration; its seed is that of the first member, the others follow.
+        out: folder of the run, with member-1, member-2, ...
+        count: number of members K.
+        on_member: receives the number of the member that begins.
+        resume: continue members that were interrupted.
+        settings: further arguments of `train_run`.
+    """
     out = Path(out)
     if count < 2:
-        raise ConfigError("two members or more", str(count), "train one network without members")
+        raise ConfigError(f"An ensemble has two members or more, not {count}: leave members out.")
     with ranks.joined(config.train.device):
         if ranks.first():
             reserve(out, lambda folder: member_folder(folder, 1).is_dir())
@@ -101,16 +119,5 @@ def train_members(
 
 
 def member_folder(out: Path, number: int) -> Path:
+    """Returns the folder of member `number`, counted from 1."""
     return out / f"member-{number}"
-
-
-def _weighing_images(data: DataConfig, on_training: bool) -> Dataset:
-    splits = load(data)
-    images = splits.train if on_training else splits.validation
-    if not len(images):
-        raise ConfigError(
-            "validation images to learn weights on",
-            "none that training held out",
-            "add --on-training to take training images, which the networks know",
-        )
-    return select(images, SubsetConfig(every=-(-len(images) // IMAGES)))
