@@ -150,7 +150,11 @@ def test_results_as_a_data_frame(results: sh.Results, monkeypatch: pytest.Monkey
         results.to_pandas()
     monkeypatch.undo()
     pytest.importorskip("pandas")
-    assert results.to_pandas().radius.tolist() == results.radius.tolist()
+    table = results.to_pandas()
+    assert table.radius.tolist() == results.radius.tolist()
+    assert table.certified_radius.mean() == pytest.approx(results.acr)
+    assert {"index", "label", "prediction", "correct", "noisy", "samples"} <= set(table.columns)
+    assert len(results.plot(results[:3]).axes[0].lines) == 2
 
 
 @pytest.mark.parametrize(

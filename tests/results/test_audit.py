@@ -10,7 +10,9 @@ import pytest
 
 from smoothheads.errors import LedgerError
 from smoothheads.results.audit import Finding, audit, check_cap, check_columns, check_images, check_rounding
+from smoothheads.results.compare import compare
 from smoothheads.results.infer import SampleSettings
+from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 
 V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
@@ -208,3 +210,28 @@ def test_the_cap() -> None:
     assert finding.rows == (1, 2)
     assert "up to 0.978 (3.912 sigma), are above 0.9529 (3.811 sigma)" in finding.message
     assert not list(check_cap(log, 0.25, SampleSettings(10**5, 0.01)))
+
+
+def test_what_is_not_stated_is_said_to_be_unchecked(run: Run, tmp_path: Path) -> None:
+    log = tmp_path / "log.tsv"
+    log.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.123\t1\t1\n")
+    result = audit(log)
+    (finding,) = (f for f in result.findings if f.code == "unchecked")
+    assert finding.severity == "warning"
+    assert finding.message.startswith("sigma, n, alpha not stated, so no radius was checked")
+    (finding,) = (f for f in audit(log, sigma=0.5).findings if f.code == "unchecked")
+    assert finding.message.endswith("state them with --n --alpha")
+    assert not [f for f in audit(log, sigma=0.5, n=1000, alpha=0.001).findings if f.code == "unchecked"]
+    assert any("chosen on the votes" in each for each in result.unseen)
+    ledger = audit(run())
+    assert "unchecked" not in {f.code for f in ledger.findings}
+    assert not any("chosen on the votes" in each for each in ledger.unseen)
+    assert any("which network" in each for each in ledger.unseen)
+
+
+def test_an_audit_and_a_comparison_show_themselves(run: Run) -> None:
+    result = audit(run(), alpha=0.0001)
+    assert repr(result).startswith("Audit of run: 12 images, NOT SOUND\n  error: ")
+    text = repr(compare(read_log(run("a")), read_log(run("b", seed=1))))
+    assert text.startswith("Comparison of 2 logs on 12 images\n  a: ACR ")
+    assert "b against a: ACR " in text

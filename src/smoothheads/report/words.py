@@ -125,6 +125,9 @@ def audit_text(audit: Audit, width: int = 100) -> str:
         first = f"  {finding.severity:<8}{finding.code:<15} "
         text = f"{finding.message}{_images(finding)}"
         lines += textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first))
+    if audit.unseen:
+        text = f"No audit of a log can see {'; '.join(audit.unseen)}."
+        lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="  ")
     return printable("\n".join(lines))
 
 
@@ -149,6 +152,7 @@ def audit_json(audit: Audit) -> dict[str, Any]:
             {"severity": f.severity, "code": f.code, "message": f.message, "rows": list(f.rows)}
             for f in audit.findings
         ],
+        "unseen": list(audit.unseen),
     }
 
 

@@ -37,6 +37,18 @@ _TRUTH = {True: ("1", "1.0", "True", "true"), False: ("0", "0.0", "False", "fals
 _USUAL = (SampleSettings(10**5, 0.001), SampleSettings(10**5, 0.01))
 
 
+UNSEEN = (
+    "whether the labels are those of the data set",
+    "which network was certified, and whether its votes depend on one image alone",
+    "whether the votes come from fresh noise of the stated law, added before the network",
+)
+"""What no audit of a log can see; `audit --rerun` looks at the last two."""
+UNSEEN_WITHOUT_VOTES = (
+    "whether the class was chosen on the votes that are bounded",
+    "whether the radii follow from votes at all, as none were kept",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """error: a number of the log is wrong; warning: it may mislead; note: good to know."""
@@ -59,6 +71,8 @@ class Audit:
     """What the largest radii reveal; None without sigma or radii."""
     findings: tuple[Finding, ...]
     """Errors first."""
+    unseen: tuple[str, ...] = ()
+    """What no audit of this log can see."""
 
     @property
     def sound(self) -> bool:
@@ -121,8 +135,33 @@ def audit(
                 message = f"the ledger was certified with {name} {before:g}, not {after:g}"
                 findings.append(Finding("error", "settings", message))
         findings += [*check_manifest(manifest), *check_votes(log, manifest)]
+    findings += check_stated(original, log, sigma)
     findings.sort(key=lambda finding: _SEVERITIES.index(finding.severity))
-    return Audit(log.name, len(log), sigma, stated, inferred, tuple(findings))
+    unseen = UNSEEN if log.rows else (*UNSEEN, *UNSEEN_WITHOUT_VOTES)
+    return Audit(log.name, len(log), sigma, stated, inferred, tuple(findings), unseen)
+
+
+def check_stated(original: Results, log: Results, sigma: float | None) -> Iterator[Finding]:
+    """Warns of what could not be checked because nobody states the settings.
+
+    Args:
+        original: The log as it was read.
+        log: The log with what the caller states.
+        sigma: The stated sigma, else the inferred one, else None.
+    """
+    missing = [name for name in ("sigma", "n", "alpha") if getattr(log, name) is None]
+    if not missing or original.manifest is not None:
+        return
+    if sigma is None:
+        tested = "so no radius was checked"
+    elif "sigma" in missing:
+        tested = f"so radii were only compared with usual settings at sigma {sigma:g}, which they suggest"
+    else:
+        tested = "so radii were only compared with usual settings"
+    flags = " ".join(f"--{name}" for name in missing)
+    yield Finding(
+        "warning", "unchecked", f"{', '.join(missing)} not stated, {tested}; state them with {flags}"
+    )
 
 
 def check_images(log: Results, expected: Expected) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from smoothheads.results.ledger import Ledger
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.row import FIELD_COLUMNS, RowError
 from smoothheads.types import ABSTAIN, ENSEMBLE, Certificate, Certified, Votes, format_radius
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -311,6 +314,12 @@ class Results:
         if path is not None:
             write_atomic(Path(path), text)
         return text
+
+    def plot(self, *others: Results) -> Figure:
+        """Returns a matplotlib figure of certified accuracy over radius, with `others` beside it."""
+        from smoothheads.report.plots import certified_accuracy
+
+        return certified_accuracy([self, *others])
 
     def to_pandas(self) -> Any:
         """Returns a DataFrame with a row per image; needs the package pandas."""
