@@ -68,12 +68,12 @@ def test_the_command_line_trains_and_certifies_with_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
-    theirs = ["--method", "label-smoothing", "--objective.method.share", "0.2"]
+    theirs = ["--method", "label-smoothing", "--objective.method.fraction", "0.2"]
     theirs += ["--data.name", "stripes", "--data.contrast", "90"]
     theirs += ["--model.arch", "two-layers", "--model.cut", "2"]
     assert main(["train", "digits-some", *theirs, *SMALL, "--out", str(out)]) == 0
     config = json.loads((out / "config.json").read_text(encoding="utf-8"))
-    assert config["objective"]["method"] == {"name": "label-smoothing", "draws": 1, "share": 0.2}
+    assert config["objective"]["method"] == {"name": "label-smoothing", "draws": 1, "fraction": 0.2}
     assert config["data"]["name"] == "stripes"
     assert config["data"]["contrast"] == 90
     assert config["model"]["arch"] == "two-layers"
@@ -90,8 +90,8 @@ def test_the_command_line_trains_and_certifies_with_them(
 
 
 def test_their_settings_are_checked_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "digits-some", "--method", "label-smoothing", "--objective.method.share", "2"]) == 2
-    assert "0 <= share < 1" in capsys.readouterr().err
+    assert main(["train", "digits-some", "--method", "label-smoothing", "--objective.method.fraction", "2"]) == 2
+    assert "Set fraction from 0 to below 1, not to 2" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["train", "digits-some", "--method", "label-smoothing", "--help"])
     assert "Share of the label" in capsys.readouterr().out

@@ -128,9 +128,9 @@ def test_mistakes_are_refused_and_leave_nothing(tmp_path: Path, save: Save) -> N
     out, one = tmp_path / "out", save(1)
     with pytest.raises(ConfigError, match="An ensemble has two members or more, not 1"):
         ensemble_run([one], out)
-    with pytest.raises(ConfigError, match="two or more checkpoints, got 0"):
+    with pytest.raises(ConfigError, match="An ensemble has two members or more, not 0"):
         ensemble_run([], out, learn_weights=True)
-    with pytest.raises(ConfigError, match="two heads or more to weigh, got 1"):
+    with pytest.raises(ConfigError, match="One head has nothing to weigh"):
         ensemble_run([one], out, learn_weights=True)
     with pytest.raises(ConfigError, match="draws >= 1"):
         ensemble_run([one, save(2)], out, learn_weights=True, draws=0)

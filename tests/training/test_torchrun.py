@@ -51,4 +51,4 @@ def test_two_nodes_go_on_after_a_killed_rank_to_the_bits_of_one_process(tmp_path
 def test_restarts_want_resume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "2")
     assert cli.main(["train", "digits-single"]) == 2
-    assert "expected --resume with torchrun --max-restarts, got none" in capsys.readouterr().err
+    assert "Add --resume: with torchrun --max-restarts" in capsys.readouterr().err

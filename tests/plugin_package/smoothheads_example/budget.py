@@ -31,7 +31,7 @@ class TwoLooks(Budget):
 
     def __post_init__(self) -> None:
         if not 0 < self.few < self.n:
-            raise ConfigError("0 < few < n", f"few = {self.few}, n = {self.n}", "a tenth of n is usual")
+            raise ConfigError(f"Set few from 1 to below n = {self.n}, not to {self.few}; a tenth is usual.")
 
     @property
     def max_samples(self) -> int:
@@ -55,7 +55,7 @@ class TwoLooks(Budget):
     def recompute(self, terms: Terms, selection: Counts, votes: Counts, claimed: Certificate) -> Certificate:
         if int(votes.sum()) not in (self.few, self.n):
             raise SoundnessError(
-                f"{self.few} or {self.n} votes", str(votes.sum()), "certify this image again"
+                f"{votes.sum()} votes are neither {self.few} nor {self.n}: certify this image again."
             )
         return self._concluded(terms, selection, votes)
 

@@ -7,17 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from smoothheads.certify.engines.base import BlockEngine, EngineConfig, Network
-from smoothheads.lazy import LazyModule
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
     from numpy.typing import NDArray
     from torch import Tensor
-
-    from smoothheads.certify import soundness
-else:
-    torch, soundness = LazyModule("torch"), LazyModule("smoothheads.certify.soundness")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +32,8 @@ class Float64Engine(BlockEngine):
         self.model = copy.deepcopy(network.model).double().eval()
 
     def _prepared(self, samples: NDArray[np.float32]) -> Tensor:
+        import torch
+
         return torch.from_numpy(samples).double()
 
     def _logits(self, samples_NCHW: Tensor) -> Tensor:
@@ -48,4 +44,6 @@ class Float64Engine(BlockEngine):
         return {"engine": "float64", "precision": "float64", "device": "cpu", "threads": self.threads}
 
     def fingerprint(self) -> str:
+        from smoothheads.certify import soundness
+
         return soundness.whole_state(self.model)

@@ -12,20 +12,21 @@ from smoothheads.objectives.losses import add_noise, cross_entropy, forward_head
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelSmoothing(Method):
-    """Cross-entropy on noisy images, against labels that leave a share to all classes alike."""
+    """Cross-entropy on noisy images, against labels that give a fraction to all classes alike."""
 
     name: ClassVar[str] = "label-smoothing"
 
-    share: float = 0.1
-    """Share of the label that all classes get in equal parts."""
+    fraction: float = 0.1
+    """Fraction of the label that all classes get in equal parts."""
 
     def check(self) -> None:
-        if not 0 <= self.share < 1:
-            raise ConfigError("0 <= share < 1", f"{self.share:g}", "0.1 is usual")
+        if not 0 <= self.fraction < 1:
+            raise ConfigError(f"Set fraction from 0 to below 1, not to {self.fraction:g}; 0.1 is usual.")
 
     def __call__(self, step: Step) -> Losses:
         noisy = add_noise(step.images, step.sigma, self.draws, step.generator)
         logits_LMNC = forward_heads(step.model, noisy, self.draws)
         hard_LN = cross_entropy(logits_LMNC, step.labels).mean(1)
         even_LN = -logits_LMNC.log_softmax(-1).mean(-1).mean(1)
-        return Losses((1 - self.share) * hard_LN + self.share * even_LN, smoothed_LN=hard_LN)
+        losses_LN = (1 - self.fraction) * hard_LN + self.fraction * even_LN
+        return Losses(losses_LN, smoothed_LN=hard_LN)
