@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smoothheads import files
-from smoothheads.errors import StorageError
+from smoothheads.errors import HeldError, StorageError
 
 
 def test_write_atomic_leaves_nothing_but_the_file(tmp_path: Path) -> None:
@@ -62,8 +62,9 @@ def killed_while_writing(path: Path) -> Path:
 
 def test_exclusive_removes_what_a_killed_process_left(tmp_path: Path) -> None:
     partial = killed_while_writing(tmp_path / "checkpoint")
-    mine = f".checkpoint.{partial.name.split('.')[2].split('-')[0]}-{os.getppid()}.partial"
-    elsewhere = re.sub("[0-9a-f]{8}-", "00000000-", partial.name)  # of another machine on the same disk
+    machine, _, token = partial.name.split(".")[2].split("-")
+    mine = f".checkpoint.{machine}-{os.getppid()}-{token}.partial"
+    elsewhere = partial.name.replace(machine, "00000000")  # of another machine on the same disk
     saved = [mine, elsewhere, ".mine.partial", "notes"]
     for name in saved:
         (tmp_path / name).mkdir()
@@ -132,3 +133,33 @@ def test_a_second_process_is_told_who_holds_the_folder(tmp_path: Path) -> None:
     with files.exclusive(tmp_path):
         assert f"process {os.getpid()} on" in second()
     assert second().strip() == "held"
+
+
+def test_two_processes_of_one_number_on_a_shared_disk_do_not_mix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in two containers: host name, namespace and process number are equal, and no lock is seen."""
+    monkeypatch.setattr(files, "_machine", lambda: "00000000")
+    with pytest.raises(StorageError, match="is not empty"), files.new_folder(tmp_path / "out") as first:  # noqa: PT012
+        (first / "a").write_text("1")
+        with monkeypatch.context() as other:
+            other.setattr(files, "_token", lambda _: "ffffffff")
+            with files.new_folder(tmp_path / "out") as second:
+                (second / "b").write_text("2")
+        assert (first / "a").read_text() == "1"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["b"]
+
+
+def test_check_held_notices_that_another_process_took_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that does not share locks gives them to both."""
+    with files.exclusive(tmp_path):
+        files.check_held(tmp_path)
+        with monkeypatch.context() as other:
+            other.setattr(files, "_token", lambda _: "ffffffff")
+            taken = files._own_name()
+            (tmp_path / files.LOCK).write_text(taken)
+        with pytest.raises(HeldError, match=f"was taken over by {re.escape(taken)}"):
+            files.check_held(tmp_path)
+    assert files.holder(tmp_path) == taken  # whoever has it now keeps it

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import socket
 from collections.abc import Callable, Collection, Iterator
@@ -25,7 +26,7 @@ from smoothheads.errors import HeldError, SmoothheadsError, StorageError
 LOCK = ".lock"
 STAMP = "written by smoothheads"
 """Text in pages, plots and tables by which a command recognises its own output."""
-_PARTIAL = re.compile(r"\.(.+)\.([0-9a-f]{8})-(\d+)\.partial")  # .NAME.MACHINE-PROCESS.partial
+_PARTIAL = re.compile(r"\.(.+)\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.partial")  # .NAME.MACHINE-PROCESS-TOKEN
 _FULL = ("no space left", "storagefull", "os error 28", "quota exceeded")
 
 
@@ -146,7 +147,6 @@ def new_folder(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path.parent, path.name)
         partial = _partial(path)
-        shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         try:
             yield partial
@@ -188,12 +188,26 @@ def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
             raise HeldError(f"{folder} is in use by {held_by}; wait, or use another folder.") from None
     try:
         with storage(path):
-            _write_holder(path, f"process {os.getpid()} on {socket.gethostname()}")
+            _write_holder(path, _own_name())
             _sweep(folder)
         yield
     finally:
-        _write_holder(path, "")
+        if holder(folder) == _own_name():
+            _write_holder(path, "")
         lock.release()
+
+
+def check_held(folder: Path) -> None:
+    """Raises HeldError unless this process still has the folder that it locked with `exclusive`.
+
+    Where a shared disk does not pass locks on to other machines, two processes may both get one. The second
+    one has then written its name into the lock file, and the first one must not publish what it made.
+    """
+    if os.name != "nt" and (held_by := holder(folder)) != _own_name():
+        raise HeldError(
+            f"{folder} was taken over by {held_by or 'a process that has ended'}, on a disk that does not "
+            "share locks between machines; use another folder."
+        )
 
 
 def holder(folder: Path) -> str:
@@ -225,16 +239,28 @@ def sync_folder(folder: Path) -> None:
 def _machine() -> str:
     """Returns eight digits for this machine and its set of process numbers.
 
-    Two containers may have the same host name and a process of the same number, but not the same namespace.
+    Two containers may have the same host name and a process of the same number, but not the same namespace,
+    and two machines not the same boot.
     """
-    namespace = ""
+    facts = [socket.gethostname()]
     with suppress(OSError):
-        namespace = os.readlink("/proc/self/ns/pid")
-    return hashlib.sha256(f"{socket.gethostname()} {namespace}".encode()).hexdigest()[:8]
+        facts.append(os.readlink("/proc/self/ns/pid"))
+        facts.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+    return hashlib.sha256(" ".join(facts).encode()).hexdigest()[:8]
+
+
+@cache
+def _token(process: int) -> str:  # noqa: ARG001
+    """Returns random digits of this process; a fork has another number, and so gets its own."""
+    return secrets.token_hex(4)
+
+
+def _own_name() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()} ({_machine()}-{_token(os.getpid())})"
 
 
 def _partial(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{_machine()}-{os.getpid()}.partial")
+    return path.with_name(f".{path.name}.{_machine()}-{os.getpid()}-{_token(os.getpid())}.partial")
 
 
 def is_partial(path: Path) -> bool:

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smoothheads import checkpoint
+from smoothheads import checkpoint, files
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import Dataset, Splits, SubsetConfig, named, select
-from smoothheads.errors import DataError, LedgerError
+from smoothheads.errors import DataError, HeldError, LedgerError
 from smoothheads.models import ModelConfig
 from smoothheads.models.multihead import MultiHead
 from smoothheads.results.read import read_log
@@ -120,3 +120,17 @@ def test_classes_of_another_meaning_are_refused(tmp_path: Path, ready: Checkpoin
     with pytest.raises(DataError, match="Class 0 was 'ant' in training and is 'jay' in this"):
         certification_images(named_ready, data, SubsetConfig())
     certification_images(ready, data, SubsetConfig())  # trained on plain numbers: nothing can be said
+
+
+def test_a_folder_that_another_machine_took_over_gets_no_more_rows(
+    tmp_path: Path, ready: Checkpoint, images: Dataset
+) -> None:
+    """On a shared disk without locks two machines may both hold it; only one goes on."""
+
+    def take_over(_: Certified, done: int, __: int) -> None:
+        if done == 3:
+            (tmp_path / "out" / files.LOCK).write_text("process 7 on elsewhere (00000000-11111111)")
+
+    with pytest.raises(HeldError, match="was taken over by process 7 on elsewhere"):
+        certify_run(ready, images, CONFIG, tmp_path / "out", on_row=take_over)
+    assert len(without_time(tmp_path / "out")) == 1 + 3

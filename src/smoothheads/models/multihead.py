@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from smoothheads.config.check import positive
 from smoothheads.errors import ConfigError
+from smoothheads.models.adapters import select_logits
 from smoothheads.models.config import ModelConfig
 
 
@@ -47,7 +48,7 @@ class MultiHead(nn.Module):
     def forward(self, x_NCHW: Tensor) -> Tensor:
         """Returns logits [L, N, C] for pixels in [0, 1] plus noise (h^k(g(x)) of the SOME paper)."""
         features = self.trunk(self.normalize(x_NCHW))
-        return torch.stack([head(features) for head in self.heads])
+        return torch.stack([select_logits(head(features)) for head in self.heads])
 
     def weigh(self, weights_L: Tensor | None) -> None:
         """Sets the learned weights, which may be negative, or removes them; `forward` stays the same."""
@@ -97,6 +98,28 @@ class Normalize(nn.Module):
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
         return (x_NCHW - self.mean) / self.std
+
+
+class Resize(nn.Module):
+    """Resizes images behind the noise, as part of the network, so that radii are in pixels of the original.
+
+    Args:
+        size: Height and width.
+    """
+
+    def __init__(self, size: tuple[int, int]) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        if tuple(x_NCHW.shape[-2:]) == self.size:
+            return x_NCHW
+        return nn.functional.interpolate(
+            x_NCHW, self.size, mode="bilinear", align_corners=False, antialias=True
+        )
+
+    def extra_repr(self) -> str:
+        return f"{self.size[0]}x{self.size[1]}"
 
 
 @contextmanager

@@ -18,7 +18,16 @@ from typing import NamedTuple
 
 from smoothheads.config import load_json
 from smoothheads.errors import LedgerError
-from smoothheads.files import append, exclusive, has_stamp, reserve, storage, write_atomic, write_json
+from smoothheads.files import (
+    append,
+    check_held,
+    exclusive,
+    has_stamp,
+    reserve,
+    storage,
+    write_atomic,
+    write_json,
+)
 from smoothheads.results.manifest import FILE, KIND, Manifest, digest, read_manifest, require_same
 from smoothheads.results.row import CHECKS, HEADER, Checksums, RowError, from_line, to_line, verify_row
 from smoothheads.types import Certified
@@ -76,6 +85,7 @@ class Ledger:
 
     def append(self, row: Certified) -> None:
         """Writes the row to the disk before it returns; if it raises, the file is as it was."""
+        check_held(self._path.parent)
         if row.index in self._done:
             raise LedgerError(f"Image {row.index} is in the ledger already; skip the images in `done`.")
         if self._expected is not None:

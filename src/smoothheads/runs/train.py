@@ -30,7 +30,16 @@ from smoothheads.data import DataInfo, Dataset, augments, load, read_split
 from smoothheads.data.splits import Read
 from smoothheads.device import parse, threads
 from smoothheads.errors import CheckpointError, DataError, MissingExtraError, StorageError, WorkerError
-from smoothheads.files import append, exclusive, holder, reserve, storage, write_atomic, write_json
+from smoothheads.files import (
+    append,
+    check_held,
+    exclusive,
+    holder,
+    reserve,
+    storage,
+    write_atomic,
+    write_json,
+)
 from smoothheads.models import build
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.method import Preparation
@@ -117,6 +126,7 @@ def train_run(
             info = trainer.loader.dataset.info
             test = {"name": data.test.info.name, "fingerprint": data.test.fingerprint}
             seconds = round(time.monotonic() - started, 3)
+            check_held(out)
             checkpoint.save(
                 out / CHECKPOINT, trainer.model, config, info, metrics=last, seconds=seconds, test_data=test
             )

@@ -1,0 +1,440 @@
+"""Whatever people pass as a classifier: networks of other libraries, ONNX files, plain functions.
+
+`adapt` turns networks of PyTorch into a MultiHead and everything else into a `BlackBox`, which is called with
+noisy images as NumPy arrays. Torch, timm, transformers, onnxruntime and scikit-learn are not imported here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import os
+import pickle
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothheads.errors import CheckpointError, ConfigError, MissingExtraError, reason
+
+if TYPE_CHECKING:
+    from smoothheads.data import DataInfo
+    from smoothheads.models.multihead import MultiHead
+
+Floats: TypeAlias = NDArray[np.float32]
+Shape: TypeAlias = tuple[int, int, int]
+
+PROBE_IMAGES: Final = 3
+
+
+class BlackBox(ABC):
+    """A classifier that is only called. It is a base classifier f like any other, because the certificate
+    needs nothing but votes; what cannot be checked about it is in `notes`.
+
+    Args:
+        name: What messages and the manifest call it.
+        mean: Subtracted from every channel of an image in [0, 1], behind the noise.
+        std: What the difference is divided by.
+    """
+
+    kind: ClassVar[str]
+    notes: tuple[str, ...] = ()
+
+    def __init__(
+        self, name: str, mean: Sequence[float] | None = None, std: Sequence[float] | None = None
+    ) -> None:
+        self.name = name
+        self.mean, self.std = _channels("mean", mean), _channels("std", std)
+        self.classes = 0
+        self.shape: Shape = (0, 0, 0)
+
+    def prepare(self, info: DataInfo) -> None:
+        """Fits the classifier to images of this kind and calls it once, before any image is certified.
+
+        Raises ConfigError where it takes other images, or gives neither logits nor classes.
+        """
+        self.shape, self.classes = info.shape, info.classes
+        for what, values in (("mean", self.mean), ("std", self.std)):
+            if values is not None and len(values) not in (1, info.shape[0]):
+                raise ConfigError(
+                    f"{what} has {len(values)} values, and the images have {info.shape[0]} channels: give "
+                    "one value per channel."
+                )
+        # Images that differ, so that a function that answers for the whole batch at once is noticed.
+        values = np.random.default_rng(0).random((PROBE_IMAGES, *info.shape), dtype=np.float32)
+        self.logits(values)
+
+    def logits(self, samples_NCHW: Floats) -> Floats:
+        """Returns logits [N, C] of noisy images; predicted classes become logits of 0 and 1."""
+        if self.mean is not None:
+            samples_NCHW = samples_NCHW - self.mean[:, None, None]
+        if self.std is not None:
+            samples_NCHW = samples_NCHW / self.std[:, None, None]
+        try:
+            outputs = self._call(samples_NCHW)
+        except ConfigError:
+            raise
+        except Exception as error:  # whatever somebody's own code raises
+            got = "x".join(map(str, samples_NCHW.shape))
+            raise ConfigError(
+                f"{self.name} fails on a batch of shape {got} with pixels in [0, 1] plus noise "
+                f"({reason(error)})."
+            ) from error
+        return logits_of(outputs, len(samples_NCHW), self.classes, self.name)
+
+    @abstractmethod
+    def _call(self, samples_NCHW: Floats) -> Any: ...
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Returns a hash of what is known about the function."""
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what tells this function from any other, for the manifest."""
+        facts: dict[str, Any] = {"classifier": self.kind, "name": self.name, "sha256": self.fingerprint()}
+        for what, values in (("mean", self.mean), ("std", self.std)):
+            if values is not None:
+                facts[what] = values.tolist()
+        return facts
+
+
+class PlainFunction(BlackBox):
+    """A function of NumPy images [N, C, H, W] that returns logits [N, classes] or classes [N]."""
+
+    kind = "function"
+
+    def __init__(self, function: Callable[[Floats], Any], **preprocessing: Any) -> None:
+        module = getattr(function, "__module__", None) or type(function).__module__
+        name = getattr(function, "__qualname__", None) or type(function).__qualname__
+        super().__init__(f"{module}:{name}", **preprocessing)
+        self.function = function
+        self.notes = (
+            f"{self.name} is called as a black box: nothing can tell whether it changes between two calls, "
+            "keeps state, or computes the same in another process",
+        )
+
+    def _call(self, samples_NCHW: Floats) -> Any:
+        # A copy, because the function may write into its argument.
+        return self.function(samples_NCHW.copy())
+
+    def fingerprint(self) -> str:
+        code = getattr(self.function, "__code__", None)
+        parts = repr((code.co_code, code.co_consts, code.co_names)) if code is not None else ""
+        return hashlib.sha256(f"{self.name} {parts}".encode()).hexdigest()
+
+
+class SklearnClassifier(BlackBox):
+    """An estimator with `predict_proba`, for images that are flattened in the order channels, rows,
+    columns."""
+
+    kind = "scikit-learn"
+
+    def __init__(self, estimator: Any, **preprocessing: Any) -> None:
+        super().__init__(type(estimator).__name__, **preprocessing)
+        self.estimator = estimator
+
+    def prepare(self, info: DataInfo) -> None:
+        expected, pixels = getattr(self.estimator, "n_features_in_", None), int(np.prod(info.shape))
+        if expected is not None and expected != pixels:
+            size = "x".join(map(str, info.shape))
+            raise ConfigError(
+                f"{self.name} takes {expected} features, and images of {size} have {pixels}: certify images "
+                "of the size that it was trained on."
+            )
+        found = np.asarray(self.estimator.classes_)
+        numbers = list(map(str, range(info.classes)))
+        for names in (numbers, list(info.class_names)):
+            if set(map(str, found)) <= set(names):
+                self._columns = [names.index(str(each)) for each in found]
+                break
+        else:
+            raise ConfigError(
+                f"{self.name} knows the classes {', '.join(map(str, found[:5]))}, and the images have "
+                f"{', '.join(info.class_names[:5])}: train it on the labels of these images."
+            )
+        super().prepare(info)
+
+    def _call(self, samples_NCHW: Floats) -> Any:
+        flat = samples_NCHW.reshape(len(samples_NCHW), -1)
+        if hasattr(self.estimator, "predict_proba"):
+            # A class that the training data did not have keeps the probability 0.
+            logits = np.zeros((len(flat), self.classes), np.float32)
+            logits[:, self._columns] = self.estimator.predict_proba(flat)
+            return logits
+        known = dict(zip(map(str, self.estimator.classes_), self._columns, strict=True))
+        return np.array([known[str(each)] for each in self.estimator.predict(flat)])
+
+    def fingerprint(self) -> str:
+        try:
+            return hashlib.sha256(pickle.dumps(self.estimator)).hexdigest()
+        except Exception:  # an estimator that holds somebody's own code
+            return hashlib.sha256(repr(self.estimator).encode()).hexdigest()
+
+
+class OnnxFile(BlackBox):
+    """An ONNX file with the image as its only input, channels first or last, run by onnxruntime.
+
+    Args:
+        path: The file.
+        threads: Threads of onnxruntime.
+        preprocessing: mean and std, if the file does not normalise the images itself.
+    """
+
+    kind = "onnx"
+
+    def __init__(self, path: Path | str, threads: int = 1, **preprocessing: Any) -> None:
+        super().__init__(Path(path).name, **preprocessing)
+        self.path, self.threads = Path(path), threads
+        try:
+            self._data = self.path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"Cannot read {path}: {error.strerror}.") from None
+        self._open()
+
+    def _open(self) -> None:
+        try:
+            runtime = importlib.import_module("onnxruntime")
+        except ImportError:
+            raise MissingExtraError("onnxruntime", "onnx") from None
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
+        options.log_severity_level = 4
+        try:
+            session = runtime.InferenceSession(self._data, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # its own exceptions have no common base
+            raise CheckpointError(
+                f"{self.path} is no ONNX network that can be run ({reason(error)[:120]}): export it again."
+            ) from None
+        inputs, outputs = session.get_inputs(), session.get_outputs()
+        if len(inputs) != 1:
+            names = ", ".join(each.name for each in inputs)
+            raise ConfigError(
+                f"{self.path} has {len(inputs)} inputs ({names}): export the network with the image as its "
+                f"only input."
+            )
+        types = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
+        if inputs[0].type not in types:
+            raise ConfigError(
+                f"{self.path} takes {inputs[0].type}, and noisy images are not whole numbers: export it with "
+                "float inputs."
+            )
+        self._session, self._input, self._type = session, inputs[0], types[inputs[0].type]
+        # Of several outputs the one called logits counts, else the first one.
+        self._output = next((each.name for each in outputs if each.name == "logits"), outputs[0].name)
+
+    def prepare(self, info: DataInfo) -> None:
+        channels, height, width = info.shape
+        dims = [each if isinstance(each, int) and each > 0 else None for each in self._input.shape]
+
+        def fits(shape: Shape) -> bool:
+            pairs = zip(dims[1:], shape, strict=True)
+            return len(dims) == 4 and all(have in (None, size) for have, size in pairs)
+
+        if len(dims) != 4 or not (fits(info.shape) or fits((height, width, channels))):
+            takes = "x".join(str(each or "?") for each in dims[1:])
+            raise ConfigError(
+                f"{self.path} takes images of {takes}, and these have {channels}x{height}x{width} (channels "
+                "x height x width): resize the images, or export the network for this size."
+            )
+        self._channels_last = not fits(info.shape)
+        self._batch: int | None = dims[0]
+        super().prepare(info)
+
+    def _call(self, samples_NCHW: Floats) -> Any:
+        samples = samples_NCHW.transpose(0, 2, 3, 1) if self._channels_last else samples_NCHW
+        samples = np.ascontiguousarray(samples, dtype=self._type)
+        if self._batch is None:
+            return self._session.run([self._output], {self._input.name: samples})[0]
+        # A file with a fixed batch size gets full batches, the last one filled up with copies of an image.
+        batch, parts = self._batch, []
+        for first in range(0, len(samples), batch):
+            part = samples[first : first + batch]
+            full = np.concatenate([part, np.repeat(part[-1:], batch - len(part), axis=0)])
+            parts.append(self._session.run([self._output], {self._input.name: full})[0][: len(part)])
+        return np.concatenate(parts)
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self._data).hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_session", "_input")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+
+def logits_of(outputs: Any, count: int, classes: int, name: str) -> Floats:
+    """Returns what a classifier answered as logits [N, C].
+
+    Raises ConfigError for a wrong number of rows or classes, and for numbers that are neither logits nor
+    classes.
+
+    Args:
+        outputs: Logits [N, C] or classes [N], as an array, a tensor or a list.
+        count: The number N of images.
+        classes: The number C of classes.
+        name: What a message calls the classifier.
+    """
+    outputs = select_logits(outputs)
+    values = np.asarray(outputs.detach().cpu().numpy() if hasattr(outputs, "detach") else outputs)
+    if values.ndim == 0 or len(values) != count:
+        rows = "a single number" if values.ndim == 0 else f"{len(values)} rows"
+        raise ConfigError(f"{name} returns {rows} for {count} images: it must return one row per image.")
+    if values.ndim == 1 and np.issubdtype(values.dtype, np.integer):
+        if not 0 <= values.min() <= values.max() < classes:
+            raise ConfigError(
+                f"{name} returns classes from {values.min()} to {values.max()}, and the images have the "
+                f"classes 0 to {classes - 1}."
+            )
+        return np.eye(classes, dtype=np.float32)[values]
+    is_real = np.issubdtype(values.dtype, np.floating) or np.issubdtype(values.dtype, np.integer)
+    if values.ndim != 2 or not is_real:
+        raise ConfigError(
+            f"{name} returns {values.dtype} values of shape {values.shape}, which are neither logits [N, "
+            "classes] nor whole numbers of classes [N]; for two classes return two columns."
+        )
+    if values.shape[1] != classes:
+        raise ConfigError(
+            f"{name} gives {values.shape[1]} logits per image, and the images have {classes} classes: "
+            "certify the data set that it was trained on."
+        )
+    return values.astype(np.float32)
+
+
+def select_logits(outputs: Any) -> Any:
+    """Returns the logits of a model that answers with an object, a mapping or a tuple."""
+    if hasattr(outputs, "logits"):
+        return outputs.logits
+    if isinstance(outputs, Mapping) and "logits" in outputs:
+        return outputs["logits"]
+    if isinstance(outputs, tuple) and outputs and hasattr(outputs[0], "shape"):
+        return outputs[0]
+    return outputs
+
+
+def adapt(
+    model: Any,
+    *,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    size: int | tuple[int, int] | None = None,
+    processor: Any = None,
+) -> MultiHead | BlackBox:
+    """Returns any classifier in the form that is certified: for pixels in [0, 1] plus noise.
+
+    Args:
+        model: A module of PyTorch, one of Hugging Face (whose output has `.logits`) or timm (whose data
+            configuration gives mean, std and size), a path of an ONNX file, an estimator of scikit-learn, or
+            a function of NumPy images [N, C, H, W] that returns logits or classes.
+        mean: Subtracted from every channel, if the model does not do so itself.
+        std: What the difference is divided by.
+        size: The side, or height and width, to which a module's images are resized behind the noise.
+        processor: The image processor of a Hugging Face model, which gives mean, std and size.
+    """
+    preprocessing = {"mean": mean, "std": std}
+    if processor is not None:
+        sizes = dict(getattr(processor, "size", None) or {})
+        side = sizes.get("shortest_edge")
+        preprocessing = {"mean": processor.image_mean, "std": processor.image_std}
+        size = (sizes["height"], sizes["width"]) if "height" in sizes else side or size
+    if isinstance(model, type):
+        raise ConfigError(f"{model.__name__} is a class: pass an instance, as in {model.__name__}().")
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(model, torch.nn.Module):
+        return _adapt_module(model, size, **preprocessing)
+    if size is not None:
+        raise ConfigError("size is for modules of PyTorch: resize the images in front of the classifier.")
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        if path.suffix != ".onnx":
+            raise ConfigError(
+                f"{path} is no ONNX file: open a checkpoint, a run or an export with sh.from_pretrained."
+            )
+        return OnnxFile(path, **preprocessing)
+    if hasattr(model, "predict") and hasattr(model, "classes_"):
+        return SklearnClassifier(model, **preprocessing)
+    if callable(model):
+        return PlainFunction(model, **preprocessing)
+    raise ConfigError(
+        f"A {type(model).__name__} is no classifier: pass a module, an ONNX file, an estimator with "
+        "predict_proba, or a function."
+    )
+
+
+def _adapt_module(
+    model: Any, size: int | tuple[int, int] | None, mean: Sequence[float] | None, std: Sequence[float] | None
+) -> MultiHead:
+    """Returns a module with what its data configuration says in front of it."""
+    from torch import nn
+
+    from smoothheads.models.multihead import MultiHead, Normalize, Resize, as_multihead
+
+    if isinstance(model, MultiHead):
+        return model
+    # timm keeps what its networks were trained with on the network itself.
+    timm = getattr(model, "pretrained_cfg", None)
+    if isinstance(timm, Mapping) and mean is None and std is None:
+        mean, std = timm.get("mean"), timm.get("std")
+        if size is None and (expected := timm.get("input_size")):
+            size = (expected[1], expected[2])
+    layers: list[nn.Module] = []
+    if size is not None:
+        layers.append(Resize((size, size) if isinstance(size, int) else (size[0], size[1])))
+    if mean is not None and std is not None:
+        layers.append(Normalize(mean, std))
+    return MultiHead(nn.Identity(), [model], nn.Sequential(*layers)) if layers else as_multihead(model)
+
+
+def load_object(name: str) -> Any:
+    """Returns what `package.module:function` names: a classifier, or what a factory without arguments makes.
+
+    A class or a function without required arguments is a factory; a function of one argument is the
+    classifier itself. The current folder is searched too.
+    """
+    module_name, _, attribute = name.partition(":")
+    before = sys.path.copy()
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"Cannot import {module_name} for {name} ({error}): check the name.") from None
+    except AttributeError as error:
+        raise ConfigError(f"Cannot find {attribute} for {name} ({error}): check the name.") from None
+    finally:
+        sys.path[:] = before
+    if not _is_factory(found):
+        return found
+    try:
+        return found()
+    except Exception as error:  # whatever somebody's own code raises
+        raise ConfigError(f"{name}() fails ({reason(error)}).") from error
+
+
+def _is_factory(found: Any) -> bool:
+    if isinstance(found, type):
+        return True
+    if not inspect.isfunction(found):
+        return False
+    required = [
+        each
+        for each in inspect.signature(found).parameters.values()
+        if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    return not required
+
+
+def _channels(name: str, values: Sequence[float] | None) -> Floats | None:
+    if values is None:
+        return None
+    array = np.asarray(values, dtype=np.float32).reshape(-1)
+    if not np.isfinite(array).all() or (name == "std" and (array <= 0).any()):
+        raise ConfigError(f"{name} {list(values)} must be finite{', and above 0' if name == 'std' else ''}.")
+    return array
