@@ -184,7 +184,7 @@ def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
         try:
             lock.acquire(timeout=-1 if wait else 0)
         except Timeout:
-            held_by = holder(folder) or "another process"
+            held_by = holder(folder).partition(" (")[0] or "another process"
             raise HeldError(f"{folder} is in use by {held_by}; wait, or use another folder.") from None
     try:
         with storage(path):
