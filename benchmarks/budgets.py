@@ -20,7 +20,7 @@ import tyro
 from benchmarks.recorded import Record
 from numpy.typing import NDArray
 
-from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.budgets import TableBudget
 from smoothheads.report.table import Cell, Table, to_json, to_markdown
 from smoothheads.results import metrics
@@ -89,9 +89,9 @@ class Study:
 
     @classmethod
     def of(cls, record: Record, orders: int) -> Study:
-        terms = Terms(sigma=record.config.sigma, alpha=record.config.alpha)
+        terms = CertifyParams(sigma=record.config.sigma, alpha=record.config.alpha)
         radii, many = (
-            TableBudget(n=record.config.budget.max_samples or 0).radii_for(terms),
+            TableBudget(n=record.config.plan.max_samples or 0).radii_for(terms),
             shuffled(record, orders),
         )
         return cls(
@@ -107,7 +107,7 @@ class Study:
 
     @property
     def n(self) -> int:
-        return self.record.config.budget.max_samples or 0
+        return self.record.config.plan.max_samples or 0
 
     @property
     def title(self) -> str:

@@ -14,8 +14,8 @@ from torch import nn
 from benchmarks import plain
 from smoothheads import device as devices
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import Engine, Store
-from smoothheads.certify.engines.artefact import Training
+from smoothheads.certify.engines import ConversionCache
+from smoothheads.certify.votes import VoteCounter
 from smoothheads.data import DataInfo, Dataset, SubsetConfig, load, load_test
 from smoothheads.errors import ConfigError, one_of
 from smoothheads.models import ARCHITECTURES, ModelConfig
@@ -30,9 +30,9 @@ PLAIN: Final = "plain loop"
 ART_N0: Final = 100
 ENGINES: Final[Mapping[str, Mapping[str, Any]]] = {
     "torch": {},
-    "torch compiled": {"compile": "on"},
+    "torch compiled": {"compile": True},
     "torch bfloat16": {"precision": "bfloat16"},
-    "torch bfloat16 compiled": {"precision": "bfloat16", "compile": "on"},
+    "torch bfloat16 compiled": {"precision": "bfloat16", "compile": True},
     "openvino float32": {"engine": "openvino"},
     "openvino bfloat16": {"engine": "openvino", "precision": "bfloat16"},
     "openvino int8": {"engine": "openvino", "precision": "int8"},
@@ -56,7 +56,7 @@ class Bench:
 
     model: MultiHead
     images: Dataset
-    training: Training
+    training: Callable[[], Dataset]
 
     @property
     def info(self) -> DataInfo:
@@ -83,7 +83,7 @@ def trained(folder: Path, images: int, root: str | None = None) -> tuple[Bench, 
     data = replace(checkpoint.config.data, root=root or checkpoint.config.data.root)
     subset = SubsetConfig(every=max(1, len(load_test(data)) // images), first=images)
     dataset = certification_images(checkpoint, data, subset)
-    config = CertifyConfig.of(checkpoint.config.train.sigma, seed=0)  # repeatable
+    config = CertifyConfig(sigma=checkpoint.config.train.sigma, seed=0)  # repeatable
     return Bench(checkpoint.model, dataset, lambda: load(data).train), config, engines_folder(folder)
 
 
@@ -125,7 +125,7 @@ def plain_job(network: nn.Module, bench: Bench, config: CertifyConfig, samples: 
     network.eval()
 
     def votes(_: int) -> int:
-        with devices.threads(config.engine.threads):
+        with devices.threads(config.threads):
             plain.sample_noise(
                 network, x_CHW, samples, sigma=config.sigma, batch=BATCH, classes=bench.info.classes
             )
@@ -134,13 +134,13 @@ def plain_job(network: nn.Module, bench: Bench, config: CertifyConfig, samples: 
     return votes
 
 
-def engine_job(engine: Engine, bench: Bench, samples: int) -> Job:
+def engine_job(counter: VoteCounter, bench: Bench, samples: int) -> Job:
     """Returns a job that counts the votes of `samples` noisy images with fresh noise in every turn."""
-    image, size = bench.images.image(0), engine.noise.block_size
+    image, size = bench.images.image(0), counter.noise.block_size
     blocks = -(-samples // size)
 
     def votes(turn: int) -> int:
-        return engine.votes(image, 0, Phase.ESTIMATION, turn * blocks, samples).n
+        return counter.votes(image, 0, Phase.ESTIMATION, turn * blocks, samples).n
 
     return votes
 
@@ -150,11 +150,10 @@ def smoothed(bench: Bench, config: CertifyConfig, engine: str, folder: Path) -> 
     if engine not in ENGINES:
         raise one_of("engine", engine, ENGINES)
     config = config.changed(**ENGINES[engine])
-    precision = getattr(config.engine, "precision", "float32")
-    if precision == "bfloat16" and not devices.computes_bfloat16(devices.parse(config.device)):
+    if config.precision == "bfloat16" and not devices.computes_bfloat16(devices.parse(config.device)):
         # An emulated precision is slower than float32, and says nothing about processors that have it.
         raise ConfigError("This processor does not compute bfloat16 natively: use float32 or int8.")
-    return Smoothed(bench.model, bench.info, config, store=Store(folder, bench.training))
+    return Smoothed(bench.model, bench.info, config, cache=ConversionCache(folder, bench.training))
 
 
 def art_classifier(
@@ -201,7 +200,7 @@ def art_job(bench: Bench, config: CertifyConfig, samples: int) -> Job:
     image = bench.images.image(0) / bench.info.grid.max_value
 
     def votes(_: int) -> int:
-        with devices.threads(config.engine.threads):
+        with devices.threads(config.threads):
             art_certify(classifier, image, samples - n0)
         return samples
 

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from scipy import special, stats
 from torch import Tensor, nn
 
-from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.budgets import AnytimeBudget, Budget, FixedBudget, RadiusBudget, TableBudget
 from smoothheads.data import DataInfo
@@ -129,7 +129,7 @@ def count_errors(budget: Budget, alpha: float, shares: Shares, runs: int, rng: n
     classifier = Designed(shares, rng)
     label, errors = 0 if budget.uses_label else None, 0
     for _ in range(runs):
-        terms = Terms(sigma=1.0, alpha=alpha, label=label)
+        terms = CertifyParams(sigma=1.0, alpha=alpha, label=label)
         errors += classifier.is_false(budget.certify(classifier, terms))
     return errors
 

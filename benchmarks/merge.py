@@ -78,7 +78,7 @@ def write(folder: Path, rows: list[str], count: int) -> None:
     """The ledgers of `count` shards of a run with these rows."""
     manifest = Manifest(
         created="2026-01-01T00:00:00",
-        certify=CertifyConfig.of(SIGMA, seed=0, alpha=ALPHA, n0=N0, n=N, noise="grid"),
+        certify=CertifyConfig(sigma=SIGMA, seed=0, alpha=ALPHA, n0=N0, n=N, noise="grid"),
         engine={"engine": "torch", "precision": "float32"},
         aggregations=AGGREGATIONS,
         classes=CLASSES,

@@ -16,7 +16,9 @@ import torch
 import tyro
 from numpy.typing import NDArray
 
-from smoothheads.certify.engines import Network, Store, Torch
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import ConversionCache, Network, TorchEngine
+from smoothheads.certify.votes import VoteCounter
 from smoothheads.data import DataInfo
 from smoothheads.device import threads
 from smoothheads.models import ModelConfig, build
@@ -60,8 +62,10 @@ def make_jobs(settings: Settings) -> tuple[dict[str, Job], dict[str, Job]]:
     }
 
     def voter(noise: Noise) -> Job:
-        engine = Torch().build(Network(model, info, noise, "ensemble", Store()))
-        return lambda block: engine.votes(image, 0, Phase.ESTIMATION, block, settings.block).n
+        config = CertifyConfig(sigma=noise.sigma, block=settings.block)
+        engine = TorchEngine(config, Network(model, info, noise, ConversionCache()))
+        counter = VoteCounter(engine, noise, config)
+        return lambda block: counter.votes(image, 0, Phase.ESTIMATION, block, settings.block).n
 
     def copier(noise: Noise) -> Job:
         return lambda block: len(noise.noisy(image, 0, Phase.ESTIMATION, block))

@@ -21,13 +21,12 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.config import from_dict, to_dict
 from smoothheads.data import Dataset, SubsetConfig
 from smoothheads.device import threads
 from smoothheads.files import write_atomic, write_json
-from smoothheads.noise import keyed_uniform
 from smoothheads.provenance import versions
 from smoothheads.runs.certify import certification_images
 from smoothheads.runs.models import open_checkpoint
@@ -99,21 +98,20 @@ class Record:
     def certify(self, image: Recorded, **changes: Any) -> Certificate:
         """Returns the certificate of this image with other settings of the budget."""
         config = self.config.changed(**changes)
-        budget = config.budget
-        terms = Terms(
+        budget = config.plan
+        params = CertifyParams(
             sigma=config.sigma,
             alpha=config.alpha,
             correction=self.correction,
             block=config.block,
             label=image.label if budget.uses_label else None,
-            w=keyed_uniform(config.seed or 0, image.index),
         )
-        return budget.certify(Replay(image), terms)
+        return budget.certify(Replay(image), params)
 
 
 def start(folder: Path, smoothed: Smoothed, **facts: Any) -> None:
     """Writes what is recorded in `folder`; refuses a folder that holds another recording."""
-    facts = {"certify": to_dict(smoothed.config), "correction": smoothed.correction, **facts}
+    facts = {"certify": to_dict(smoothed.config), "correction": smoothed.certifier.correction, **facts}
     path = folder / SETTINGS
     if path.exists() and json.loads(path.read_text()) != json.loads(json.dumps(facts)):
         raise ValueError(f"{folder} holds a recording of another run: use a new folder.")
@@ -133,14 +131,14 @@ def record(folder: Path, smoothed: Smoothed, dataset: Dataset) -> Iterator[Recor
 
 
 def _votes(smoothed: Smoothed, image: Pixels, index: int) -> dict[Phase, Blocks]:
-    config, engine = smoothed.config, smoothed.engine
-    sizes = {Phase.SELECTION: N0, Phase.PILOT: PILOT, Phase.ESTIMATION: config.budget.max_samples or 0}
+    config, counter = smoothed.config, smoothed.certifier.counter
+    sizes = {Phase.SELECTION: N0, Phase.PILOT: PILOT, Phase.ESTIMATION: config.plan.max_samples or 0}
     if any(size % config.block for size in sizes.values()):
         raise ValueError(f"The block must divide {tuple(sizes.values())}; it is {config.block}.")
     return {
         phase: np.array(
             [
-                engine.votes(image, index, phase, block, config.block).for_aggregation(config.aggregation)
+                counter.votes(image, index, phase, block, config.block).for_aggregation(config.aggregation)
                 for block in range(size // config.block)
             ],
             dtype=np.int16,
@@ -182,8 +180,8 @@ def main(settings: Settings) -> None:
     checkpoint = open_checkpoint(settings.run)
     data = replace(checkpoint.config.data, root=settings.data_root or checkpoint.config.data.root)
     dataset = certification_images(checkpoint, data, SubsetConfig(every=settings.every, first=settings.first))
-    config = CertifyConfig.of(
-        checkpoint.config.train.sigma, n=settings.n, block=settings.block, seed=settings.seed
+    config = CertifyConfig(
+        sigma=checkpoint.config.train.sigma, n=settings.n, block=settings.block, seed=settings.seed
     )
     with threads(1):
         smoothed = Smoothed(checkpoint.model, checkpoint.info, config)

@@ -36,7 +36,7 @@ def run(settings: Settings) -> BenchResults:
     """Measures all contenders in turns."""
     bench = contenders.fresh(settings.network, settings.heads)
     machine = describe_machine(settings.threads)
-    config = CertifyConfig.of(settings.sigma, block=settings.block, threads=settings.threads)
+    config = CertifyConfig(sigma=settings.sigma, block=settings.block, threads=settings.threads)
     field, samples = contenders.Field(), settings.samples
     with tempfile.TemporaryDirectory() as folder:
         baselines = field.add_plain(bench, config, samples)
@@ -46,7 +46,7 @@ def run(settings: Settings) -> BenchResults:
 
             def engine_job(name: str = name) -> Job:
                 smoothed = contenders.smoothed(bench, config, name, Path(folder))
-                return contenders.engine_job(smoothed.engine, bench, samples)
+                return contenders.engine_job(smoothed.certifier.counter, bench, samples)
 
             field.add(name, engine_job)
         rates = interleaved(field.jobs, settings.rounds)

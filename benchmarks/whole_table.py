@@ -85,7 +85,7 @@ def run(settings: Settings) -> BenchResults:
             samples[name].append(certified.samples)
             correct = certified.certificate.prediction == label
             radii[name].append(certified.certificate.radius if correct else 0.0)
-    full = config.budget.typical_samples / settings.plain_samples
+    full = config.plan.typical_samples / settings.plain_samples
     times = {name: np.array(each) * (full if name == PLAIN else 1) for name, each in seconds.items()}
     machine = describe_machine(1)
     return tabulate(settings, times, samples, radii, machine)

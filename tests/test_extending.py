@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.budgets import BUDGETS
-from smoothheads.certify.engines.artefact import Store
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import ConversionCache
 from smoothheads.certify.engines.base import ENGINES, Network
+from smoothheads.certify.votes import VoteCounter
 from smoothheads.cli import main
 from smoothheads.data import DATASETS, Splits
 from smoothheads.errors import SoundnessError
@@ -112,7 +114,7 @@ def test_their_noise_is_drawn_and_proves_no_more_than_is_true() -> None:
 
 def test_their_budget_stops_early_and_keeps_its_word() -> None:
     two_looks: Any = BUDGETS.get("two-looks")
-    budget, terms = two_looks(n0=20, few=100, n=400, target=0.3), Terms(sigma=0.5, alpha=0.05)
+    budget, terms = two_looks(n0=20, few=100, n=400, target=0.3), CertifyParams(sigma=0.5, alpha=0.05)
     rng = np.random.default_rng(0)
 
     def sampler(p: float) -> Any:
@@ -139,12 +141,13 @@ def test_their_engine_computes_the_same_network(
     tiny_network: Callable[..., MultiHead], small_digits: Splits
 ) -> None:
     noise = NOISES.get("grid")().keyed(0.5, small_digits.test.info.grid, seed=0, block_size=20)
-    network = Network(tiny_network(heads=3), small_digits.test.info, noise, "median", Store())
+    network = Network(tiny_network(heads=3), small_digits.test.info, noise, ConversionCache())
     image = small_digits.test.image(0)
-    votes = {
-        name: ENGINES.get(name)().build(network).votes(image, 0, Phase.ESTIMATION, 0, 100)
-        for name in ("torch", "float64")
-    }
+    votes = {}
+    for name in ("torch", "float64"):
+        config = CertifyConfig(sigma=0.5, block=20, engine=name, aggregation="median")
+        counter = VoteCounter(ENGINES.get(name)(config, network), noise, config)
+        votes[name] = counter.votes(image, 0, Phase.ESTIMATION, 0, 100)
     assert votes["float64"].aggregations[-1] == "median"
     for aggregation in votes["torch"].aggregations:  # in single precision a sample or two may lie on the edge
         moved = np.abs(

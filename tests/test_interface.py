@@ -178,7 +178,7 @@ def test_a_misspelt_setting_suggests_the_nearest(settings: dict[str, Any], messa
 
 
 def test_a_component_is_given_by_its_name_too() -> None:
-    assert CertifyConfig(sigma=0.5, budget="table") == CertifyConfig.of(0.5, budget="table")  # type: ignore[arg-type]
+    assert CertifyConfig(sigma=0.5, budget="table") == CertifyConfig(sigma=0.5, budget="table")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="did you mean 'table'"):
         CertifyConfig(sigma=0.5, budget="tabel")  # type: ignore[arg-type]
     assert sh.ObjectiveConfig(method="macer").method.draws == 16
@@ -226,7 +226,7 @@ def test_paths_are_text_or_path(tmp_path: Path) -> None:
     assert len(load_checkpoint(str(joined)).model.heads) == 2
     ready = open_checkpoint(f"{root}/run-1")
     test = sh.load_data(config.data).test
-    settings = CertifyConfig.of(0.5, n0=10, n=100, seed=3)
+    settings = CertifyConfig(sigma=0.5, n0=10, n=100, seed=3)
     images = sh.dataset(
         np.stack([test.image(i) for i in range(2)]), test.labels[:2], classes=10, max_value=16
     )

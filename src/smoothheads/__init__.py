@@ -35,7 +35,6 @@ _MODULES = {
     "load_checkpoint": "checkpoint",
     "load_data": "data",
     "multihead": "models.cut",
-    "percentile_interval": "certify.percentile",
     "read_log": "results.read",
     "recipe": "recipes",
     "recipes": "recipes",

@@ -2,44 +2,50 @@
 
 smoothed = Smoothed(net, test, sigma=0.25, n=10_000)
 results = smoothed.certify(test)
-answers = smoothed(images)
+predictions = smoothed(images)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from smoothheads.certify.certifier import Certifier
+from smoothheads.certify.algorithm import Prediction
+from smoothheads.certify.certifier import make_certifier
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import Network, Store
-from smoothheads.certify.engines.auto import choose
+from smoothheads.certify.engines import ConversionCache, Engine
+from smoothheads.certify.pending import OnVotes
 from smoothheads.data import DataInfo, Dataset, as_dataset, as_pixels
 from smoothheads.errors import ConfigError
 from smoothheads.models.multihead import as_multihead
 from smoothheads.provenance import versions
 from smoothheads.results.manifest import DataFacts, Manifest
 from smoothheads.results.results import Results
-from smoothheads.types import Certified, Grid
+from smoothheads.types import Certificate, Certified, Grid
 
-OnRecord = Callable[[Certified], None]
+OnRecord: TypeAlias = Callable[[Certified], None]
 
 
-class Smoothed(Certifier):
-    """`G(x)`, the class that the base classifier gives most often under noise of deviation `sigma`.
-
-    `model` is any module that gives logits [N, classes] (or a MultiHead) for pixels in [0, 1]. What images it
-    takes is said by `info` (a DataInfo, or a data set that has one) or by `shape` and `classes`. The settings
-    are a `config`, or given by their names: `sigma`, `n`, `budget="table"`, `engine="auto"`, ...
+class Smoothed:
+    """`G(x)`, the class that the base classifier gives most often under noise of standard deviation `sigma`.
 
     Images may be arrays or tensors, of grid integers or of floats in [0, 1] that lie on the grid, channels
-    first or last, one or a batch. `store` is where an engine keeps networks that it converts. Where a setting
-    says `auto` a trial decides, for `images` of them; `config` then has the choice and `notes` the reason.
+    first or last, one or a batch.
+
+    Args:
+        model: Any module that gives logits [N, classes] (or a MultiHead) for pixels in [0, 1].
+        info: The images that it takes: a DataInfo or a data set. `shape` and `classes` may be given instead.
+        config: Settings; they may also be given by name: `sigma`, `n`, `budget="table"`, `engine="auto"`, ...
+        shape: Channels, height and width of an image.
+        classes: Number of classes, or their names.
+        max_value: The largest pixel value of the integer grid.
+        cache: Where an engine keeps networks that it converts.
+        images: How many images there will be, about, if an engine is to be chosen by a trial.
     """
 
     def __init__(
@@ -51,52 +57,96 @@ class Smoothed(Certifier):
         shape: Sequence[int] | None = None,
         classes: int | Sequence[str] | None = None,
         max_value: int = 255,
-        store: Store | None = None,
+        cache: ConversionCache | None = None,
         images: int = 1,
         **settings: Any,
     ) -> None:
         self.model = as_multihead(model)
+        if config is None and "sigma" not in settings:
+            raise ConfigError(
+                "Give sigma, the standard deviation of the noise: that of the training is usual."
+            )
+        if config is None:
+            config = CertifyConfig(sigma=settings.pop("sigma"))
         facts = _facts(info, shape, classes, max_value)
-        wanted = _settings(config, settings)
-        seeded = wanted.seeded()
-        assert seeded.seed is not None
-        noise = seeded.noise.keyed(seeded.sigma, facts.grid, seeded.seed, seeded.block)
-        network = Network(self.model, facts, noise, seeded.aggregation, store or Store())
-        choice = choose(seeded.engine, network, samples=images * seeded.budget.typical_samples)
-        self.notes = choice.notes
-        super().__init__(
-            choice.config.build(network),
-            facts,
-            seeded.changed(engine=choice.config),
-            repeatable=wanted.seed is not None,
+        self.certifier = make_certifier(
+            self.model, facts, config.changed(**settings), cache=cache, images=images
         )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the user, for example why an engine was chosen."""
+        return self.certifier.notes
+
+    @property
+    def info(self) -> DataInfo:
+        """The images that the network takes."""
+        return self.certifier.info
+
+    @property
+    def config(self) -> CertifyConfig:
+        """All settings, with the drawn seed and the chosen engine."""
+        return self.certifier.config
+
+    @property
+    def engine(self) -> Engine:
+        """What computes the network."""
+        return self.certifier.engine
 
     def __call__(self, images: Any) -> NDArray[np.int64]:
         """PREDICT a batch: classes [N], or ABSTAIN (-1) where the samples do not decide."""
         pixels = as_pixels(images, self.info)
         batch = pixels[None] if pixels.ndim == 3 else pixels
-        return np.array([answer.prediction for answer in self.predict_all(list(batch))], dtype=np.int64)
+        predictions = self.certifier.predict_all(list(batch))
+        return np.array([each.prediction for each in predictions], dtype=np.int64)
+
+    def predict(self, image: Any, index: int | None = None) -> Prediction:
+        """PREDICT one image with n samples: a class, or an abstention."""
+        return self.certifier.predict(image, index)
+
+    def certify_image(
+        self,
+        image: Any,
+        index: int | None = None,
+        *,
+        label: int | None = None,
+        on_votes: OnVotes | None = None,
+    ) -> Certified:
+        """CERTIFY one image; without an index its noise is keyed by its content."""
+        return self.certifier.certify_image(image, index, label=label, on_votes=on_votes)
+
+    def stream(
+        self,
+        image: Any,
+        index: int | None = None,
+        *,
+        n: int | None = None,
+        target: float | None = None,
+        seconds: float | None = None,
+    ) -> Iterator[Certificate]:
+        """Yields growing certificates, every one of which holds; see `Certifier.stream`."""
+        return self.certifier.stream(image, index, n=n, target=target, seconds=seconds)
 
     def certify(self, data: Any, labels: Any = None, *, on_record: OnRecord | None = None) -> Results:
         """Certifies every image of a data set, or of images and their labels."""
         dataset = as_dataset(data, labels, classes=self.info.class_names, max_value=self.info.grid.max_value)
         records = []
-        for record in self.records(dataset):
+        for record in self.certifier.records(dataset):
             records.append(record)
             if on_record:
                 on_record(record)
         return Results.of(dataset.info.name, records, self.manifest(dataset))
 
     def manifest(self, dataset: Dataset) -> Manifest:
-        """Everything needed to repeat a certification of `dataset` or to refuse mixing it with another."""
-        info = dataset.info
+        """Returns everything needed to repeat a certification of `dataset`."""
+        info, certifier = dataset.info, self.certifier
         return Manifest(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             certify=self.config,
             engine=self.engine.describe(),
-            scope=self.engine.noise.scope,
-            norm=self.law.norm,
-            correction=self.correction,
+            scope=certifier.noise.scope,
+            norm=certifier.law.norm,
+            correction=certifier.correction,
             network={"heads": len(self.model.heads), "state": self.engine.fingerprint()},
             data=DataFacts(name=info.name, fingerprint=dataset.fingerprint),
             indices=tuple(dataset.indices.tolist()),
@@ -104,17 +154,9 @@ class Smoothed(Certifier):
             grid=info.grid.max_value,
             classes=info.classes,
             class_names=tuple(info.class_names),
-            aggregations=tuple(self.engine.aggregations),
+            aggregations=tuple(certifier.counter.aggregations),
             versions=versions(),
         )
-
-
-def _settings(config: CertifyConfig | None, settings: dict[str, Any]) -> CertifyConfig:
-    if config is not None:
-        return config.changed(**settings)
-    if "sigma" not in settings:
-        raise ConfigError("sigma, the deviation of the noise", "none", "give the sigma of the training")
-    return CertifyConfig.of(**settings)
 
 
 def _facts(
@@ -128,11 +170,9 @@ def _facts(
     if info is not None:
         return as_dataset(info).info
     if shape is None or classes is None or len(shape) != 3:
-        got = f"shape {shape}, classes {classes}"
         raise ConfigError(
-            "what images the network takes",
-            got,
-            "give a data set as second argument, or for example shape=(3, 32, 32), classes=10",
+            "Say what images the network takes: give a data set as second argument, or for example "
+            "shape=(3, 32, 32) and classes=10."
         )
     names = tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(classes)
     channels, height, width = shape

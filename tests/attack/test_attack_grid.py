@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from smoothheads.attack.ascend import move, squared_distance
-from smoothheads.certify.radius import squared_grid_budget
+from smoothheads.certify.bounds import squared_grid_budget
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.types import Grid, Pixels
 

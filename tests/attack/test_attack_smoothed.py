@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from smoothheads.attack.ascend import ascend, decisive, move, squared_distance
 from smoothheads.attack.settings import Loss
-from smoothheads.certify.radius import squared_grid_budget
+from smoothheads.certify.bounds import squared_grid_budget
 from smoothheads.errors import SoundnessError
 from smoothheads.models.aggregate import aggregate_votes, aggregations
 from smoothheads.models.multihead import MultiHead

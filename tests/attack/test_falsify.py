@@ -13,16 +13,16 @@ from smoothheads.attack.falsify import falsify, judging
 from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.attack.settings import AttackSettings
 from smoothheads.certify.algorithm import Prediction
+from smoothheads.certify.bounds import squared_grid_budget
 from smoothheads.certify.budgets import FixedBudget
 from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import ABSTAIN, Pixels
 
 SIGMA = 0.25
-CERTIFIED = CertifyConfig.of(SIGMA, seed=0, n0=50, n=1000)
+CERTIFIED = CertifyConfig(sigma=SIGMA, seed=0, n0=50, n=1000)
 QUICK = AttackSettings(steps=6, draws=8, n=1000)
 
 
@@ -148,8 +148,8 @@ def test_what_is_done_is_taken_over(half_space: Any) -> None:
 
 
 def test_the_judge_has_noise_of_its_own() -> None:
-    table = CertifyConfig.of(
-        SIGMA, seed=0, budget="table", radii=(0.25,), label_aware=True, aggregation="head-2"
+    table = CertifyConfig(
+        sigma=SIGMA, seed=0, budget="table", radii=(0.25,), label_aware=True, aggregation="head-2"
     )
     judge = judging(table, AttackSettings(n=500, alpha=0.01))
     assert (judge.budget, judge.alpha, judge.aggregation) == (FixedBudget(n=500), 0.01, "head-2")

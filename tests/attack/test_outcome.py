@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
-from smoothheads.certify.radius import squared_grid_budget
+from smoothheads.certify.bounds import squared_grid_budget
 from smoothheads.types import ABSTAIN
 
 Q = 16

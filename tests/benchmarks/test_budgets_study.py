@@ -11,7 +11,7 @@ from smoothheads.certify.config import CertifyConfig
 from smoothheads.report.table import to_json
 from smoothheads.types import Phase
 
-CONFIG = CertifyConfig.of(0.5, seed=0, n=2000, block=100)
+CONFIG = CertifyConfig(sigma=0.5, seed=0, n=2000, block=100)
 
 
 def image(index: int, hits_per_block: int, label: int = 0) -> Recorded:

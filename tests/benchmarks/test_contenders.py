@@ -8,11 +8,11 @@ from benchmarks.plain import MeanOfHeads
 from benchmarks import contenders
 from smoothheads import device
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import convert
+from smoothheads.certify.engines import openvino
 from smoothheads.errors import ConfigError
 from smoothheads.studies.measure import Job
 
-CONFIG = CertifyConfig.of(0.5, seed=0, n=100, block=20)
+CONFIG = CertifyConfig(sigma=0.5, seed=0, n=100, block=20)
 
 
 def test_jobs_count_all_samples(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_jobs_count_all_samples(tmp_path: Path) -> None:
 @pytest.mark.openvino
 @pytest.mark.parametrize("name", ["openvino float32", "openvino int8"])
 def test_openvino_job(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convert, "CALIBRATION", 10)
+    monkeypatch.setattr(openvino, "CALIBRATION", 10)
     bench = contenders.fresh("digits", 2, images=20)
     smoothed = contenders.smoothed(bench, CONFIG, name, tmp_path)
     assert contenders.engine_job(smoothed.engine, bench, 40)(0) == 40

@@ -11,10 +11,10 @@ from benchmarks.plain import Ensemble, MeanOfHeads, SomeStep, sample_noise
 from torch import nn
 
 from benchmarks import contenders
-from smoothheads.certify.engines import Network, Store, Torch
+from smoothheads.certify.certifier import make_certifier
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.data import DataInfo
 from smoothheads.models.cost import cost
-from smoothheads.noise import make_noise
 from smoothheads.objectives import Gaussian, ObjectiveConfig, TeachingConfig
 from smoothheads.objectives.method import Step
 from smoothheads.objectives.objective import Objective
@@ -35,11 +35,11 @@ def test_sample_noise_agrees_with_the_engine() -> None:
     """Shares of 4,000 samples each; a difference of 0.06 has 6 standard errors, below 1e-8 a class."""
     bench = contenders.fresh("digits", 3, images=10)
     x_CHW = torch.from_numpy(bench.images.image(0)).float() / 255
-    noise = make_noise("grid", 0.5, bench.info.grid, 0, 100)
-    engine = Torch().build(Network(bench.model, bench.info, noise, "ensemble", Store()))
+    config = CertifyConfig(sigma=0.5, seed=0)
+    counter = make_certifier(bench.model, bench.info, config).counter
     torch.manual_seed(0)
     plain = sample_noise(MeanOfHeads(bench.model), x_CHW, 4000, sigma=0.5, batch=128, classes=10)
-    ours = engine.votes(bench.images.image(0), 0, Phase.ESTIMATION, 0, 4000).for_aggregation()
+    ours = counter.votes(bench.images.image(0), 0, Phase.ESTIMATION, 0, 4000).for_aggregation()
     assert np.count_nonzero(plain) > 1
     assert np.abs(plain - ours).max() < 0.06 * 4000
 

@@ -14,7 +14,7 @@ from smoothheads.models.multihead import MultiHead
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Phase
 
-CONFIG = CertifyConfig.of(0.5, seed=0, n0=100, n=600, block=100)
+CONFIG = CertifyConfig(sigma=0.5, seed=0, n0=100, n=600, block=100)
 BUDGETS: list[dict[str, Any]] = [
     {},
     {"budget": "table"},
@@ -45,7 +45,7 @@ def test_a_replay_gives_the_certificate_of_the_network(
     assert recording.config == CONFIG
     assert recording.facts["weights"] == "abc"
     for changes in BUDGETS:
-        again = Smoothed(network, images.info, CertifyConfig.of(0.5, seed=0, n=600, block=100, **changes))
+        again = Smoothed(network, images.info, CertifyConfig(sigma=0.5, seed=0, n=600, block=100, **changes))
         for position, image in enumerate(recording.images):
             label = int(images.labels[position])
             expected = again.certify_image(images.image(position), image.index, label=label).certificate

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from smoothheads.certify import algorithm
-from smoothheads.certify.algorithm import Prediction, Terms, answered, two_sided_p_value
-from smoothheads.certify.radius import max_radius
+from smoothheads.certify.algorithm import CertifyParams, Prediction, run_budget, two_sided_p_value
+from smoothheads.certify.bounds import max_radius
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.types import ABSTAIN, Certificate, Counts, Phase
 
@@ -33,12 +33,12 @@ class Script:
 def certify(
     script: Script, *, sigma: float, n0: int, n: int, alpha: float, correction: float = 0.0
 ) -> Certificate:
-    terms = Terms(sigma=sigma, alpha=alpha, correction=correction)
-    return answered(algorithm.certify(terms, n0=n0, n=n), script)
+    params = CertifyParams(sigma=sigma, alpha=alpha, correction=correction)
+    return run_budget(algorithm.certify(params, n0=n0, n=n), script)
 
 
 def predict(script: Script, *, n: int, alpha: float, correction: float = 0.0) -> Prediction:
-    return answered(algorithm.predict(n=n, alpha=alpha, correction=correction), script)
+    return run_budget(algorithm.predict(n=n, alpha=alpha, correction=correction), script)
 
 
 def test_class_comes_from_selection_and_bound_from_fresh_votes() -> None:
@@ -103,7 +103,7 @@ def test_no_radius_exceeds_the_max_radius(n: int, data: st.DataObject, alpha: fl
 
 def test_too_few_samples_are_refused_before_the_first_one() -> None:
     script = Script([1], [9])
-    with pytest.raises(ConfigError, match="n to 10 or more"):
+    with pytest.raises(ConfigError, match="use n >= 10"):
         certify(script, sigma=1.0, n0=1, n=9, alpha=0.001)
     with pytest.raises(ConfigError):
         predict(script, n=10, alpha=0.001)

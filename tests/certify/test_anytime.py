@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smoothheads.certify.algorithm import Sampler, Terms
+from smoothheads.certify.algorithm import CertifyParams, Sampler
 from smoothheads.certify.bounds import clopper_pearson_lower, log_evidence, p_lower_anytime
 from smoothheads.certify.budgets import AnytimeBudget
 from smoothheads.errors import ConfigError
@@ -67,12 +67,12 @@ class Hits:
 
 def stream_of(budget: AnytimeBudget, sample: Sampler, sigma: float) -> list[Certificate]:
     """What holds on the way and at the end."""
-    run, stream = budget.run(Terms(sigma=sigma)), []
+    run, stream = budget.run(CertifyParams(sigma=sigma)), []
     try:
         wanted = next(run)
         while True:
             wanted = run.send(sample(wanted.phase, wanted.count))
-            stream += [wanted.so_far] if wanted.so_far else []
+            stream += [wanted.partial] if wanted.partial else []
     except StopIteration as end:
         return [*stream, end.value]
 
@@ -84,7 +84,7 @@ def test_stream_grows_and_stops_at_the_target() -> None:
     assert radii == sorted(radii)
     assert radii[-2] < 1.0 <= radii[-1]
     assert [certificate.n for certificate in stream] == [100 * (i + 1) for i in range(len(stream))]
-    assert budget.certify(Hits(), Terms(sigma=0.5)) == stream[-1]
+    assert budget.certify(Hits(), CertifyParams(sigma=0.5)) == stream[-1]
 
 
 def test_running_maximum_survives_later_misses() -> None:
@@ -100,12 +100,12 @@ def test_running_maximum_survives_later_misses() -> None:
 
 
 def test_without_n_it_goes_on_until_target_or_time() -> None:
-    assert not AnytimeBudget(n=None).ends
-    assert not AnytimeBudget(n=None, target=1.0).ends
-    assert AnytimeBudget(n=None, target=3.0).certify(Hits(), Terms(sigma=1.0)).radius >= 3.0
-    timed = AnytimeBudget(n=None, seconds=0.05)
+    assert not AnytimeBudget(n=0).ends
+    assert not AnytimeBudget(n=0, target=1.0).ends
+    assert AnytimeBudget(n=0, target=3.0).certify(Hits(), CertifyParams(sigma=1.0)).radius >= 3.0
+    timed = AnytimeBudget(n=0, seconds=0.05)
     assert timed.ends
-    assert timed.certify(Hits(), Terms(sigma=1.0)).n >= 100
+    assert timed.certify(Hits(), CertifyParams(sigma=1.0)).n >= 100
 
 
 @pytest.mark.parametrize("target", [0.0, -1.0, math.nan, math.inf])
@@ -117,4 +117,4 @@ def test_a_target_that_is_no_radius_is_refused(target: float) -> None:
 def test_wrong_settings_are_refused() -> None:
     for budget, alpha in ((AnytimeBudget(), 0.4), (AnytimeBudget(n=3), 0.001)):
         with pytest.raises(ConfigError):
-            budget.check(Terms(sigma=1.0, alpha=alpha))
+            budget.check(CertifyParams(sigma=1.0, alpha=alpha))

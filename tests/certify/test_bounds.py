@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smoothheads.certify.bounds import clopper_pearson_lower, clopper_pearson_upper, randomized_lower
+from smoothheads.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
 from smoothheads.errors import ConfigError
 
 LOWER = [
@@ -39,16 +39,6 @@ LOWER = [
     (0.01, 80, 100, 0.6907912865934347),
     (0.05, 10, 10, 0.7411344491069477),
 ]
-RANDOMIZED = [
-    (100, 100, 1.0, 0.933254300797),
-    (100, 100, 0.5, 0.939745597802),
-    (100, 100, 0.1, 0.954992586021),
-    (100, 100, 0.001, 1.0),
-    (99, 100, 0.5, 0.917484824091),
-    (80000, 100000, 0.5, 0.796071076832),
-    (100000, 100000, 0.5, 0.99993785585),
-    (100000, 100000, 0.01, 0.999976974414),
-]
 
 
 def exact_tail(k: int, n: int, p: float) -> Fraction:
@@ -64,11 +54,6 @@ def test_lower_bound_is_the_published_one_rounded_down(alpha: float, k: int, n: 
     assert bound <= expected
 
 
-@pytest.mark.parametrize(("k", "n", "w", "expected"), RANDOMIZED)
-def test_randomised_bound_vectors(k: int, n: int, w: float, expected: float) -> None:
-    assert randomized_lower(k, n, 0.001, w) == pytest.approx(expected, rel=2e-12)
-
-
 @settings(max_examples=150, deadline=None)
 @given(st.integers(1, 60), st.data(), st.sampled_from([0.001, 0.01, 0.05, 0.3, 1e-9]))
 def test_lower_bound_holds_in_exact_arithmetic_and_is_tight(
@@ -77,16 +62,6 @@ def test_lower_bound_holds_in_exact_arithmetic_and_is_tight(
     k = data.draw(st.integers(1, n))
     bound = clopper_pearson_lower(k, n, alpha)
     assert exact_tail(k, n, bound) <= Fraction(alpha) < exact_tail(k, n, min(1.0, bound * (1 + 1e-13)))
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.integers(1, 40), st.data(), st.floats(0.0, 1.0))
-def test_randomised_bound_holds_in_exact_arithmetic(n: int, data: st.DataObject, w: float) -> None:
-    k = data.draw(st.integers(0, n))
-    bound = randomized_lower(k, n, 0.01, w)
-    tail = (1 - Fraction(w)) * exact_tail(k + 1, n, bound) + Fraction(w) * exact_tail(k, n, bound)
-    # The product above is evaluated in floating point inside the bound: one part in 1e14 is its rounding.
-    assert bound in (0.0, 1.0) or tail <= Fraction(0.01) * (1 + Fraction(1, 10**14))
 
 
 @pytest.mark.parametrize(("alpha", "k", "n", "expected"), [v for v in LOWER if v[1] > 0 and v[2] >= 10000])

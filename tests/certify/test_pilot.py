@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.budgets.radius import (
     RadiusBudget,
     expected_radius,
-    samples_for_price,
     samples_for_tolerance,
 )
 from smoothheads.errors import ConfigError
@@ -56,20 +55,9 @@ def test_expected_radius_of_n() -> None:
     np.testing.assert_allclose(expected_radius(P, 100_000, 0.001, GridGaussian()), known, atol=5e-5)
 
 
-def test_price_is_paid_where_it_buys_most() -> None:
-    def planned(p: float, price: float) -> int:
-        return samples_for_price(np.array([p]), 100_000, 0.001, GridGaussian(), price=price)
-
-    sizes = [planned(p, 4e5) for p in (0.5, 0.8, 0.99, 0.9999)]
-    assert sizes == sorted(sizes)
-    assert sizes[0] == 10
-    assert sizes[1] == pytest.approx(9200, rel=0.1)
-    assert planned(0.8, 1e6) > sizes[1]
-
-
 def test_bound_is_of_fresh_samples_only() -> None:
     sample = Biased((0.1, 0.9))
-    certificate = RadiusBudget(tolerance=0.1).certify(sample, Terms(sigma=0.5))
+    certificate = RadiusBudget(tolerance=0.1).certify(sample, CertifyParams(sigma=0.5))
     pilot = sum(count for phase, count in sample.asked if phase is Phase.PILOT)
     fresh = [count for phase, count in sample.asked if phase is Phase.ESTIMATION]
     assert (certificate.n0, [certificate.n]) == (pilot, fresh)
@@ -81,14 +69,14 @@ def test_bound_is_of_fresh_samples_only() -> None:
 
 def test_hopeless_images_end_with_the_pilot() -> None:
     sample = Biased((0.25, 0.25, 0.25, 0.25))
-    certificate = RadiusBudget().certify(sample, Terms(sigma=0.5))
+    certificate = RadiusBudget().certify(sample, CertifyParams(sigma=0.5))
     assert (certificate.prediction, certificate.n, certificate.n0) == (ABSTAIN, 0, 100)
-    aware = RadiusBudget(label_aware=True).certify(Biased((0.1, 0.9)), Terms(sigma=0.5, label=0))
+    aware = RadiusBudget(label_aware=True).certify(Biased((0.1, 0.9)), CertifyParams(sigma=0.5, label=0))
     assert (aware.prediction, aware.n0, aware.label_aware) == (ABSTAIN, 100, True)
 
 
 def test_long_plans_get_a_larger_pilot() -> None:
-    certificate = RadiusBudget(tolerance=0.01).certify(Biased((1.0, 0.0)), Terms(sigma=1.0))
+    certificate = RadiusBudget(tolerance=0.01).certify(Biased((1.0, 0.0)), CertifyParams(sigma=1.0))
     assert certificate.n0 == 2500
     assert certificate.n == pytest.approx(85_800, abs=100)
     assert certificate.radius > 0.99 * 3.8114
@@ -98,10 +86,9 @@ def test_wrong_settings_are_refused() -> None:
     for wrong in (
         {"tolerance": 1.0},
         {"floor": -1.0},
-        {"price": 0.0},
         {"n": 0},
     ):
         with pytest.raises(ConfigError):
             RadiusBudget(**wrong)
     with pytest.raises(ConfigError):
-        RadiusBudget(n=5).check(Terms(sigma=1.0))
+        RadiusBudget(n=5).check(CertifyParams(sigma=1.0))

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import norm
 from torch import Tensor, nn
 
-from smoothheads.certify.algorithm import Run, Samples, Terms
+from smoothheads.certify.algorithm import CertifyParams, Run, Samples
 from smoothheads.certify.budgets import FixedBudget
 from smoothheads.data import Splits, SubsetConfig, from_arrays, select
 from smoothheads.errors import ConfigError, DataError, SoundnessError
@@ -64,7 +64,7 @@ def test_an_axis_decides_and_the_l1_radius_is_the_distance(noise: str) -> None:
     data = from_arrays(images, np.zeros(30, dtype=np.int64), classes=2)
     model = MultiHead(nn.Identity(), [Half(torch.eye(16)[3], -0.5), Half(2 * torch.eye(16)[3], -1.0)])
     subject = Smoothed(model, data.info, seed=0, sigma=0.25, n0=100, n=2000, noise=noise)
-    assert subject.law.norm == "l1"
+    assert subject.certifier.law.norm == "l1"
     found = list(subject.certify(data))
     scores = images.reshape(30, -1)[:, 3] / 255 - 0.5
     certified = [c for c in found if not c.certificate.abstained]
@@ -75,45 +75,6 @@ def test_an_axis_decides_and_the_l1_radius_is_the_distance(noise: str) -> None:
     best = max(certified, key=lambda c: c.certificate.radius)
     reach = min(abs(scores[best.index]), np.sqrt(3) * 0.25 if noise == "uniform" else 1.0)
     assert best.certificate.radius > 0.8 * reach
-
-
-@pytest.mark.parametrize("noise", ["grid", "gaussian"])
-def test_confidence_of_a_linear_network(noise: str) -> None:
-    """The probability of class 1 is s(w . x + b) with a logistic s: its mean under noise is known by
-    quadrature at every point, and least straight down the slope."""
-    image = np.full((1, 2, 2), 204, dtype=np.uint8)
-    data = from_arrays(image[None], np.zeros(1, dtype=np.int64), classes=2)
-    model = MultiHead(nn.Identity(), [Half(torch.full((4,), 1.0), -2.0)])  # a slope of 2 * 2 in the logits
-    subject = Smoothed(model, data.info, seed=0, sigma=0.5, n0=100, n=20_000, block=1000, noise=noise)
-    z, weights = np.polynomial.hermite_e.hermegauss(80)
-
-    def mean_score(distance: float) -> float:
-        along = 4 * 204 / 255 - 2.0 - 2 * distance + 2 * 0.5 * z
-        return float(weights / weights.sum() @ (1 / (1 + np.exp(-2 * along))))
-
-    for radius in (0.0, 0.3, 0.6):
-        for method in ("distribution", "mean"):
-            found = subject.confidence(image, radius, 0, method=method)
-            assert (found.prediction, found.radius, found.n) == (1, radius, 20_000)
-            assert found.score == pytest.approx(mean_score(0.0), abs=0.01)
-            assert 0.6 * mean_score(radius) < found.lower < mean_score(radius)
-    assert subject.confidence(image, 0.3) == subject.confidence(image.copy(), 0.3)
-
-
-def test_confidence_needs_gaussian_noise_and_the_ensemble(
-    tiny_network: Network, small_digits: Splits
-) -> None:
-    model, image = tiny_network(heads=2), small_digits.test.image(0)
-    for wrong in ({"noise": "uniform"}, {"aggregation": "head-1"}):
-        subject = Smoothed(model, small_digits.test.info, **(SETTINGS | wrong))
-        with pytest.raises(ConfigError, match="Gaussian noise and the aggregation ensemble"):
-            subject.confidence(image, 0.1)
-    subject = Smoothed(model, small_digits.test.info, **SETTINGS)
-    with pytest.raises(ConfigError, match="radius >= 0"):
-        subject.confidence(image, -0.1)
-    found = subject.confidence(image, 0.0)
-    assert 0 <= found.lower < found.score <= 1
-    assert found.n == 400
 
 
 def tables(found: list[Certified]) -> list[tuple[int, bytes, bytes]]:
@@ -130,7 +91,7 @@ def test_votes_do_not_depend_on_which_images_or_in_what_order(
     everything = tables(list(Smoothed(model, info, **SETTINGS).certify(first).rows))
     some = tables(list(Smoothed(model, info, **SETTINGS).certify(alone).rows))
     assert some == [everything[5], everything[2]]
-    resumed = tables(list(Smoothed(model, info, **SETTINGS).records(first, skip={0, 1, 3, 4})))
+    resumed = tables(list(Smoothed(model, info, **SETTINGS).certifier.records(first, skip={0, 1, 3, 4})))
     assert resumed == [everything[2], everything[5]]
 
 
@@ -151,14 +112,14 @@ def test_every_rule_votes_in_one_pass_and_can_be_certified(
 
 
 def test_unknown_rule_is_refused(tiny_network: Network, small_digits: Splits) -> None:
-    with pytest.raises(ConfigError, match="a known aggregation of this network, got 'head-9'"):
+    with pytest.raises(ConfigError, match="no aggregation 'head-9'"):
         Smoothed(tiny_network(heads=3), small_digits.test.info, aggregation="head-9", **SETTINGS)
 
 
 def test_too_few_samples_are_refused_before_the_first_forward(
     tiny_network: Network, small_digits: Splits
 ) -> None:
-    with pytest.raises(ConfigError, match=r"n >= 10 for alpha = 0\.001, got 9"):
+    with pytest.raises(ConfigError, match=r"n = 9 is too small for alpha = 0\.001: .*use n >= 10"):
         Smoothed(tiny_network(), small_digits.test.info, seed=0, sigma=0.5, n=9)
 
 
@@ -199,13 +160,15 @@ def test_a_radius_above_what_n_votes_can_show_is_never_returned(
     tiny_network: Network, small_digits: Splits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Boastful(FixedBudget):
-        def run(self, terms: Terms) -> Run[Certificate]:
+        def run(self, params: CertifyParams) -> Run[Certificate]:
             yield Samples(Phase.SELECTION, 50)
             return Certificate(1, 9.9, 0.99, 400, 400, 50)
 
     subject = Smoothed(tiny_network(), small_digits.test.info, **SETTINGS)
-    monkeypatch.setattr(subject, "budget", Boastful(n=400))
-    with pytest.raises(SoundnessError, match=r"at most .* which 400 equal votes show, got 9\.9"):
+    monkeypatch.setattr(subject.certifier, "budget", Boastful(n=400))
+    with pytest.raises(
+        SoundnessError, match=r"radius 9\.9 of image 0 exceeds .*which 400 unanimous votes show"
+    ):
         subject.certify_image(small_digits.test.image(0), 0)
 
 
@@ -217,12 +180,12 @@ def test_a_constant_network_reaches_the_ceiling_and_no_more(small_digits: Splits
     subject = Smoothed(MultiHead(nn.Identity(), [Constant()]), small_digits.test.info, **SETTINGS)
     certificate = subject.certify_image(small_digits.test.image(0), 0).certificate
     assert certificate.prediction == 3
-    assert certificate.radius <= subject.max_radius
+    assert certificate.radius <= subject.certifier.max_radius
     assert certificate.radius == pytest.approx(0.5 * norm.ppf(0.001 ** (1 / 400)), rel=1e-9)
 
 
 def test_images_under_way_together_share_the_time(tiny_network: Network, small_digits: Splits) -> None:
-    """Their times add up to what the run took at most, however many are in flight."""
+    """Their times add up to what the run took at most, however many are pending."""
     smoothed = Smoothed(
         tiny_network(), small_digits.train.info, seed=0, sigma=0.5, n0=10, n=50, block=10, blocks_per_pass=4
     )

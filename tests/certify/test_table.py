@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.budgets import TableBudget
 from smoothheads.certify.spending import sequential_test
 from smoothheads.errors import ConfigError
@@ -34,7 +34,7 @@ class Biased:
 
 
 def test_all_hits_pass_the_table_with_the_fewest_possible_samples() -> None:
-    certificate = TableBudget(radii=RADII).certify(Biased((0.0, 1.0)), Terms(sigma=0.5))
+    certificate = TableBudget(radii=RADII).certify(Biased((0.0, 1.0)), CertifyParams(sigma=0.5))
     assert (certificate.prediction, certificate.radius) == (1, 1.75)
     assert 29_691 <= certificate.n <= 36_000  # no method needs fewer: 3.5 sigma takes 29,691 hits
     assert certificate.k == certificate.n
@@ -43,7 +43,7 @@ def test_all_hits_pass_the_table_with_the_fewest_possible_samples() -> None:
 
 def test_class_comes_from_selection_samples_alone() -> None:
     sample = Biased((0.05, 0.95))
-    certificate = TableBudget(radii=(0.0, 0.25), n0=300).certify(sample, Terms(sigma=0.25))
+    certificate = TableBudget(radii=(0.0, 0.25), n0=300).certify(sample, CertifyParams(sigma=0.25))
     assert sample.asked[0] == (Phase.SELECTION, 300)
     assert {phase for phase, _ in sample.asked[1:]} == {Phase.ESTIMATION}
     assert sum(count for _, count in sample.asked[1:]) == certificate.n
@@ -57,7 +57,9 @@ def test_class_comes_from_selection_samples_alone() -> None:
 def test_cost_is_the_published_one(p: float, published: int, passed: int) -> None:
     """Mean samples of label-aware runs; the first look here is at 100 samples, so it cannot be below."""
     table = TableBudget(radii=RADII, label_aware=True)
-    certificates = [table.certify(Biased((p, 1 - p), seed), Terms(sigma=0.5, label=0)) for seed in range(60)]
+    certificates = [
+        table.certify(Biased((p, 1 - p), seed), CertifyParams(sigma=0.5, label=0)) for seed in range(60)
+    ]
     mean = float(np.mean([certificate.n for certificate in certificates]))
     assert mean < max(1.35 * published, 180)
     levels = [sum(r <= c.radius for r in RADII) if not c.abstained else 0 for c in certificates]
@@ -66,16 +68,16 @@ def test_cost_is_the_published_one(p: float, published: int, passed: int) -> Non
 
 def test_label_aware_is_marked_and_ends_wrong_images_early() -> None:
     certificate = TableBudget(radii=RADII, label_aware=True).certify(
-        Biased((0.1, 0.9)), Terms(sigma=0.5, label=0)
+        Biased((0.1, 0.9)), CertifyParams(sigma=0.5, label=0)
     )
     assert (certificate.prediction, certificate.n0, certificate.n) == (ABSTAIN, 0, 100)
     assert certificate.label_aware
 
 
 def test_radii_stop_at_the_first_that_is_not_shown() -> None:
-    certificate = TableBudget(radii=RADII).certify(Biased((0.9, 0.1)), Terms(sigma=0.5))
+    certificate = TableBudget(radii=RADII).certify(Biased((0.9, 0.1)), CertifyParams(sigma=0.5))
     assert certificate.radius == 0.5  # true radius 0.64
-    one = TableBudget(radii=(0.75,)).certify(Biased((0.9, 0.1)), Terms(sigma=0.5))
+    one = TableBudget(radii=(0.75,)).certify(Biased((0.9, 0.1)), CertifyParams(sigma=0.5))
     assert (one.prediction, one.radius, one.p_lower) == (ABSTAIN, 0.0, 0.0)
 
 
@@ -97,8 +99,8 @@ def test_correction_raises_the_bar() -> None:
 
     assert high.certify_at[-1] > votes
     table = TableBudget(radii=(0.0,), n=1000)
-    assert table.certify(Just(), Terms(sigma=1.0)).prediction == 0
-    assert table.certify(Just(), Terms(sigma=1.0, correction=0.01)).prediction == ABSTAIN
+    assert table.certify(Just(), CertifyParams(sigma=1.0)).prediction == 0
+    assert table.certify(Just(), CertifyParams(sigma=1.0, correction=0.01)).prediction == ABSTAIN
 
 
 @pytest.mark.parametrize("radii", [(), (0.5, 0.25), (0.5, 0.5), (-0.1, 0.5)])
@@ -109,9 +111,9 @@ def test_radii_must_rise(radii: tuple[float, ...]) -> None:
 
 def test_a_table_that_can_certify_nothing_is_refused_before_sampling() -> None:
     sample = Biased((1.0,))
-    with pytest.raises(ConfigError, match="an n that can"):
-        TableBudget(radii=(1.0,), n=1000).certify(sample, Terms(sigma=0.25))
+    with pytest.raises(ConfigError, match="cannot certify radius 1"):
+        TableBudget(radii=(1.0,), n=1000).certify(sample, CertifyParams(sigma=0.25))
     assert sample.asked == []
-    reachable = TableBudget(radii=(0.0, 1.0), n=1000).certify(sample, Terms(sigma=0.25))
+    reachable = TableBudget(radii=(0.0, 1.0), n=1000).certify(sample, CertifyParams(sigma=0.25))
     assert reachable.radius == 0.0
     assert reachable.prediction == 0

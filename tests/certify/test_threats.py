@@ -60,7 +60,7 @@ def test_nonsense_is_refused() -> None:
         linf_radius(1.0, 0)
     with pytest.raises(ConfigError, match="radius >= 0"):
         linf_radius(-1.0, 3)
-    with pytest.raises(ConfigError, match="p_lower < 1"):
+    with pytest.raises(ConfigError, match="p_lower must be from 0 to below 1"):
         linf_radius_uniform(1.0, 1.0, 3)
     for k in (0, 2):
         with pytest.raises(ConfigError, match=f"1 <= k <= 1, the number of other classes, got {k}"):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from smoothheads.attack.outcome import AttackOutcome, save_attack
-from smoothheads.certify.engines import convert
+from smoothheads.certify.engines import openvino
 from smoothheads.cli import main
 from smoothheads.results.ledger import load, save
 from smoothheads.results.manifest import from_json
@@ -151,7 +151,7 @@ def test_what_does_not_belong_together_is_refused(
 def test_the_judge_asks_the_network_that_was_certified(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(convert, "CALIBRATION", 10)
+    monkeypatch.setattr(openvino, "CALIBRATION", 10)
     engine = ["--engine", "openvino", "--precision", "int8"]
     ledger = tmp_path / "ledger"
     assert main(["certify", str(trained), *CERTIFY, *engine, "--out", str(ledger)]) == 0

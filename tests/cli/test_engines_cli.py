@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from smoothheads import checkpoint
-from smoothheads.certify.engines import Store, convert
+from smoothheads.certify.engines import ConversionCache, openvino
 from smoothheads.certify.engines import openvino as extra
 from smoothheads.cli import main
 from smoothheads.data import Splits, SubsetConfig, named
@@ -39,7 +39,7 @@ def manifest(run: Path) -> dict[str, Any]:
 def test_certify_and_predict_run_the_same_file(
     network: Path, small_digits: Splits, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(convert, "CALIBRATION", 10)
+    monkeypatch.setattr(openvino, "CALIBRATION", 10)
     engine = ["--engine", "openvino", "--precision", "int8", "--block", "20"]
     certify = ["certify", str(network), "--n", "100", "--n0", "20", "--first", "2", *engine, "--json"]
     assert main(certify) == 0
@@ -105,10 +105,10 @@ def test_int8_without_its_training_images_is_a_clear_error(
 
     gone = named("cifar10", root=str(tmp_path / "gone"))
     settings: dict[str, Any] = {"seed": 0, "sigma": 0.5, "engine": "openvino", "precision": "int8"}
-    with pytest.raises(DataError, match=r"training images to calibrate int8 with: .*gone"):
+    with pytest.raises(DataError, match=r"training images, which cannot be read: .*gone"):
         Smoothed(
             tiny_network(),
             small_digits.train.info,
-            store=Store(training=lambda: load(gone).train),
+            cache=ConversionCache(training=lambda: load(gone).train),
             **settings,
         )

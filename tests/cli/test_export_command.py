@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from smoothheads.certify.engines import convert
+from smoothheads.certify.engines import openvino
 from smoothheads.cli import main
 from smoothheads.data import load_test, named
 
@@ -76,7 +76,7 @@ def test_the_quantised_network_that_was_certified_answers(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(convert, "CALIBRATION", 10)
+    monkeypatch.setattr(openvino, "CALIBRATION", 10)
     engine = ["--engine", "openvino", "--precision", "int8"]
     certify(run, *engine)
     (model,) = run.glob("engines/*/*/model.bin")

@@ -98,7 +98,7 @@ def certifier(folder: Path) -> Callable[[Path], Path]:
     checkpoint.save(folder / "network", network, RunConfig(model=model), info)
     ready = checkpoint.load(folder / "network")
     images = select(data.test, SubsetConfig(first=30))
-    config = CertifyConfig.of(0.5, seed=0, n0=5, n=20, block=5)
+    config = CertifyConfig(sigma=0.5, seed=0, n0=5, n=20, block=5)
     return lambda out: certify_run(ready, images, config, out)
 
 

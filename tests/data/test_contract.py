@@ -13,7 +13,19 @@ import pytest
 import torch
 
 from smoothheads.config import from_dict, to_dict
-from smoothheads.data import DATASETS, ArrayDataset, DataConfig, Split, Splits, SubsetConfig, from_arrays, load, load_test, named, select
+from smoothheads.data import (
+    DATASETS,
+    ArrayDataset,
+    DataConfig,
+    Split,
+    Splits,
+    SubsetConfig,
+    from_arrays,
+    load,
+    load_test,
+    named,
+    select,
+)
 from smoothheads.data.loader import Loader, plain_batches
 from smoothheads.errors import ConfigError
 from smoothheads.training import RunConfig

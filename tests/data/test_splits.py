@@ -9,7 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smoothheads.data import ArrayDataset, Dataset, Digits, SubsetConfig, augments, describe, fixed_permutation, from_arrays, load, load_test, named, select, take
+from smoothheads.data import (
+    ArrayDataset,
+    Dataset,
+    Digits,
+    SubsetConfig,
+    augments,
+    describe,
+    fixed_permutation,
+    from_arrays,
+    load,
+    load_test,
+    named,
+    select,
+    take,
+)
 from smoothheads.data.splits import View, hold_out
 from smoothheads.errors import DataError
 

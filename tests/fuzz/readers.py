@@ -26,7 +26,6 @@ from smoothheads.attack.outcome import COLUMNS as ATTACK_COLUMNS
 from smoothheads.attack.outcome import FORMAT as ATTACK_FORMAT
 from smoothheads.attack.outcome import load_attack
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import artefact
 from smoothheads.checkpoint import load_state, save_state
 from smoothheads.checkpoint.legacy import read_legacy
 from smoothheads.config import from_dict, load_json
@@ -203,17 +202,17 @@ def exports(root: Path) -> Once:
 @reader
 def converted_networks(root: Path) -> Once:
     def build(folder: Path) -> dict[str, Any]:
-        (folder / artefact.MODEL).write_text("<net/>")
-        (folder / artefact.WEIGHTS).write_bytes(bytes(16))
+        (folder / "model.xml").write_text("<net/>")
+        (folder / "model.bin").write_bytes(bytes(16))
         return {"versions": {"openvino": "1"}}
 
-    wanted = {"format": artefact.FORMAT, "weights": "w", "network": "n"}
-    made = artefact.obtain(root, "made", wanted, build)
+    wanted = {"format": conversion.OPENVINO, "weights": "w", "network": "n"}
+    made = conversion.obtain(root, "made", wanted, build)
 
     def read() -> object:
-        return artefact.stored(made.folder, made.sha256).describe()
+        return conversion.load_converted(made.folder, made.sha256).describe()
 
-    return with_one_damaged([made.folder / artefact.FACTS], read, nothing)
+    return with_one_damaged([made.folder / conversion.FACTS], read, nothing)
 
 
 @reader

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.budgets import FixedBudget
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.noise import GridNoise, GridTable, Noise, make_noise
@@ -189,7 +189,7 @@ def test_float_noise_certifies_a_lie_and_grid_noise_does_not(name: str, cifar_ta
     noise: Noise = (
         make_noise("gaussian", 0.5, Grid(255), 1, 50) if name == "gaussian" else GridNoise(cifar_table, 1, 50)
     )
-    budget, terms = FixedBudget(n0=50, n=500), Terms(sigma=0.5, correction=noise.correction(3072))
+    budget, terms = FixedBudget(n0=50, n=500), CertifyParams(sigma=0.5, correction=noise.correction(3072))
     here, there = (budget.certify(Recogniser(noise, image, x), terms) for x in (image, neighbour))
     assert min(here.radius, there.radius) > 4 * distance  # both points are certified, each over the other
     assert (here.prediction == there.prediction) == (name == "grid")

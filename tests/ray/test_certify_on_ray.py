@@ -28,7 +28,7 @@ from smoothheads.runs.certify import FunctionFacts, certify_run
 from smoothheads.runs.on_ray import Cluster, Need, PoolStatus, RayWorker, nodes, require_room
 from smoothheads.training import RunConfig
 
-CONFIG = CertifyConfig.of(0.5, seed=0, n0=20, n=400, block=20)
+CONFIG = CertifyConfig(sigma=0.5, seed=0, n0=20, n=400, block=20)
 
 
 @pytest.fixture

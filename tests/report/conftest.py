@@ -15,7 +15,7 @@ from smoothheads.results.results import Results
 from smoothheads.types import ABSTAIN, Certificate, Certified, Votes
 
 MANIFEST = Manifest(
-    certify=CertifyConfig.of(0.5, seed=0, n=1000),
+    certify=CertifyConfig(sigma=0.5, seed=0, n=1000),
     aggregations=("ensemble",),
     classes=2,
     correction=0.0,

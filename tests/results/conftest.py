@@ -50,7 +50,7 @@ def row() -> Callable[..., Certified]:
 def manifest() -> Manifest:
     return Manifest(
         created="2026-01-01T00:00:00",
-        certify=CertifyConfig.of(SIGMA, seed=0, alpha=ALPHA, n0=N0, n=N, noise="grid"),
+        certify=CertifyConfig(sigma=SIGMA, seed=0, alpha=ALPHA, n0=N0, n=N, noise="grid"),
         engine={"engine": "torch", "precision": "float32"},
         aggregations=AGGREGATIONS,
         classes=CLASSES,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smoothheads.certify.radius import max_radius
+from smoothheads.certify.bounds import max_radius
 from smoothheads.errors import LedgerError
 from smoothheads.noise import NOISES
 from smoothheads.results.compare import Paired, compare, summarize

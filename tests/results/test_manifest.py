@@ -83,7 +83,7 @@ def test_shards_share_the_images_out(indices: list[int], count: int) -> None:
 
 def test_the_noise_decides_the_theorem() -> None:
     assert BARE.law.norm == "l2"
-    assert replace(BARE, certify=CertifyConfig.of(0.5, seed=0, noise="laplace")).law == Laplace()
+    assert replace(BARE, certify=CertifyConfig(sigma=0.5, seed=0, noise="laplace")).law == Laplace()
 
 
 @pytest.mark.parametrize("classes", [0, -1, 10**18])

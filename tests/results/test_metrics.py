@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.radius import max_radius
+from smoothheads.certify.bounds import clopper_pearson_lower, max_radius
 from smoothheads.errors import ConfigError
 from smoothheads.noise.l2 import l2_radius
 from smoothheads.results import metrics

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.errors import SoundnessError
 from smoothheads.noise import keyed_uniform
@@ -31,7 +31,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
 
 
 def config_of(name: str) -> CertifyConfig:
-    return CertifyConfig.of(0.5, seed=0, n=5000, **BUDGETS[name])
+    return CertifyConfig(sigma=0.5, seed=0, n=5000, **BUDGETS[name])
 
 
 def certified(config: CertifyConfig, shares: tuple[float, ...], seed: int, correction: float) -> Certified:
@@ -44,7 +44,7 @@ def certified(config: CertifyConfig, shares: tuple[float, ...], seed: int, corre
         return votes
 
     budget = config.budget
-    terms = Terms(
+    terms = CertifyParams(
         sigma=config.sigma,
         alpha=config.alpha,
         law=config.noise,
@@ -100,7 +100,7 @@ def test_27_of_100_votes_show_no_radius(name: str) -> None:
     record = certified(config, (0.27, 0.73, 0.0), 3, 0.0)
     counts = np.array([[27, 73, 0]])
     selection = np.array([[500, 0, 0]]) if config.budget.name == "radius" else np.array([[100, 0, 0]])
-    if config.budget.uses_label and config.budget.name == "table":
+    if config.plan.uses_label and config.budget.name == "table":
         selection = np.zeros((1, 3), np.int64)
     record = replace(record, votes=Votes(AGGREGATIONS, counts), selection=Votes(AGGREGATIONS, selection))
     follows = recompute(config, record, 0.0)

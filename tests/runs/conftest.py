@@ -29,7 +29,7 @@ def certified_run(
             checkpoint.save(
                 run / "checkpoint", tiny_network(heads=3, seed=seed), config, small_digits.train.info
             )
-        certify = CertifyConfig.of(**{"seed": 0, "sigma": 0.25, "n0": 20, "n": 100, "block": 20, **settings})  # type: ignore[arg-type]
+        certify = CertifyConfig(**{"seed": 0, "sigma": 0.25, "n0": 20, "n": 100, "block": 20, **settings})  # type: ignore[arg-type]
         images = select(small_digits.test, SubsetConfig(first=3))
         certify_run(open_checkpoint(run), images, certify, run / "ledger", artefacts=run / "engines")
         return run

@@ -21,7 +21,7 @@ from smoothheads.runs.certify import certification_images, certify_run
 from smoothheads.training import RunConfig
 from smoothheads.types import Certified
 
-CONFIG = CertifyConfig.of(0.5, seed=0, n0=20, n=100, block=20)
+CONFIG = CertifyConfig(sigma=0.5, seed=0, n0=20, n=100, block=20)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from smoothheads.types import Certified
 
 T = TypeVar("T")
 reads_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
-CONFIG = CertifyConfig.of(0.5, seed=0, n0=20, n=100, block=20)
+CONFIG = CertifyConfig(sigma=0.5, seed=0, n0=20, n=100, block=20)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 import smoothheads as sh
 from smoothheads import checkpoint
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import Store, convert
+from smoothheads.certify.engines import ConversionCache, openvino
 from smoothheads.config import load_json
 from smoothheads.data import Splits, SubsetConfig, select
 from smoothheads.errors import CheckpointError, ConfigError
@@ -55,8 +55,8 @@ def test_it_answers_as_the_run_did_when_that_is_gone(
 ) -> None:
     run = certified_run(**settings)
     ready = open_checkpoint(run)
-    config = CertifyConfig.of(
-        0.25,
+    config = CertifyConfig(
+        sigma=0.25,
         seed=0,
         n0=20,
         n=100,
@@ -89,11 +89,13 @@ def test_it_runs_the_converted_network_that_was_certified(
     monkeypatch: pytest.MonkeyPatch,
     settings: dict[str, Any],
 ) -> None:
-    monkeypatch.setattr(convert, "CALIBRATION", 10)
+    monkeypatch.setattr(openvino, "CALIBRATION", 10)
     run = certified_run(engine="openvino", **settings)
     ready, stated = open_checkpoint(run), load_json(run / "ledger" / "manifest.json")["engine"]
-    config = CertifyConfig.of(0.25, seed=0, n0=20, n=100, block=20, engine="openvino", **settings)
-    before = answers(Smoothed(ready.model, ready.info, config, store=Store(run / "engines")), small_digits)
+    config = CertifyConfig(sigma=0.25, seed=0, n0=20, n=100, block=20, engine="openvino", **settings)
+    before = answers(
+        Smoothed(ready.model, ready.info, config, cache=ConversionCache(run / "engines")), small_digits
+    )
     out = export_run(run / "ledger", tmp_path / "out")
     shutil.rmtree(run)
 
@@ -197,7 +199,7 @@ def test_a_network_that_the_registry_does_not_know(
     checkpoint.save(tmp_path / "own" / "checkpoint", tiny_network(heads=2), run, small_digits.train.info)
     ready = checkpoint.load(tmp_path / "own" / "checkpoint", tiny_network(heads=2))
     images = select(small_digits.test, SubsetConfig(first=1))
-    settings = CertifyConfig.of(0.25, seed=0, n0=20, n=100, block=20)
+    settings = CertifyConfig(sigma=0.25, seed=0, n0=20, n=100, block=20)
     out = export_run(certify_run(ready, images, settings, tmp_path / "own" / "ledger"), tmp_path / "out")
     with pytest.raises(CheckpointError, match="somebody's own module"):
         from_pretrained(out)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from smoothheads.certify.algorithm import Terms, answered, predict, top_class
+from smoothheads.certify.algorithm import CertifyParams, predict, run_budget, top_class
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.budgets import AnytimeBudget, Budget, FixedBudget, RadiusBudget, TableBudget
 from smoothheads.types import ABSTAIN, Certificate, Counts, Phase
@@ -54,45 +54,33 @@ def two_classes(p: float) -> tuple[float, float]:
 JUST_BELOW_ONE = float(special.ndtr(1.0)) - 1e-9  # the hardest p for a table with radius 1: nearly certified
 BUDGETS: dict[str, Budget] = {
     "fixed": FixedBudget(n0=20, n=200),
-    "randomized": FixedBudget(n0=20, n=200, bound="randomized"),
-    "pair": FixedBudget(n0=20, n=200, bound="pair"),
     "table": TableBudget(radii=(0.0, 0.5, 1.0, 1.5), n0=20, n=2000),
     "table-label-aware": TableBudget(radii=(0.5, 1.0), n=2000, label_aware=True),
     "radius": RadiusBudget(n=2000, tolerance=0.1),
-    "radius-price": RadiusBudget(n=2000, price=1e4),
     "anytime": AnytimeBudget(n0=20, n=600),
 }
 
 
 def certificate(name: str, classifier: Designed, correction: float = 0.0) -> Certificate:
-    budget, rng = BUDGETS[name], classifier.rng
-    terms = Terms(
+    budget = BUDGETS[name]
+    params = CertifyParams(
         sigma=1.0,
         alpha=ALPHA,
         correction=correction,
         block=20 if "table" in name else 100,
         label=0 if budget.uses_label else None,
-        w=1.0 - rng.random() if name == "randomized" else 1.0,
     )
-    return budget.certify(classifier, terms)
+    return budget.certify(classifier, params)
 
 
 @pytest.mark.parametrize("p", [0.5, 0.6, JUST_BELOW_ONE, 0.97])
 @pytest.mark.parametrize("name", BUDGETS)
 def test_certificates_of_two_classes(name: str, p: float) -> None:
     rng = np.random.default_rng([1, len(name), int(1000 * p)])
-    runs = RUNS if name in ("fixed", "randomized", "pair", "table", "table-label-aware") else RUNS // 5
+    runs = RUNS if name in ("fixed", "table", "table-label-aware") else RUNS // 5
     classifier = Designed(two_classes(p), rng)
     errors = sum(classifier.is_false(certificate(name, classifier)) for _ in range(runs))
     assert errors_are_credible(errors, runs, ALPHA)
-
-
-@pytest.mark.parametrize("shares", [(0.45, 0.3, 0.25), (0.34, 0.33, 0.33), (0.2, 0.7, 0.1)])
-def test_runner_up_needs_no_correction_for_many_classes(shares: tuple[float, ...]) -> None:
-    classifier = Designed(shares, np.random.default_rng(2))
-    budget, terms = FixedBudget(n0=20, n=400, bound="pair"), Terms(sigma=1.0, alpha=ALPHA)
-    errors = sum(classifier.is_false(budget.certify(classifier, terms)) for _ in range(RUNS))
-    assert errors_are_credible(errors, RUNS, ALPHA)
 
 
 @pytest.mark.parametrize("name", BUDGETS)
@@ -100,28 +88,11 @@ def test_every_budget_pays_for_inexact_noise(name: str) -> None:
     """A sampler that makes the top class likelier by 0.1 than exact noise does, and says so."""
     rng = np.random.default_rng(8)
     sampled, exact = Designed((0.9, 0.05, 0.05), rng), Designed((0.8, 0.15, 0.05), rng)
-    runs, false = 300, exact.is_false if name == "pair" else replace(exact, shares=two_classes(0.8)).is_false
+    runs, false = 300, replace(exact, shares=two_classes(0.8)).is_false
     honest = sum(false(certificate(name, sampled, correction=0.1)) for _ in range(runs))
     silent = sum(false(certificate(name, sampled)) for _ in range(runs))
     assert errors_are_credible(honest, runs, ALPHA)
     assert not errors_are_credible(silent, runs, ALPHA)
-
-
-def test_randomised_bound_is_exact() -> None:
-    """Neither more nor fewer errors than alpha, where Clopper-Pearson makes fewer."""
-    rng = np.random.default_rng(3)
-    k, w = rng.binomial(200, 0.97, RUNS), 1.0 - rng.random(RUNS)
-    budget = FixedBudget(n0=1, n=200, bound="randomized")
-
-    def bound(votes: int, uniform: float) -> float:
-        def sample(phase: Phase, count: int) -> Counts:
-            return np.array([votes, 200 - votes]) if phase is Phase.ESTIMATION else np.array([count, 0])
-
-        return budget.certify(sample, Terms(sigma=1.0, alpha=ALPHA, w=uniform)).p_lower
-
-    errors = sum(bound(int(votes), float(uniform)) > 0.97 for votes, uniform in zip(k, w, strict=True))
-    assert errors_are_credible(errors, RUNS, ALPHA)
-    assert stats.binom.cdf(errors, RUNS, ALPHA) > FALSE_ALARM
 
 
 def test_choosing_the_class_on_the_votes_that_are_bounded_fails() -> None:
@@ -131,7 +102,7 @@ def test_choosing_the_class_on_the_votes_that_are_bounded_fails() -> None:
     for _ in range(1000):
         votes = classifier(Phase.ESTIMATION, 100)
         shortcut += clopper_pearson_lower(int(votes[top_class(votes)]), 100, ALPHA) > 0.1
-        honest += FixedBudget(n=100).certify(classifier, Terms(sigma=1.0, alpha=ALPHA)).p_lower > 0.1
+        honest += FixedBudget(n=100).certify(classifier, CertifyParams(sigma=1.0, alpha=ALPHA)).p_lower > 0.1
     assert 0.3 < shortcut / 1000 < 0.42
     assert not errors_are_credible(shortcut, 1000, ALPHA)
     assert errors_are_credible(honest, 1000, ALPHA)
@@ -141,13 +112,13 @@ def test_looking_until_it_succeeds_fails() -> None:
     """A coin flip, 50 looks, nominal 5 %: the plain bound certifies it far too often, the table does not."""
     coin, impatient, patient = Designed((0.5, 0.5), np.random.default_rng(5)), 0, 0
     table = TableBudget(radii=(0.0,), n=1000, label_aware=True)
-    terms = Terms(sigma=1.0, alpha=ALPHA, block=20, label=0)
+    params = CertifyParams(sigma=1.0, alpha=ALPHA, block=20, label=0)
     # The first count at each look whose plain bound exceeds one half.
     enough = [int(stats.binom.isf(ALPHA, look, 0.5)) + 1 for look in range(20, 1001, 20)]
     for _ in range(600):
         votes = np.cumsum([coin(Phase.ESTIMATION, 20)[0] for _ in enough])
         impatient += bool(np.any(votes >= enough))
-        patient += not table.certify(coin, terms).abstained
+        patient += not table.certify(coin, params).abstained
     assert impatient / 600 > 0.15
     assert errors_are_credible(patient, 600, ALPHA)
 
@@ -156,7 +127,7 @@ def test_looking_until_it_succeeds_fails() -> None:
 def test_predictions(shares: tuple[float, ...]) -> None:
     """Class 0 is G's answer; equal classes are the hardest case, where any other answer is an error."""
     classifier = Designed(shares, np.random.default_rng(6))
-    answers = [answered(predict(n=100, alpha=ALPHA), classifier).prediction for _ in range(RUNS)]
+    answers = [run_budget(predict(n=100, alpha=ALPHA), classifier).prediction for _ in range(RUNS)]
     errors = sum(answer not in (0, ABSTAIN) for answer in answers)
     assert errors_are_credible(errors, RUNS, ALPHA)
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.budgets import FixedBudget
 from smoothheads.noise import Noise, make_noise
 from smoothheads.types import Counts, Grid, Phase, Pixels
@@ -43,9 +43,9 @@ def test_certified_radii_stay_below_the_distance(name: str, q: int) -> None:
     distance = 0.3
     level = float(image.ravel() / q @ normal) - distance
     noise = make_noise(name, SIGMA, Grid(q), 3, 100)
-    terms = Terms(sigma=SIGMA, alpha=ALPHA, correction=noise.correction(64))
+    params = CertifyParams(sigma=SIGMA, alpha=ALPHA, correction=noise.correction(64))
     certificates = [
-        FixedBudget(n=200).certify(HalfSpace(noise, image, index, normal, level), terms)
+        FixedBudget(n=200).certify(HalfSpace(noise, image, index, normal, level), params)
         for index in range(IMAGES)
     ]
     errors = sum(certificate.radius > distance for certificate in certificates)

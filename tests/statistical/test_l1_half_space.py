@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from smoothheads.certify.algorithm import Terms
+from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.budgets import AnytimeBudget, Budget, FixedBudget, RadiusBudget, TableBudget
 from smoothheads.noise import NOISES, Noise, NoiseLaw, make_noise
 from smoothheads.types import Certificate, Counts, Grid, Phase, Pixels
@@ -52,8 +52,8 @@ def certificates(name: str, normal: NDArray[np.float64], distance: float, runs: 
     image = np.random.default_rng(1).integers(0, 256, (1, 4, 4), dtype=np.uint8)
     level = float(image.ravel() / 255 @ normal) - distance * float(np.abs(normal).max())
     noise = make_noise(name, SIGMA, Grid(255), 3, 100)
-    budget, terms = FixedBudget(n=200), Terms(sigma=SIGMA, alpha=ALPHA, law=noise.law)
-    return [budget.certify(HalfSpace(noise, image, index, normal, level), terms) for index in range(runs)]
+    budget, params = FixedBudget(n=200), CertifyParams(sigma=SIGMA, alpha=ALPHA, law=noise.law)
+    return [budget.certify(HalfSpace(noise, image, index, normal, level), params) for index in range(runs)]
 
 
 @pytest.mark.parametrize("name", L1)
@@ -86,8 +86,6 @@ def test_in_any_direction_it_holds(name: str) -> None:
 
 BUDGETS: dict[str, Budget] = {
     "fixed": FixedBudget(n0=20, n=200),
-    "randomized": FixedBudget(n0=20, n=200, bound="randomized"),
-    "pair": FixedBudget(n0=20, n=200, bound="pair"),
     "table": TableBudget(radii=(0.0, 0.1, 0.2, 0.3), n0=20, n=2000),
     "radius": RadiusBudget(n=2000, tolerance=0.1),
     "anytime": AnytimeBudget(n0=20, n=600),
@@ -106,8 +104,8 @@ def test_every_budget_keeps_its_promise(kind: str, name: str) -> None:
         return rng.multinomial(count, (p, 1 - p))
 
     def certificate() -> Certificate:
-        w, block = 1.0 - rng.random() if kind == "randomized" else 1.0, 20 if kind == "table" else 100
-        return BUDGETS[kind].certify(sample, Terms(sigma=SIGMA, alpha=ALPHA, law=law, block=block, w=w))
+        block = 20 if kind == "table" else 100
+        return BUDGETS[kind].certify(sample, CertifyParams(sigma=SIGMA, alpha=ALPHA, law=law, block=block))
 
     found = [certificate() for _ in range(runs)]
     wrong = [

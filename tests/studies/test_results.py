@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from tests.studies.small import TEXT, start
 
+from smoothheads.certify.bounds import max_radius
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.radius import max_radius
 from smoothheads.cli import main
 from smoothheads.errors import LedgerError, StorageError
 from smoothheads.provenance import processor
@@ -104,12 +104,12 @@ def test_radius_that_does_not_follow_from_votes_is_refused(
 
 
 def test_votes_of_one_class_give_the_radius_for_clopper_pearson_alone() -> None:
-    radius = CertifyConfig.of(0.5, budget="radius", n=10_000)
-    fixed = CertifyConfig.of(0.5, n=10_000)
+    radius = CertifyConfig(sigma=0.5, budget="radius", n=10_000)
+    fixed = CertifyConfig(sigma=0.5, n=10_000)
     assert radius.budget.choice_sizes
     assert fixed.budget.choice_sizes == (100,)
     for name in ("table", "anytime"):
-        assert not CertifyConfig.of(0.5, budget=name).budget.choice_sizes
+        assert not CertifyConfig(sigma=0.5, budget=name).budget.choice_sizes
 
 
 def test_radii_are_never_rounded_up(small_results: StudyResults, tmp_path: Path) -> None:

@@ -12,9 +12,7 @@ import pytest
 from tests.studies.small import TEXT, Inline, results, start, study
 
 from smoothheads.cli import main
-from smoothheads.data import Digits, SubsetConfig, load
-from smoothheads.data import ArrayDataset
-from smoothheads.data import Split
+from smoothheads.data import ArrayDataset, Digits, Split, SubsetConfig, load
 from smoothheads.errors import LedgerError
 from smoothheads.files import exclusive, sha256
 from smoothheads.report.table import to_text

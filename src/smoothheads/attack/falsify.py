@@ -17,12 +17,11 @@ from smoothheads import device as devices
 from smoothheads.attack.ascend import ascend, move, squared_distance
 from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.attack.settings import AttackSettings
-from smoothheads.certify.budgets import FixedBudget
-from smoothheads.certify.certifier import Certifier
+from smoothheads.certify.bounds import squared_grid_budget
+from smoothheads.certify.certifier import Certifier, make_certifier
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import Artefacts, Network, Store
-from smoothheads.certify.radius import squared_grid_budget
-from smoothheads.data import DataInfo, Dataset
+from smoothheads.certify.engines import ConversionCache, ConvertedModel
+from smoothheads.data import Dataset
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.attack import frozen
@@ -37,7 +36,7 @@ def falsify(
     certified: CertifyConfig,
     settings: AttackSettings,
     *,
-    artefacts: Artefacts | None = None,
+    converted: tuple[ConvertedModel, ...] = (),
     done: Sequence[Attacked] = (),
     on_image: Callable[[Attacked], None] | None = None,
 ) -> AttackOutcome:
@@ -52,21 +51,22 @@ def falsify(
         claims: The rows of the ledger.
         certified: The settings of the certification.
         settings: How hard to attack.
-        artefacts: The converted networks that were certified, if they were converted; the judge asks them.
+        converted: The converted network that was certified, if it was converted; the judge asks it.
         done: Images that were attacked before, which are taken over.
         on_image: Gets every newly attacked image.
     """
-    norm = certified.noise.norm
+    norm = certified.law.norm
     if norm != "l2":
         raise ConfigError(
-            f"Attacks are for l2 certificates, and {certified.noise.name} noise gives {norm} ones; attack a "
+            f"Attacks are for l2 certificates, and {certified.noise} noise gives {norm} ones; attack a "
             "ledger of Gaussian noise (grid or gaussian)."
         )
     known = {attacked.claim: attacked for attacked in done}
     images = _images(dataset, [claim for claim in claims if claim not in known])
     attacked = []
-    with frozen(model), devices.threads(certified.engine.threads):
-        judge = _judge(model, dataset.info, judging(certified, settings), Store(given=artefacts or ()))
+    with frozen(model), devices.threads(certified.threads):
+        cache = ConversionCache(given=converted)
+        judge = make_certifier(model, dataset.info, judging(certified, settings), cache=cache)
         for claim in claims:
             if claim not in known:
                 known[claim] = _Target(model, judge, settings, images(claim), claim).attack()
@@ -89,19 +89,9 @@ def outcome(
 
 def judging(certified: CertifyConfig, settings: AttackSettings) -> CertifyConfig:
     """Returns settings of the same smoothed classifier, sampled n times under noise of its own."""
-    return replace(
-        certified,
-        alpha=settings.alpha,
-        seed=derive(settings.seed, "attack", "judge"),
-        budget=FixedBudget(n=settings.n),
-    )
-
-
-def _judge(model: MultiHead, info: DataInfo, config: CertifyConfig, store: Store) -> Certifier:
-    assert config.seed is not None
-    noise = config.noise.keyed(config.sigma, info.grid, config.seed, config.block)
-    network = Network(model, info, noise, config.aggregation, store)
-    return Certifier(config.engine.build(network), info, config, repeatable=True)
+    seed = derive(settings.seed, "attack", "judge")
+    fixed = certified.changed(budget="fixed", label_aware=False)
+    return replace(fixed, alpha=settings.alpha, seed=seed, n0=None, n=settings.n)
 
 
 def _images(dataset: Dataset, claims: Sequence[Claim]) -> Callable[[Claim], Pixels]:

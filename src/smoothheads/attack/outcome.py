@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from smoothheads.certify.radius import squared_grid_budget
+from smoothheads.certify.bounds import squared_grid_budget
 from smoothheads.config import load_json
 from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.files import reserve_file, storage, write_stamped

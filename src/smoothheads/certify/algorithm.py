@@ -1,103 +1,116 @@
 """CERTIFY and PREDICT of Cohen, Rosenfeld and Kolter (2019), Algorithm 1, on votes.
 
-Here is only statistics. Both are generators that ask for the votes of fresh samples of one image,
-`votes = yield Samples(phase, count)`; whoever drives them knows noise, network, batching and storage.
+This is only statistics. Both are generators that request the votes of fresh samples of one image,
+`votes = yield Samples(phase, count)`; the caller knows noise, network, batching and storage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+from scipy import special
 
-from smoothheads.certify.bounds import class_bounds, clopper_pearson_lower
-from smoothheads.certify.radius import minimum_n
+from smoothheads.certify.bounds import clopper_pearson_lower, minimum_n
 from smoothheads.config.check import LEAST_ALPHA
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.lazy import special
-from smoothheads.noise import GridGaussian, NoiseLaw, keyed_uniform
+from smoothheads.noise import GridGaussian, NoiseLaw
 from smoothheads.types import ABSTAIN, Certificate, Counts, Phase
 
 if TYPE_CHECKING:
     from smoothheads.certify.config import CertifyConfig
 
 T = TypeVar("T")
-Bound = Literal["clopper-pearson", "randomized", "pair"]
-Sampler = Callable[[Phase, int], Counts]
-"""Votes per class of so many fresh samples of a phase; none is ever used in two calls."""
-DAMAGED: Final = "the record is damaged; certify this image again"
+Sampler: TypeAlias = Callable[[Phase, int], Counts]
+"""Returns the votes per class of fresh samples of a phase; none is ever used in two calls."""
+DAMAGED: Final = "The record is damaged; certify this image again."
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What a run asks for: the votes of `count` fresh samples of one image."""
+    """A request of a run for the votes of `count` fresh samples of one image."""
 
     phase: Phase
     count: int
-    so_far: Certificate | None = None
-    """What holds already, if whoever is asked prefers to stop here; None where nothing does."""
+    partial: Certificate | None = None
+    """The certificate that already holds if sampling stops here; None where nothing holds yet."""
 
 
-Run = Generator[Samples, Counts, T]
+Run: TypeAlias = Generator[Samples, Counts, T]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What the certificate of one image is about; the budget decides the rest."""
+class CertifyParams:
+    """Everything but the budget that the certificate of one image depends on."""
 
     sigma: float
     alpha: float = 0.001
     law: NoiseLaw = field(default_factory=GridGaussian)
     correction: float = 0.0
-    """What the sampler's noise says must be taken off p_lower."""
+    """Subtracted from p_lower: how far the sampler's noise may be from the exact law."""
     block: int = 100
-    """Samples per block of noise: sizes that are multiples of it waste none."""
+    """Samples per block of noise: sample sizes that are multiples of it waste none."""
     label: int | None = None
     """The true label, for a budget that tests it instead of a chosen class."""
-    w: float = 1.0
-    """Of the randomised bound: uniform on (0, 1], drawn before sampling."""
+
+    def __post_init__(self) -> None:
+        _check_correction(self.correction)
 
     @classmethod
-    def of(cls, config: CertifyConfig, correction: float, index: int, label: int | None = None) -> Terms:
-        """Of one image in a certification."""
+    def of(cls, config: CertifyConfig, correction: float, label: int | None = None) -> CertifyParams:
+        """Returns the parameters of one image in a certification with `config`."""
         return cls(
             sigma=config.sigma,
             alpha=config.alpha,
-            law=config.noise,
+            law=config.law,
             correction=correction,
             block=config.block,
             label=label,
-            w=keyed_uniform(config.seed or 0, index),
         )
 
-    def chosen(self, selection: Counts) -> int:
+    def choose_class(self, selection: Counts) -> int:
+        """Returns the class to test: the true label if it is given, else the one with most votes."""
         return top_class(selection) if self.label is None else self.label
 
-    def certificate(
-        self, candidate: int, k: int, n: int, n0: int, *, p_lower: float, p_upper: float | None = None
-    ) -> Certificate:
-        """The one place where a bound becomes a certificate: p_lower bounds the sampled probability of the
-        candidate, p_upper that of every other class if it is given."""
+    def certificate(self, candidate: int, k: int, n: int, n0: int, *, p_lower: float) -> Certificate:
+        """Turns a bound into a certificate. This is the only place where that happens.
+
+        Args:
+            candidate: c_A, the class that the bound is about.
+            k: Votes for it among the n estimation samples.
+            n: Estimation samples.
+            n0: Selection samples.
+            p_lower: Lower bound on the probability that a sample votes for the candidate.
+        """
         p_lower = max(0.0, p_lower - self.correction)
-        if p_upper is None:
-            radius = self.law.radius(p_lower, self.sigma)
-        else:
-            p_upper = min(p_upper + self.correction, 1.0 - p_lower)
-            radius = self.law.pair_radius(p_lower, p_upper, self.sigma)
-        prediction, aware = candidate if radius > 0 else ABSTAIN, self.label is not None
-        return Certificate(prediction, radius, p_lower, k, n, n0, label_aware=aware)
+        radius = self.law.radius(p_lower, self.sigma)  # Algorithm 1: sigma * Phi^-1(p_lower) for l2
+        prediction = candidate if radius > 0 else ABSTAIN
+        return Certificate(prediction, radius, p_lower, k, n, n0, label_aware=self.label is not None)
 
 
-def certify(terms: Terms, *, n0: int, n: int, bound: Bound = "clopper-pearson") -> Run[Certificate]:
-    """With probability at least 1 - alpha: it abstains, or the smoothed classifier answers `prediction` at
-    every point closer than `radius`."""
-    require_samples(n0, n, terms.alpha / 2 if bound == "pair" else terms.alpha, terms.correction)
+def certify(params: CertifyParams, *, n0: int, n: int) -> Run[Certificate]:
+    """CERTIFY of Algorithm 1.
+
+    With probability at least 1 - alpha it abstains, or the smoothed classifier predicts the returned class at
+    every point closer than the returned radius.
+
+    Args:
+        params: sigma, alpha and the noise law.
+        n0: Samples that choose the class.
+        n: Fresh samples that bound its probability.
+    """
+    check_sample_sizes(n0, n, params)
+    # counts0 <- SampleUnderNoise(f, x, n0, sigma); c_A <- top index in counts0
     candidate = top_class((yield Samples(Phase.SELECTION, n0)))
+    # counts <- SampleUnderNoise(f, x, n, sigma)
     votes = yield Samples(Phase.ESTIMATION, n)
-    p_lower, p_upper = class_bounds(bound, votes, candidate, terms.alpha, terms.w)
-    return terms.certificate(candidate, int(votes[candidate]), n, n0, p_lower=p_lower, p_upper=p_upper)
+    # p_A <- LowerConfBound(counts[c_A], n, 1 - alpha)
+    k = int(votes[candidate])
+    p_lower = clopper_pearson_lower(k, n, params.alpha)
+    # if p_A > 1/2 return c_A and radius sigma Phi^-1(p_A), else return ABSTAIN
+    return params.certificate(candidate, k, n, n0, p_lower=p_lower)
 
 
 class Prediction(NamedTuple):
@@ -106,69 +119,93 @@ class Prediction(NamedTuple):
 
 
 def predict(*, n: int, alpha: float, correction: float = 0.0) -> Run[Prediction]:
-    """With probability at least 1 - alpha: it abstains, or returns the smoothed classifier's answer."""
-    check_correction(correction)
+    """PREDICT of Algorithm 1.
+
+    With probability at least 1 - alpha it abstains or returns the smoothed classifier's prediction.
+
+    Args:
+        n: Samples.
+        alpha: Probability that a returned class is another one than the smoothed classifier's.
+        correction: How far the sampler's noise may be from the exact law, per sample.
+    """
+    _check_correction(correction)
     level = alpha - n * correction  # n samples together differ by at most this from exact noise
-    if not LEAST_ALPHA <= alpha < 0.5 or two_sided_p_value(n, 0) > level:
-        raise ConfigError(
-            "n large enough that n equal votes decide (2^(1-n) <= alpha < 0.5)",
-            f"n = {n}, alpha = {alpha:g}",
-            "raise n: with so few samples every answer would be an abstention",
-        )
+    _check_alpha(alpha)
+    if two_sided_p_value(n, 0) > level:
+        raise _too_few(n, alpha, least=_minimum_predict(alpha, correction))
+    # counts <- SampleUnderNoise(f, x, n, sigma); c_A, c_B <- top two indices; n_A, n_B <- their counts
     votes = yield Samples(Phase.ESTIMATION, n)
     first = top_class(votes)
     n_a, n_b = int(votes[first]), int(np.delete(votes, first).max(initial=0))
+    # if BinomPValue(n_A, n_A + n_B, 0.5) <= alpha return c_A, else return ABSTAIN
     return Prediction(first if two_sided_p_value(n_a, n_b) <= level else ABSTAIN, votes)
 
 
 def two_sided_p_value(n_a: int, n_b: int) -> float:
-    """Exact binomial test of n_a >= n_b votes against a fair coin, rounded up."""
+    """Returns the p-value, rounded up, of n_a >= n_b votes in the exact binomial test of a fair coin."""
     tail = float(special.betainc(n_a, n_b + 1, 0.5)) if n_a > 0 else 1.0
     return min(1.0, 2 * tail * (1 + 1e-12))
 
 
 def top_class(votes: Counts) -> int:
-    """The class with most votes; the smallest index among equals."""
+    """Returns the class with most votes; the smallest one if several have as many."""
     return int(np.argmax(votes))
 
 
-def answered(run: Run[T], sample: Sampler) -> T:
-    """Drives a run with a function that gives votes, stored ones for instance."""
+def run_budget(run: Run[T], sample: Sampler) -> T:
+    """Runs a generator to its end with votes from a function, for example stored ones."""
     try:
         wanted = next(run)
         while True:
-            wanted = run.send(checked(sample(wanted.phase, wanted.count), wanted.count))
+            wanted = run.send(validate_votes(sample(wanted.phase, wanted.count), wanted.count))
     except StopIteration as end:
         result: T = end.value
         return result
 
 
-def checked(votes: Counts, count: int) -> Counts:
-    """Votes of exactly `count` samples; anything else is no basis for a bound."""
-    whole = votes.ndim == 1 and votes.size > 0 and np.issubdtype(votes.dtype, np.integer)
-    if not whole or votes.min() < 0 or int(votes.sum()) != count:
+def validate_votes(votes: Counts, count: int) -> Counts:
+    """Returns the votes; raises SoundnessError unless they are those of exactly `count` samples."""
+    counts = votes.ndim == 1 and votes.size > 0 and np.issubdtype(votes.dtype, np.integer)
+    if not counts or votes.min() < 0 or int(votes.sum()) != count:
         raise SoundnessError(
-            f"one vote per class of each of {count} samples",
-            f"{votes!r}",
-            "every sample must vote exactly once; a sample without a finite answer must stop the run",
+            f"{count} samples must give one vote each, but their votes are {votes!r}: "
+            "a sample without a finite output must stop the run."
         )
     return votes
 
 
-def require_samples(n0: int, n: int, alpha: float, correction: float = 0.0) -> None:
-    """Refuses, before the first sample, settings under which every answer would be an abstention."""
-    check_correction(correction)
-    if not LEAST_ALPHA <= alpha < 0.5:
-        raise ConfigError(f"{LEAST_ALPHA:g} <= alpha < 0.5", f"{alpha:g}", "0.001 is usual")
+def check_sample_sizes(n0: int, n: int, params: CertifyParams) -> None:
+    """Raises ConfigError, before the first sample, if every image would be an abstention."""
+    alpha = params.alpha
+    _check_alpha(alpha)
     if n0 < 1:
-        raise ConfigError("n0 >= 1", str(n0), "100 is usual")
-    if n < 1 or clopper_pearson_lower(n, n, alpha) - correction <= 0.5:
-        least = minimum_n(alpha)
-        raise ConfigError(f"n >= {least} for alpha = {alpha:g}", str(n), f"set n to {least} or more")
+        raise ConfigError(f"n0 is {n0}; at least one sample must choose the class, and 100 are usual.")
+    if n < 1 or clopper_pearson_lower(n, n, alpha) - params.correction <= 0.5:
+        raise _too_few(n, alpha, least=minimum_n(alpha))
 
 
-def check_correction(correction: float) -> None:
+def _too_few(n: int, alpha: float, least: int) -> ConfigError:
+    return ConfigError(
+        f"n = {n} is too small for alpha = {alpha:g}: even unanimous votes would abstain; use n >= {least}."
+    )
+
+
+def _check_alpha(alpha: float) -> None:
+    if not LEAST_ALPHA <= alpha < 0.5:
+        raise ConfigError(f"alpha is {alpha:g}; choose {LEAST_ALPHA:g} <= alpha < 0.5, for example 0.001.")
+
+
+def _minimum_predict(alpha: float, correction: float) -> int:
+    """Returns the fewest samples with which PREDICT does not always abstain."""
+    n = 1
+    while n < 1000 and two_sided_p_value(n, 0) > alpha - n * correction:
+        n += 1
+    return n
+
+
+def _check_correction(correction: float) -> None:
     if not 0 <= correction < 0.5:
         raise SoundnessError(
-            "0 <= correction < 0.5", f"{correction:g}", "take it from the noise that is sampled"
+            f"The correction for the noise is {correction:g}, but it must be at least 0 and below 0.5: "
+            "take it from the noise that is sampled."
         )

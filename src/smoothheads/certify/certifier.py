@@ -1,85 +1,143 @@
-"""An engine, its noise and a budget: certificates and predictions for grid images."""
+"""A vote counter and a budget: certificates and predictions for grid images."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
 from smoothheads.certify import algorithm
-from smoothheads.certify.algorithm import Prediction, Run, Terms
+from smoothheads.certify.algorithm import CertifyParams, Prediction, Run
+from smoothheads.certify.bounds import max_radius
 from smoothheads.certify.budgets import AnytimeBudget
-from smoothheads.certify.confidence import Confidence, ConfidenceMethod, confidence_lower
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.drive import Drive, Flight, OnVotes, drive, steps
-from smoothheads.certify.engines import Engine
-from smoothheads.certify.radius import max_radius
-from smoothheads.certify.soundness import require_still
-from smoothheads.config.check import check_radius
+from smoothheads.certify.engines import ConversionCache, Engine, Network
+from smoothheads.certify.engines.auto import resolve
+from smoothheads.certify.pending import OnVotes, PendingImage, RunImages, run_images, run_steps
+from smoothheads.certify.soundness import check_unchanged
+from smoothheads.certify.votes import VoteCounter
 from smoothheads.data import DataInfo, Dataset, as_pixels
 from smoothheads.errors import ConfigError, DataError, SoundnessError
-from smoothheads.types import ENSEMBLE, UNLABELLED, Certificate, Certified, Phase, Pixels
+from smoothheads.types import UNLABELLED, Certificate, Certified, Phase, Pixels
+
+if TYPE_CHECKING:
+    from smoothheads.models.multihead import MultiHead
+    from smoothheads.noise import Noise
 
 T = TypeVar("T")
-_PREDICT_SAMPLES: Final = 1000  # where the budget says none
+_PREDICT_SAMPLES: Final = 1000  # where the budget has no limit
+
+
+def make_certifier(
+    model: MultiHead | None,
+    info: DataInfo,
+    config: CertifyConfig,
+    *,
+    cache: ConversionCache | None = None,
+    images: int = 1,
+) -> Certifier:
+    """Returns the certifier of a network. This is the one place where noise, network and engine meet.
+
+    Args:
+        model: The network; None if `cache.given` has a converted one that needs no PyTorch.
+        info: The images that it takes.
+        config: Settings; `auto` is resolved and a seed is drawn if there is none.
+        cache: Where converted networks are kept.
+        images: How many images there will be, about; a trial for `auto` must pay for itself.
+    """
+    seeded = config.seeded()
+    assert seeded.seed is not None
+    noise = seeded.law.keyed(seeded.sigma, info.grid, seeded.seed, seeded.block)
+    network = Network(model, info, noise, cache or ConversionCache())
+    resolved = resolve(seeded, network, samples=images * seeded.plan.typical_samples)
+    certifier = Certifier(resolved.counter, info, resolved.config, repeatable=config.seed is not None)
+    certifier.notes = resolved.notes
+    return certifier
 
 
 class Certifier:
-    """`info` says what images the engine's network takes, `config` what to do with its votes.
+    """CERTIFY and PREDICT for the images of a data set, or for any images.
 
     The noise of an image without an index is keyed by its content and a secret, so that nobody can search for
-    an image with unlucky noise; without the secret it is `repeatable`, by whoever knows the seed.
+    an image with unlucky noise; without the secret it is `repeatable` by anybody who knows the seed.
     """
 
     notes: tuple[str, ...] = ()
-    """What whoever uses it should know."""
+    """Notes for the user, for example why an engine was chosen."""
 
     def __init__(
-        self, engine: Engine, info: DataInfo, config: CertifyConfig, *, repeatable: bool = False
+        self, counter: VoteCounter, info: DataInfo, config: CertifyConfig, *, repeatable: bool = False
     ) -> None:
-        self.engine, self.info, self.config = engine, info, config.seeded()
+        self.counter, self.info, self.config = counter, info, config.seeded().resolved()
         self._secret = b"" if repeatable else secrets.token_bytes(32)
-        self._fingerprint = engine.fingerprint()
-        if config.aggregation not in engine.aggregations:
-            known = ", ".join(engine.aggregations)
-            raise ConfigError(
-                "a known aggregation of this network", repr(config.aggregation), f"choose from: {known}"
-            )
-        self.budget, self.law = config.budget, engine.noise.law
-        self.correction = engine.noise.correction(int(np.prod(info.shape)))
-        self.budget.check(self.terms(0))  # an impossible plan is refused before the first image
+        self._fingerprint = counter.engine.fingerprint()
+        self.budget, self.law = self.config.plan, counter.noise.law
+        self.correction = counter.noise.correction(int(np.prod(info.shape)))
+        self.budget.check(self.params())  # an impossible plan is refused before the first image
         endless = self.budget.max_samples is None
-        most = max_radius(self.n, config.alpha, config.sigma, self.law.radius)
-        self.max_radius = float("inf") if endless else most
+        self.max_radius = (
+            math.inf if endless else max_radius(self.n, config.alpha, config.sigma, self.law.radius)
+        )
+
+    @property
+    def engine(self) -> Engine:
+        return self.counter.engine
+
+    @property
+    def noise(self) -> Noise:
+        return self.counter.noise
+
+    @property
+    def n0(self) -> int:
+        """Samples that choose a class."""
+        return int(getattr(self.budget, "n0", 100))
+
+    @property
+    def n(self) -> int:
+        """Samples that bound a probability, or decide a prediction."""
+        return self.budget.max_samples or _PREDICT_SAMPLES
+
+    def params(self, label: int | None = None) -> CertifyParams:
+        """Returns what the certificate of an image depends on."""
+        return CertifyParams.of(self.config, self.correction, label)
 
     def records(
         self,
         dataset: Dataset,
         skip: set[int] | None = None,
         on_votes: OnVotes | None = None,
-        drive: Drive = drive,
+        run: RunImages = run_images,
     ) -> Iterator[Certified]:
-        """Certifies every image of `dataset` in order, leaving out the indices in `skip`. Images that were
-        under way together share the time that it took. `drive` says who counts the votes.
+        """Certifies every image of `dataset` in order. Pending images share the time that they took.
 
-        Raises SoundnessError when the network changed under way; what came before is then void too.
+        Args:
+            dataset: Images with their labels and indices.
+            skip: Indices to leave out.
+            on_votes: Called with how many samples were counted.
+            run: Runs the images; a cluster has its own.
+
+        Raises SoundnessError when the network changed meanwhile; earlier certificates are then void too.
         """
-        self._require_end()
+        self._check_ends()
         indices, labels = dataset.indices.tolist(), dataset.labels.tolist()
         left = [i for i, index in enumerate(indices) if not skip or index not in skip]
-        flights = (self._certification(dataset.image(i), indices[i], labels[i]) for i in left)
+        images = (self._certification(dataset.image(i), indices[i], labels[i]) for i in left)
         places = iter(left)
         started = time.monotonic()
-        for group in drive(self.engine, flights, on_votes):
-            self._require_still()
-            together = [self._certified(flight, labels[next(places)]) for flight in group]
-            timed = all(certified.seconds for certified in together)
-            yield from together if timed else _sharing(time.monotonic() - started, together)
+        for group in run(self.counter, images, on_votes):
+            self._check_unchanged()
+            records = [self._certified(image, labels[next(places)]) for image in group]
+            if not all(record.seconds for record in records):
+                seconds = time.monotonic() - started
+                samples = sum(record.samples for record in records)
+                records = [replace(each, seconds=seconds * each.samples / samples) for each in records]
+            yield from records
             started = time.monotonic()
 
     def certify_image(
@@ -94,12 +152,12 @@ class Certifier:
 
         The label is used by a label-aware budget alone.
         """
-        self._require_end()
-        flight = self._certification(as_pixels(image, self.info), index, label)
-        for _ in drive(self.engine, [flight], on_votes):
+        self._check_ends()
+        pending = self._certification(as_pixels(image, self.info), index, label)
+        for _ in run_images(self.counter, [pending], on_votes):
             pass
-        self._require_still()
-        return self._certified(flight, UNLABELLED if label is None else label)
+        self._check_unchanged()
+        return self._certified(pending, UNLABELLED if label is None else label)
 
     def stream(
         self,
@@ -110,24 +168,27 @@ class Certifier:
         target: float | None = None,
         seconds: float | None = None,
     ) -> Iterator[Certificate]:
-        """The growing certificates of the anytime budget, block by block: every one of them holds, so whoever
-        listens may stop at any. Without n, target and seconds it goes on for ever."""
-        budget = AnytimeBudget(n0=self.n0, n=n, target=target, seconds=seconds)
-        for flight in self.steps(budget.run, image, index):
-            certificate = flight.result if flight.request is None else flight.so_far
+        """Yields the growing certificates of budget anytime, block by block.
+
+        Every one of them holds, so the reader may stop at any. Without n, target and seconds it never ends.
+        """
+        budget = AnytimeBudget(n0=self.n0, n=n or 0, target=target, seconds=seconds)
+        for pending in self.steps(budget.run, image, index):
+            certificate = pending.result if pending.request is None else pending.partial
             if certificate is not None:
                 yield certificate
 
     def steps(
-        self, run: Callable[[Terms], Run[T]], image: Any, index: int | None = None
-    ) -> Iterator[Flight[T]]:
-        """Drives any run with the votes of one image, to be looked at after every part of a request that was
-        served; the last time `request` is None and `result` is there."""
+        self, run: Callable[[CertifyParams], Run[T]], image: Any, index: int | None = None
+    ) -> Iterator[PendingImage[T]]:
+        """Yields the pending image after every part of a request of any run on one image.
+
+        The last time its `request` is None and its `result` is there.
+        """
         pixels = as_pixels(image, self.info)
-        key = self._key(pixels, index)
-        for flight in steps(self.engine, self._flight(run(self.terms(key)), pixels, key)):
-            self._require_still()
-            yield flight
+        for pending in run_steps(self.counter, self._pending(run(self.params()), pixels, index)):
+            self._check_unchanged()
+            yield pending
 
     def predict(self, image: Any, index: int | None = None) -> Prediction:
         """PREDICT one image with n samples: a class, or an abstention."""
@@ -136,132 +197,74 @@ class Certifier:
     def predict_all(
         self, images: Sequence[Pixels], indices: Sequence[int | None] | None = None
     ) -> list[Prediction]:
-        """PREDICT several images, together where the engine takes several blocks in a pass."""
+        """PREDICT several images, together where a pass has several blocks."""
         keys = [None] * len(images) if indices is None else indices
-        flights = [
-            self._flight(
+        pending = [
+            self._pending(
                 algorithm.predict(n=self.n, alpha=self.config.alpha, correction=self.correction), image, index
             )
             for image, index in zip(images, keys, strict=True)
         ]
-        predictions = [flight.result for group in drive(self.engine, flights) for flight in group]
-        self._require_still()
+        predictions = [image.result for group in run_images(self.counter, pending) for image in group]
+        self._check_unchanged()
         return predictions
 
-    def confidence(
-        self,
-        image: Any,
-        radius: float,
-        index: int | None = None,
-        *,
-        method: ConfidenceMethod = "distribution",
-    ) -> Confidence:
-        """How sure the ensemble stays within `radius`: a bound on the mean probability, over the noise, that
-        the softmax of its mean logits gives to the class that n0 samples choose. n fresh samples bound it."""
-        config = self.config
-        if self.law.norm != "l2" or config.aggregation != ENSEMBLE:
-            got = f"{self.law.name} noise and aggregation {config.aggregation}"
-            raise ConfigError(
-                "Gaussian noise and the aggregation ensemble", got, "confidence is certified for these"
-            )
-        check_radius(radius)
-        pixels = as_pixels(image, self.info)
-        key = self._key(pixels, index)
-        selection = self.engine.votes(pixels, key, Phase.SELECTION, 0, self.n0).for_aggregation(
-            config.aggregation
-        )
-        prediction = algorithm.top_class(algorithm.checked(selection, self.n0))
-        scores = self.engine.scores(pixels, key, Phase.SCORES, 0, self.n)[:, prediction]
-        self._require_still()
-        lower = confidence_lower(
-            scores, radius, sigma=config.sigma, alpha=config.alpha, correction=self.correction, method=method
-        )
-        return Confidence(prediction, radius, lower, float(scores.mean()), self.n)
-
     def seconds_per_sample(self) -> float:
-        """From one pass on a blank image after another that warms up."""
-        samples = self.engine.blocks_per_pass * self.engine.noise.block_size
+        """Returns the time of a sample, from one pass on a blank image after another that warms up."""
+        samples = self.counter.blocks_per_pass * self.noise.block_size
         blank = np.zeros(self.info.shape, dtype=np.uint8)
         for _ in range(2):
             started = time.perf_counter()
-            self.engine.votes(blank, 0, Phase.PILOT, 0, samples)
+            self.counter.votes(blank, 0, Phase.PILOT, 0, samples)
         return (time.perf_counter() - started) / samples
 
-    def _certification(self, image: Pixels, index: int | None, label: int | None) -> Flight[Certificate]:
-        known = self._known(label) if self.budget.uses_label else None
-        key = self._key(image, index)
-        return self._flight(self.budget.run(self.terms(key, known)), image, key)
-
-    @property
-    def n0(self) -> int:
-        """Samples that choose a class."""
-        return int(getattr(self.budget, "n0", 100))
-
-    @property
-    def n(self) -> int:
-        """Samples that bound a probability, or decide a prediction."""
-        return self.budget.max_samples or _PREDICT_SAMPLES
-
-    def terms(self, index: int, label: int | None = None) -> Terms:
-        """What the certificate of an image is about."""
-        return Terms.of(self.config, self.correction, index, label)
-
-    def _flight(self, run: Run[T], image: Pixels, index: int | None) -> Flight[T]:
-        return Flight(run, image, self._key(image, index), self.config.aggregation, self.engine)
-
-    def _key(self, image: Pixels, index: int | None) -> int:
-        if image.shape != self.info.shape:
-            wanted, got = _size(self.info.shape), _size(image.shape)
-            raise DataError(f"an image of {wanted}", got, "resize or crop it as in training")
-        return content_key(image, self._secret) if index is None else index
-
-    def _require_end(self) -> None:
-        if not self.budget.ends:
-            raise ConfigError(
-                "a budget that ends on every image", "anytime without n and seconds", "give one of them"
-            )
-
-    def _known(self, label: int | None) -> int:
-        classes = self.engine.classes
+    def _certification(
+        self, image: Pixels, index: int | None, label: int | None
+    ) -> PendingImage[Certificate]:
+        if not self.budget.uses_label:
+            return self._pending(self.budget.run(self.params()), image, index)
+        classes = self.info.classes
         if label is None or not 0 <= label < classes:
             raise ConfigError(
-                f"a label from 0 to {classes - 1} for a label-aware budget",
-                "none" if label is None else str(label),
-                "certify a data set, or drop label_aware",
+                f"A label-aware budget needs a label from 0 to {classes - 1}, but it is "
+                f"{'missing' if label is None else label}: certify a data set, or drop label_aware."
             )
-        return label
+        return self._pending(self.budget.run(self.params(label)), image, index)
 
-    def _certified(self, flight: Flight[Certificate], label: int) -> Certified:
+    def _pending(self, run: Run[T], image: Pixels, index: int | None) -> PendingImage[T]:
+        if image.shape != self.info.shape:
+            raise DataError(
+                f"The network takes images of {_size(self.info.shape)}, but this one has "
+                f"{_size(image.shape)}: resize or crop it as in training."
+            )
+        key = content_key(image, self._secret) if index is None else index
+        return PendingImage(run, image, key, self.config.aggregation, self.counter)
+
+    def _certified(self, pending: PendingImage[Certificate], label: int) -> Certified:
+        if not pending.result.radius <= self.max_radius:
+            raise SoundnessError(
+                f"The radius {pending.result.radius:g} of image {pending.index} exceeds {self.max_radius:g}, "
+                f"which {self.budget.max_samples} unanimous votes show: report how it came about."
+            )
         return Certified(
-            index=flight.index,
+            index=pending.index,
             label=label,
-            certificate=self._checked(flight.result, flight.index),
-            selection=flight.votes(Phase.SELECTION, Phase.PILOT),
-            votes=flight.votes(Phase.ESTIMATION),
-            seconds=flight.seconds,
+            certificate=pending.result,
+            selection=pending.votes(Phase.SELECTION, Phase.PILOT),
+            votes=pending.votes(Phase.ESTIMATION),
+            seconds=pending.seconds,
         )
 
-    def _checked(self, certificate: Certificate, index: int) -> Certificate:
-        if not certificate.radius <= self.max_radius:
-            raise SoundnessError(
-                f"a radius of at most {self.max_radius:g}, which {self.budget.max_samples} equal votes show",
-                f"{certificate.radius:g} for image {index}",
-                "this certificate is wrong; report how it came about",
-            )
-        return certificate
+    def _check_ends(self) -> None:
+        if not self.budget.ends:
+            raise ConfigError("Budget anytime needs n or seconds to end on every image: set one of them.")
 
-    def _require_still(self) -> None:
-        require_still(self._fingerprint, self.engine.fingerprint())
-
-
-def _sharing(seconds: float, together: Sequence[Certified]) -> list[Certified]:
-    """The time that they took together, shared out by the samples that each needed."""
-    samples = sum(certified.samples for certified in together)
-    return [replace(certified, seconds=seconds * certified.samples / samples) for certified in together]
+    def _check_unchanged(self) -> None:
+        check_unchanged(self._fingerprint, self.engine.fingerprint())
 
 
 def content_key(image: Pixels, secret: bytes = b"") -> int:
-    """A noise key for an image that belongs to no data set: the same image always gets the same answer."""
+    """Returns a noise key for an image that belongs to no data set: the same for the same image."""
     return int.from_bytes(hashlib.sha256(secret + image.tobytes()).digest()[:8], "little") >> 1
 
 

@@ -1,6 +1,7 @@
-"""What certification is told: sigma, alpha, aggregation and seed, and components for budget, noise and engine.
+"""All settings of a certification in one flat dataclass: the same in Python, on the command line and in JSON.
 
-Nothing heavy is imported here.
+Parameters that belong to some budgets or engines only are unset at first, so that they have the default of
+the one that is chosen. A parameter that the chosen one does not have is refused. Torch is not imported here.
 """
 
 from __future__ import annotations
@@ -8,148 +9,203 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, Literal
 
-from smoothheads.certify.budgets.base import BUDGETS, Budget
-from smoothheads.certify.budgets.fixed import FixedBudget
-from smoothheads.certify.engines.base import ENGINES, EngineConfig
-from smoothheads.certify.engines.torch import Torch
-from smoothheads.config.check import LEAST_ALPHA, Count, Natural, at_least, between, check_fields, check_sigma
+from smoothheads.certify.budgets import BUDGETS, Budget
+from smoothheads.certify.engines import ENGINES, Engine
+from smoothheads.config.check import LEAST_ALPHA, Count, Natural, check_fields, check_sigma
 from smoothheads.errors import ConfigError, suggest
-from smoothheads.noise.base import NoiseLaw
-from smoothheads.noise.laws import GridGaussian
-from smoothheads.registry import as_component
+from smoothheads.noise import NOISES, NoiseLaw
+from smoothheads.registry import Registry
 
-_COMPONENTS: Final = {"budget": Budget, "noise": NoiseLaw, "engine": EngineConfig}
+Option = bool | int | float | str
+_KINDS: Final[Mapping[str, Registry[Any]]] = {"budget": BUDGETS, "noise": NOISES, "engine": ENGINES}
+
+
+_UNSET: Final = {"unless_default": True}
+"""Of fields that belong to some budgets or engines: JSON leaves them out until they are set."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CertifyConfig:
-    """What a certification run was told, the network and the data apart."""
+    """Settings of a certification run; the network and the data are not among them."""
 
     sigma: float
     """Standard deviation of the noise per pixel, whatever its law."""
     alpha: float = 0.001
     """Probability that a certificate is wrong, per image."""
-    budget: Budget = field(default_factory=FixedBudget)
-    """How many samples an image gets."""
     aggregation: str = "ensemble"
     """The base classifier that is certified: ensemble (mean logits), softmax (mean probabilities), vote,
-    margin (the surest head decides), weighted (learned), head-K, prefix-K or consensus-K."""
+    margin (the head with the largest margin decides), weighted (learned), head-K, prefix-K or consensus-K."""
     seed: Natural | None = None
-    """Key of the noise, to be chosen after the weights are fixed. None: drawn at the start; a certification
-    records it, a prediction keeps it secret."""
-    noise: NoiseLaw = field(default_factory=GridGaussian)
-    """The law of the noise, whose theorem decides the norm of the radii."""
+    """Random seed of the noise, to be chosen after the weights are fixed. If omitted, certify draws and
+    records one; predict uses a secret one."""
     block: Count = 100
-    """Samples per block of noise; part of its key, so that results depend on nothing else."""
-    engine: EngineConfig = field(default_factory=Torch)
-    """What computes the network."""
+    """Samples per block of noise; part of the noise's key, so that results depend on nothing else."""
+    budget: str = "fixed"
+    """How many samples an image gets: fixed (n of every image, as in published tables), table (which RADII
+    are certified), radius (within TOLERANCE of the fixed radius) or anytime (until TARGET or SECONDS)."""
+    n0: Count | None = field(default=None, metadata=_UNSET)
+    """Samples that choose the class; they never enter the bound (default: 100; budget radius has its own)."""
+    n: Natural | None = field(default=None, metadata=_UNSET)
+    """Fresh samples, at most, that bound its probability (default: 100,000; 0 for no limit with anytime)."""
+    radii: tuple[float, ...] | None = field(default=None, metadata=_UNSET)
+    """Radii of budget table (default: steps of 0.25 from 0 up to what n can show)."""
+    tolerance: float | None = field(default=None, metadata=_UNSET)
+    """Fraction of the radius that budget radius may lose on average (default: 0.05)."""
+    floor: float | None = field(default=None, metadata=_UNSET)
+    """Radius, in sigmas, that budget radius may lose in any case (default: 0.01)."""
+    target: float | None = field(default=None, metadata=_UNSET)
+    """Radius at which budget anytime stops."""
+    seconds: float | None = field(default=None, metadata=_UNSET)
+    """Time after which budget anytime stops, for every image."""
+    label_aware: bool = field(default=False, metadata=_UNSET)
+    """Budgets table and radius test the true label instead of a chosen class: for evaluation only."""
+    noise: str = "grid"
+    """The noise law, whose theorem decides the norm of the radii: grid (exact integers) and gaussian l2,
+    uniform and laplace l1."""
+    engine: str = "torch"
+    """What computes the network: torch, openvino, onnxruntime, or auto (the fastest in a trial)."""
+    precision: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
+    """Another precision is another base classifier. float16 is for cuda; int8 for openvino, quantised with
+    noisy training images at sigma."""
+    device: str = field(default="cpu", metadata=_UNSET)
+    """Device of engine torch; cuda is untested."""
+    compile: bool = field(default=False, metadata=_UNSET)
+    """torch.compile in engine torch: takes up to a minute and saves up to a fifth of the time."""
+    threads: Count = 1
+    """Threads of the engine in one process."""
+    blocks_per_pass: int | Literal["auto"] | None = field(default=None, metadata=_UNSET)
+    """Blocks per forward pass, of one image or of several: more are faster for small networks (default: 1;
+    engine auto finds what is fastest)."""
+    options: dict[str, Option] = field(default_factory=dict, hash=False, metadata={"unless_default": True})
+    """Parameters of budgets, noise laws and engines of other packages."""
 
     def __post_init__(self) -> None:
-        for kind, base in _COMPONENTS.items():
-            object.__setattr__(self, kind, as_component(getattr(self, kind), base))
         check_sigma(self.sigma)
-        between("alpha", self.alpha, 0, 0.5)
-        at_least("alpha", self.alpha, LEAST_ALPHA)
-        check_fields(self)
-        if getattr(self.engine, "lazy_consensus", False) and not self.aggregation.startswith("consensus-"):
+        if not LEAST_ALPHA <= self.alpha < 0.5:
             raise ConfigError(
-                "an aggregation consensus-K with lazy_consensus",
-                repr(self.aggregation),
-                "for example --aggregation consensus-2",
+                f"alpha is {self.alpha:g}; choose {LEAST_ALPHA:g} <= alpha < 0.5, for example 0.001."
             )
+        check_fields(self)
+        if self.radii is not None:
+            object.__setattr__(self, "radii", tuple(self.radii))
+        parameters = {kind: _parameters(kind, getattr(self, kind)) for kind in _KINDS}
+        for name in _set(self):
+            if not any(name in known for known in parameters.values()):
+                raise _misplaced(name, self)
+        for name in self.options:
+            if not any(name in known for known in parameters.values()) or name in _FIELDS:
+                raise _misplaced(name, self)
+        if self.precision not in ENGINES.get(self.engine).precisions:
+            able = [name for name, engine in ENGINES.items() if self.precision in engine.precisions]
+            raise ConfigError(
+                f"Engine {self.engine} does not compute {self.precision}: choose engine {' or '.join(able)}."
+            )
+        if self.precision == "float16" and self.device == "cpu":
+            raise ConfigError("float16 needs device cuda: use float32 or bfloat16 on a processor.")
+        if isinstance(self.blocks_per_pass, int) and self.blocks_per_pass < 1:
+            raise ConfigError(f"blocks_per_pass is {self.blocks_per_pass}; choose 1 or more, or auto.")
+        _ = self.plan, self.law  # their own checks
 
-    @classmethod
-    def of(cls, sigma: float, **settings: Any) -> CertifyConfig:
-        """From settings without their components: `CertifyConfig.of(0.25, budget="table", n=10_000)`."""
-        return cls(sigma=sigma).changed(**settings)
+    @cached_property
+    def plan(self) -> Budget:
+        """The budget with its parameters."""
+        budget: Budget = BUDGETS.get(self.budget)(**self._arguments("budget"))
+        return budget
 
-    def changed(self, **settings: Any) -> CertifyConfig:
-        """A copy with other settings, of its own or of its components. A component that is given by its name
-        takes over what its predecessor was told (other than its defaults), as far as it has such fields.
-
-        Raises ConfigError for a setting that none of the chosen components has.
-        """
-        parts = {kind: _chosen(kind, getattr(self, kind), settings.pop(kind, None)) for kind in _COMPONENTS}
-        for kind, part in parts.items():
-            parts[kind] = replace(part, **{key: settings.pop(key) for key in _names(part) & settings.keys()})
-        own = {key: settings.pop(key) for key in _names(self) & settings.keys()}
-        for key in settings:
-            known = {name for part in (self, *parts.values()) for name in _names(part)}
-            error = ConfigError("a setting of a certification", repr(key), suggest(key, known))
-            raise misplaced(key, parts) or error
-        return replace(self, **own, **parts)
+    @cached_property
+    def law(self) -> NoiseLaw:
+        """The noise law with its parameters."""
+        law: NoiseLaw = NOISES.get(self.noise)(**self._arguments("noise"))
+        return law
 
     @property
-    def components(self) -> dict[str, Any]:
-        return {kind: getattr(self, kind) for kind in _COMPONENTS}
+    def has_auto(self) -> bool:
+        """Says whether a trial must choose something before the first vote."""
+        return "auto" in (self.engine, self.blocks_per_pass)
 
-    @property
-    def device(self) -> str:
-        """Where the network is computed."""
-        return str(getattr(self.engine, "device", "cpu"))
+    def resolved(self) -> CertifyConfig:
+        """Returns a copy that spells out the defaults of its budget and engine, for the manifest."""
+        plan = {name: getattr(self.plan, name) for name in _parameters("budget", self.budget)}
+        engine = {
+            name: ENGINES.get(self.engine).parameters[name] for name in _parameters("engine", self.engine)
+        }
+        unset = {
+            name: value
+            for name, value in (plan | engine).items()
+            if name in _OPTIONAL and getattr(self, name) == _OPTIONAL[name]
+        }
+        return replace(self, **unset)
 
     def seeded(self) -> CertifyConfig:
-        """With a seed: the given one, or one that nobody could know before."""
+        """Returns a copy with a seed: the given one, or one that nobody could know before."""
         return self if self.seed is not None else replace(self, seed=secrets.randbits(63))
 
-    @classmethod
-    def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Reads settings without their components: what version 1 wrote, and what is short to write."""
-        return _nested(data) if data.keys() - _names(cls) else data
+    def changed(self, **settings: Any) -> CertifyConfig:
+        """Returns a copy with other settings; raises ConfigError for one that no chosen component has.
+
+        Where a budget or an engine is exchanged, parameters of the old one that were set to other values than
+        its defaults are kept if the new one has them, and dropped otherwise.
+        """
+        options = {key: value for key, value in self.options.items() if key not in settings}
+        for kind in ("budget", "engine"):
+            old, new = getattr(self, kind), settings.get(kind, getattr(self, kind))
+            if new != old:
+                usual, kept = _parameters(kind, old), _parameters(kind, new)
+                for name in usual.keys() & _OPTIONAL.keys():
+                    if name not in kept or getattr(self, name) == usual[name]:
+                        settings.setdefault(name, _OPTIONAL[name])
+                options = {
+                    name: value for name, value in options.items() if name in kept or name not in usual
+                }
+        for name in settings.keys() - _FIELDS:
+            chosen = {kind: settings.get(kind, getattr(self, kind)) for kind in _KINDS}
+            if not any(name in _parameters(kind, component) for kind, component in chosen.items()):
+                raise _misplaced(name, self)
+            options[name] = settings.pop(name)
+        return replace(self, **{"options": options} | settings)
+
+    def _arguments(self, kind: str) -> dict[str, Any]:
+        names = _parameters(kind, getattr(self, kind))
+        given = {name: getattr(self, name) for name in _set(self) if name in names}
+        return given | {name: self.options[name] for name in names if name in self.options}
 
 
-def _names(part: Any) -> set[str]:
-    return {one.name for one in fields(part)}
+_FIELDS: Final = frozenset(each.name for each in fields(CertifyConfig))
+_OPTIONAL: Final[Mapping[str, Any]] = {
+    each.name: each.default
+    for each in fields(CertifyConfig)
+    if each.metadata.get("unless_default") and each.name != "options"
+}
+"""The fields that belong to some budgets or engines, with the values that mean "not set"."""
 
 
-def _chosen(kind: str, before: Any, wanted: Any) -> Any:
-    """The component that is wanted: itself, or by its name with what its predecessor was told."""
-    if wanted is None:
-        return before
-    if not isinstance(wanted, str):
-        return as_component(wanted, _COMPONENTS[kind])
-    component = before.registry.get(wanted)
-    usual = type(before)()
-    told = {name for name in _names(before) if getattr(before, name) != getattr(usual, name)}
-    return component(**{name: getattr(before, name) for name in _names(component) & told})
+def _parameters(kind: str, name: str) -> Mapping[str, Any]:
+    """Returns the parameters of a component with their defaults."""
+    component = _KINDS[kind].get(name)
+    if kind == "engine":
+        engine: type[Engine] = component
+        return engine.parameters
+    return {each.name: each.default for each in fields(component)}
 
 
-def misplaced(key: str, parts: Mapping[str, Any]) -> ConfigError | None:
-    """The error for a setting of another budget, noise or engine than the chosen `parts`; None if it is of
-    these or of nobody."""
-    if any(key in _names(part) for part in parts.values()):
-        return None
-    for kind, part in parts.items():
-        others = [name for name, other in part.registry.items() if key in _names(other)]
-        if others:
-            remedy = f"drop {key}, or take {kind} {' or '.join(others)}"
+def _set(config: CertifyConfig) -> list[str]:
+    return [name for name, unset in _OPTIONAL.items() if getattr(config, name) != unset]
+
+
+def _misplaced(name: str, config: CertifyConfig) -> ConfigError:
+    """Returns the error for a parameter that the chosen budget, noise and engine do not have."""
+    if name in config.options and name in _FIELDS:
+        return ConfigError(f"Set {name} itself instead of options.{name}.")
+    for kind, registry in _KINDS.items():
+        owners = [owner for owner in registry.names() if owner != "auto" and name in _parameters(kind, owner)]
+        if owners:
+            chosen = getattr(config, kind)
             return ConfigError(
-                f"{'an' if kind == 'engine' else 'a'} {kind} that uses {key}", repr(part.name), remedy
+                f"{name} belongs to {kind} {' and '.join(owners)}, not to {chosen}: "
+                f"drop it, or choose {kind} {' or '.join(owners)}."
             )
-    return None
-
-
-_V1_ENGINE: Final = ("precision", "compile", "lazy_consensus", "graphs", "device", "threads")
-_V1_BUDGET: Final = ("n0", "n", "bound", "radii", "tolerance", "price", "target", "label_aware")
-
-
-def _nested(flat: dict[str, Any]) -> dict[str, Any]:
-    """Settings sorted into their components. Version 1 wrote all that there were, so those that the chosen
-    budget or engine ignored are left out; what is unknown otherwise stays, and is refused."""
-    nested = dict(flat)
-    if nested.pop("grouped", "off") != "off":
-        raise ConfigError("heads one by one", "grouped heads", "certify again, or use version 0.1")
-    complete = nested.keys() >= {*_V1_BUDGET, *_V1_ENGINE}
-    for kind, registry, usual in (("budget", BUDGETS, "fixed"), ("engine", ENGINES, "torch")):
-        said = nested.pop(kind, usual)
-        part = dict(said) if isinstance(said, dict) else {"name": said}
-        fields_of = _names(registry.get(str(part.get("name", usual))))
-        part |= {key: nested.pop(key) for key in fields_of & nested.keys()}
-        nested[kind] = part
-    ignored = {*_V1_BUDGET, *_V1_ENGINE} if complete else set()
-    known = {*_names(CertifyConfig), *_V1_BUDGET, *_V1_ENGINE}
-    for key in nested.keys() - known:
-        raise ConfigError("a setting of a certification", repr(key), suggest(key, known))
-    return {key: value for key, value in nested.items() if key not in ignored}
+    known = _FIELDS.union(*(_parameters(kind, getattr(config, kind)) for kind in _KINDS))
+    return ConfigError(f"A certification has no setting {name!r}: {suggest(name, known)}")

@@ -1,6 +1,6 @@
 """Exact error spending: when a count of votes, looked at several times, shows that p exceeds p0.
 
-Looks are numbers of samples fixed in advance; each may spend a share of alpha. For every p <= p0 the count is
+Looks are numbers of samples fixed in advance; each may spend a part of alpha. For every p <= p0 the count is
 stochastically smaller than at p0, so the probability of ever reaching a boundary is at most what was spent.
 Stopping early for any other reason can only lower it.
 """
@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smoothheads.certify.radius import minimum_n
+from smoothheads.certify.bounds import minimum_n
 from smoothheads.errors import ConfigError
-from smoothheads.lazy import stats
 
 _LOST, _LOST_SHARE = 1e-18, 1e-13  # mass cut off each end of a step, and at most this share of what is spent
 _KEPT_BACK = 1e-9  # of alpha, for what is cut off and for rounding
@@ -33,7 +32,7 @@ class SequentialTest(NamedTuple):
 
 
 def look_schedule(n: int, first: int, ratio: float = 1.1) -> tuple[int, ...]:
-    """Multiples of `first` that grow by about `ratio`, ending with n."""
+    """Returns multiples of `first` that grow by about `ratio`, ending with n."""
     looks, size = [], float(first)
     while (look := first * round(size / first)) < n:
         looks.append(look)
@@ -42,7 +41,7 @@ def look_schedule(n: int, first: int, ratio: float = 1.1) -> tuple[int, ...]:
 
 
 def spending_plan(alpha: float, looks: Sequence[int]) -> tuple[float, ...]:
-    """Half of alpha evenly over the looks before the last, half on the last."""
+    """Returns what each look spends: half of alpha evenly before the last look, half on the last."""
     whole = alpha * (1 - _KEPT_BACK)
     if len(looks) == 1:
         return (whole,)
@@ -51,34 +50,49 @@ def spending_plan(alpha: float, looks: Sequence[int]) -> tuple[float, ...]:
 
 
 def spend_boundaries(p0: float, looks: Sequence[int], spend: Sequence[float]) -> tuple[int, ...]:
-    """Votes at each look that show p > p0: the smallest whose crossing probability at p0 stays within the
-    spending; a count above its look can never be reached.
+    """Returns the votes at each look that show p > p0.
 
-    Dynamic programming over the distribution of the count among paths that have not stopped; what a look does
-    not use is carried to the next.
+    They are the smallest whose crossing probability at p0 stays within the spending; a count above its look
+    can never be reached. Dynamic programming over the distribution of the count among paths that have not
+    stopped; what a look does not use is carried to the next.
     """
+    from scipy import stats
+
     alive, offset, unspent, drawn = np.ones(1), 0, 0.0, 0
     lost = min(_LOST, _LOST_SHARE * sum(spend))
     counts: list[int] = []
     for look, share in zip(looks, spend, strict=True):
         step = look - drawn
+        # Convolve with the binomial of the new samples; alive[i] is P(count = offset + i, not stopped).
         low, high = int(stats.binom.ppf(lost, step, p0)), step - int(stats.binom.ppf(lost, step, 1 - p0))
         alive = np.convolve(alive, stats.binom.pmf(np.arange(low, high + 1), step, p0))
         offset, drawn, unspent = offset + low, look, unspent + share
+        # The boundary is the smallest count whose tail probability fits into what may be spent.
         tail = np.append(np.cumsum(alive[::-1])[::-1], 0.0)
         boundary = int(np.argmax(tail <= unspent))
         unspent -= float(tail[boundary])
         counts.append(offset + boundary)
+        # Only paths below the boundary go on.
         alive = alive[:boundary] if boundary else np.zeros(1)
     return tuple(counts)
 
 
 @lru_cache(maxsize=256)
 def sequential_test(p0: float, n: int, first: int, alpha: float) -> SequentialTest:
-    """A test of p > p0 with at most n samples and error at most alpha, looking from `first` samples on."""
+    """Returns a test of p > p0 with error at most alpha.
+
+    Args:
+        p0: The probability that must be exceeded.
+        n: Samples at most.
+        first: Samples at the first look.
+        alpha: Probability that the test shows p > p0 although it is not so.
+    """
     if not (n >= minimum_n(alpha) and 1 <= first <= n):
         least = minimum_n(alpha)
-        raise ConfigError(f"n >= {least} and 1 <= first look <= n", f"n = {n}, first = {first}", "raise n")
+        raise ConfigError(
+            f"A sequential test needs n >= {least} and its first look between 1 and n, but n is {n} and the "
+            f"first look {first}: raise n."
+        )
     looks = look_schedule(n, first)
     if not 0 < p0 < 1:
         return SequentialTest(looks, tuple(look + 1 for look in looks), looks)
@@ -89,7 +103,12 @@ def sequential_test(p0: float, n: int, first: int, alpha: float) -> SequentialTe
 
 
 def _give_up(p0: float, looks: tuple[int, ...], goal: int) -> tuple[int, ...]:
-    """Hopeless: the mirrored test shows p < p0, or the goal at the last look is out of likely reach."""
+    """Returns the votes at which a test is hopeless.
+
+    The mirrored test shows p < p0, or the goal at the last look is out of likely reach.
+    """
+    from scipy import stats
+
     if goal > looks[-1]:
         return looks
     misses = spend_boundaries(1 - p0, looks, spending_plan(_GIVE_UP_LEVEL, looks))

@@ -17,22 +17,30 @@ from smoothheads.noise.laws import half_width
 
 
 def linf_radius(l2_radius: float, dimension: int) -> float:
-    """The largest l-infinity ball inside an l2 ball; a derived number, weak in high dimension."""
+    """Returns the radius of the largest l-infinity ball inside an l2 ball: weak in high dimension."""
     check_radius(l2_radius)
     at_least("dimension", dimension, 1)
     return l2_radius / math.sqrt(dimension) * DOWN
 
 
 def linf_radius_of_l1(l1_radius: float, dimension: int) -> float:
-    """The largest l-infinity ball inside an l1 ball: weaker still."""
+    """Returns the radius of the largest l-infinity ball inside an l1 ball: weaker still."""
     check_radius(l1_radius)
     at_least("dimension", dimension, 1)
     return l1_radius / dimension * DOWN
 
 
 def linf_radius_uniform(p_lower: float, sigma: float, dimension: int) -> float:
-    """Under uniform noise (Yang et al. 2020): cubes of side 2L, each shifted by r in every pixel, share
-    (1 - r / 2L)^dimension of their volume."""
+    """Returns the l-infinity radius under uniform noise (Yang et al. 2020).
+
+    Cubes of side 2L that are shifted by r in every pixel share (1 - r / 2L)^dimension of their volume, and a
+    class of probability p keeps the majority while that is above 3/2 - p.
+
+    Args:
+        p_lower: Lower bound on the probability of the class.
+        sigma: Standard deviation of the noise, which decides L.
+        dimension: Pixel values of an image.
+    """
     check_bound(p_lower, sigma)
     at_least("dimension", dimension, 1)
     if p_lower <= 0.5:
@@ -41,22 +49,26 @@ def linf_radius_uniform(p_lower: float, sigma: float, dimension: int) -> float:
 
 
 def top_k_radius(p_lower: float, others_upper: Sequence[float], k: int, sigma: float) -> float:
-    """The l2 radius within which a class stays among the k most likely (Jia et al. 2020).
+    """Returns the l2 radius within which a class stays among the k most likely (Jia et al. 2020).
 
-    `others_upper` bounds every other class from above; all bounds, p_lower included, must hold at once, as
-    they do at level alpha / C each.
+    All bounds must hold at once, as they do at level alpha / C each.
+
+    Args:
+        p_lower: Lower bound on the probability of the class.
+        others_upper: Upper bounds on the probabilities of all other classes.
+        k: Size of the set of most likely classes.
+        sigma: Standard deviation of the noise.
     """
     check_bound(p_lower, sigma)
     if not 1 <= k <= len(others_upper):
-        raise ConfigError(
-            f"1 <= k <= {len(others_upper)}, the number of other classes", str(k), "choose a smaller k"
-        )
+        raise ConfigError(f"k is {k}; choose 1 <= k <= {len(others_upper)}, the number of other classes.")
+    # The class leaves the first k only if it falls behind the least of some of its k strongest rivals.
     rivals = sorted(others_upper, reverse=True)[:k]
     return max(_rivals_radius(p_lower, rivals[-count:], sigma) for count in range(1, k + 1))
 
 
 def _rivals_radius(p_lower: float, rivals: Sequence[float], sigma: float) -> float:
-    """Below this radius the class is likelier than the least of these rivals: than their mean."""
+    """Returns the radius below which the class is likelier than the mean, so the least, of these rivals."""
     together = min(math.nextafter(1 - p_lower, 2.0), math.fsum(rivals) * UP)
     if not (p_lower > 0 and 0 < together < 1):
         return 0.0
@@ -65,6 +77,7 @@ def _rivals_radius(p_lower: float, rivals: Sequence[float], sigma: float) -> flo
     def ahead(radius: float) -> bool:
         return float(special.ndtr(z - radius)) > float(special.ndtr(z_rivals + radius)) / len(rivals)
 
+    # Double until it is no longer ahead, then halve the interval.
     low, high = 0.0, 1.0
     if not ahead(low):
         return 0.0

@@ -14,7 +14,7 @@ import tyro
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import trained_config
-from smoothheads.cli.common import first_argument, parse, say, short_help, take_components
+from smoothheads.cli.common import first_argument, parse, say, short_help
 from smoothheads.cli.progress import Progress
 from smoothheads.data import DataConfig, SubsetConfig
 from smoothheads.errors import ConfigError
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> None:
     )
     sigma = trained_config(Path(name)).train.sigma if name else 0.25
     # The ledger records which engine was taken.
-    config, rest = take_components(rest, CertifyConfig.of(sigma, engine="auto"))
+    config = CertifyConfig(sigma=sigma, engine="auto")
     args = parse(
         Certify(certify=config), rest, prog=f"certify {name or 'CHECKPOINT'}", description=DESCRIPTION
     )
@@ -105,14 +105,14 @@ def main(arguments: list[str]) -> None:
     shard = None if args.shard is None else parse_shard(args.shard)
     if shard is not None and args.certify.seed is None:
         raise ConfigError("All shards of a run must share one seed: give each of them the same --seed.")
-    cluster = parse_cluster(args.on, args.ray_address, args.workers, args.certify.engine.threads)
+    cluster = parse_cluster(args.on, args.ray_address, args.workers, args.certify.threads)
     if shard is not None and cluster is not None:
         raise ConfigError("Give either --shard or --on ray: Ray shares the images out itself.")
     out = args.out or folder / ("ledger" if shard is None else f"ledger-{shard[0]}-of-{shard[1]}")
     images = len(dataset) if shard is None else len(range(shard[0], len(dataset), shard[1]))
     # With a fixed budget progress is counted in samples, otherwise their number is not known beforehand.
-    fixed = args.certify.budget.name == "fixed"
-    per_image = args.certify.budget.typical_samples if fixed else 1
+    fixed = args.certify.budget == "fixed"
+    per_image = args.certify.plan.typical_samples if fixed else 1
     with Progress("certify") as progress, silent(cluster):
         notes = {"images": "", "cluster": ""}
 
@@ -137,7 +137,7 @@ def main(arguments: list[str]) -> None:
             out,
             workers=args.workers,
             cluster=cluster,
-            artefacts=engines_folder(folder),
+            converted=engines_folder(folder),
             training=lambda: load(data).train,
             shard=shard,
             fresh=args.fresh,

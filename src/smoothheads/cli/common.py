@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, Union, get_arg
 import tyro
 from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
 
-from smoothheads.certify.config import CertifyConfig, misplaced
 from smoothheads.errors import ConfigError
 from smoothheads.hub import is_address, local
 
@@ -213,19 +212,6 @@ def named_plot(arguments: list[str], usual: str) -> list[str]:
     after = arguments.index("--plot") + 1
     bare = after == len(arguments) or arguments[after].startswith("-")
     return [*arguments[:after], usual, *arguments[after:]] if bare else arguments
-
-
-def take_components(arguments: list[str], config: CertifyConfig) -> tuple[CertifyConfig, list[str]]:
-    """`config` with the budget, noise and engine that are named; what else can be said depends on them."""
-    for kind in ("budget", "noise", "engine"):
-        name, arguments = take_option(arguments, f"--{kind}")
-        if name is not None:
-            config = config.changed(**{kind: name})
-    for argument in arguments:
-        key = argument.partition("=")[0].removeprefix("--no-").removeprefix("--").replace("-", "_")
-        if argument.startswith("--") and (error := misplaced(key, config.components)) is not None:
-            raise error
-    return config, arguments
 
 
 def say(text: str) -> None:

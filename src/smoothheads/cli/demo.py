@@ -85,9 +85,9 @@ def _train_and_certify(name: str, args: DemoArguments) -> Path:
         )
     checkpoint = open_checkpoint(folder)
     dataset = certification_images(checkpoint, config.data, SubsetConfig(first=args.first))
-    settings = CertifyConfig.of(config.train.sigma, n=args.n)
+    settings = CertifyConfig(sigma=config.train.sigma, n=args.n)
     out = args.out / f"{name.removeprefix('digits-')}"
-    samples = settings.budget.typical_samples
+    samples = settings.plan.typical_samples
     with Progress(f"certify {name}") as bar:
         certify_run(
             checkpoint,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.cli.common import first_argument, parse, print_json, say, take_components, take_option
+from smoothheads.cli.common import first_argument, parse, print_json, say, take_option
 from smoothheads.cli.progress import Progress
 from smoothheads.errors import ConfigError, shown
 
@@ -50,8 +50,8 @@ class Predict:
     """Certify a radius too (costs n0 more samples)."""
     at_least: Annotated[float | None, tyro.conf.arg(name="radius-at-least")] = None
     """What --radius R means: stop as soon as R is shown or hopeless; where it is not shown, abstain."""
-    seconds: float | None = None
-    """Say what holds after so many seconds, for every picture."""
+    stop_after: Annotated[float | None, tyro.conf.arg(name="stop-after")] = None
+    """What --seconds S means: say what holds after so many seconds, for every picture."""
     root: str | None = None
     """Where the data set lies, if not where it lay in training; only test:7 needs it."""
     resize: bool = False
@@ -66,11 +66,10 @@ def main(arguments: list[str]) -> int:
     remedy = "give the folder that `smoothheads train` or `export` wrote"
     name, rest = first_argument(arguments, "a checkpoint", remedy)
     model = _opened(name) if name else None
-    certify = CertifyConfig.of(0.25, n=1000) if model is None else model.prediction_config
+    certify = CertifyConfig(sigma=0.25, n=1000) if model is None else model.prediction_config
     seconds, rest = take_option(rest, "--seconds")  # this command's own, not the budget's
-    certify, rest = take_components(rest, certify)
-    rest += [] if seconds is None else ["--seconds", seconds]
-    if certify.budget.name == "anytime":  # --seconds and --radius R are this command's own
+    rest += [] if seconds is None else ["--stop-after", seconds]
+    if certify.budget == "anytime":  # --seconds and --radius R are this command's own
         certify = certify.changed(budget="fixed")
     args = parse(
         Predict(images=(), certify=certify),
@@ -92,7 +91,7 @@ def main(arguments: list[str]) -> int:
         say(note)
     data = replace(model.data, root=args.root or model.data.root)
     inputs = list(find_inputs(args.images, Frame(smoothed.info, data, args.resize)))
-    question = Question(radius=args.radius, at_least=args.at_least, seconds=args.seconds)
+    question = Question(radius=args.radius, at_least=args.at_least, seconds=args.stop_after)
     facts = function_facts(smoothed, model.weights, question)
     with AnswerFile.open(args.out, facts) if args.out else nullcontext() as file:
         counts = _answer(smoothed, inputs, question, facts, file, as_json=args.json)
@@ -104,7 +103,7 @@ def main(arguments: list[str]) -> int:
         if args.out:
             say(f"answers: {args.out}")
         config, n = smoothed.config, smoothed.budget.max_samples
-        say(f"sigma {config.sigma:g}, n {n}, alpha {config.alpha:g}; {smoothed.engine.noise.scope}")
+        say(f"sigma {config.sigma:g}, n {n}, alpha {config.alpha:g}; {smoothed.noise.scope}")
     return 2 if counts["error"] else 0
 
 

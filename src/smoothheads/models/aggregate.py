@@ -91,7 +91,8 @@ def aggregate_votes(
         return np.concatenate([aggregate_votes(logits_LNC, weights_L), plugin_N[None]])
     heads_LN = logits_LNC.argmax(-1)
     if len(logits_LNC) == 1:
-        return heads_LN
+        heads: NDArray[np.int64] = heads_LN
+        return heads
     # ensemble and prefix-K: the largest mean logit of the first K heads (the last prefix is the ensemble)
     prefixes_LN = _prefix_means(logits_LNC).argmax(-1)
     ensemble_N, partial = prefixes_LN[-1], slice(1, -1)

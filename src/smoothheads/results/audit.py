@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from smoothheads.certify.radius import max_radius
+from smoothheads.certify.bounds import max_radius
 from smoothheads.results.infer import (
     InferredSettings,
     SampleSettings,

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.certify.radius import max_radius
+from smoothheads.certify.bounds import max_radius
 from smoothheads.errors import LedgerError
 from smoothheads.results import metrics
 from smoothheads.results.derive import is_recountable, recertified

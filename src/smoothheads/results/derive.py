@@ -28,7 +28,7 @@ from smoothheads.results.results import Results
 from smoothheads.results.row import recompute, to_line
 from smoothheads.types import ABSTAIN, Certified
 
-RECOUNTABLE = ("fixed", "radius", "randomized", "pair")
+RECOUNTABLE = ("fixed", "radius")
 """Budgets whose n does not depend on the votes that are counted; a sequential test stops because of them."""
 LINF = "linf"
 
@@ -126,8 +126,6 @@ def recertified(log: Results, *, alpha: float | None = None, aggregation: str | 
     if aggregation not in manifest.aggregations:
         raise one_of(f"aggregation of {log.name}", aggregation, manifest.aggregations)
     config = manifest.certify.changed(aggregation=aggregation, **({} if alpha is None else {"alpha": alpha}))
-    if hasattr(config.budget, "bound"):
-        config = config.changed(bound="clopper-pearson")
     manifest = replace(manifest, certify=config)
     rows = [
         replace(row, certificate=recompute(config, row, manifest.correction)) if row.votes.n else row

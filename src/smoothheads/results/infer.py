@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.radius import max_radius
+from smoothheads.certify.bounds import clopper_pearson_lower, max_radius
 from smoothheads.noise import NoiseLaw
 from smoothheads.results.results import Results
 

@@ -104,29 +104,28 @@ class Manifest:
     @property
     def law(self) -> NoiseLaw:
         """The law of the noise, with the theorem that turns probabilities into radii."""
-        return self.certify.noise
+        return self.certify.law
 
     @property
     def budget(self) -> str:
-        """How the samples were spent; a bound of its own goes by its name."""
-        bound = getattr(self.certify.budget, "bound", "clopper-pearson")
-        return self.certify.budget.name if bound == "clopper-pearson" else str(bound)
+        """How the samples were spent."""
+        return self.certify.budget
 
     @property
     def noise(self) -> str:
-        return self.certify.noise.name
+        return self.certify.noise
 
     @property
     def n(self) -> int | None:
-        return self.certify.budget.max_samples
+        return self.certify.plan.max_samples
 
     @property
     def n0(self) -> int | None:
-        return getattr(self.certify.budget, "n0", None)
+        return getattr(self.certify.plan, "n0", None)
 
     @property
     def label_aware(self) -> bool:
-        return self.certify.budget.uses_label
+        return self.certify.plan.uses_label
 
     def to_json(self) -> Json:
         plain = to_dict(self)

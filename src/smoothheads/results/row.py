@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.certify.algorithm import DAMAGED, Terms, check_correction
+from smoothheads.certify.algorithm import DAMAGED, CertifyParams
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.errors import SmoothheadsError, SoundnessError
 from smoothheads.results.manifest import Manifest
@@ -137,21 +137,20 @@ def recompute(config: CertifyConfig, certified: Certified, correction: float) ->
         certified: The image with its votes.
         correction: What the sampled noise's distance from the exact law takes off every p_lower.
     """
-    check_correction(correction)
     for what, votes in (("votes", certified.votes), ("selection votes", certified.selection)):
         totals = votes.counts.sum(axis=1)
         if votes.counts.min(initial=0) < 0 or (totals != totals[:1]).any():
             shown = str(votes.counts.tolist())[:80]
             raise SoundnessError(f"The {what} must have one total for all aggregations, not {shown}.")
-    label = certified.label if config.budget.uses_label else None
+    label = certified.label if config.plan.uses_label else None
     classes = certified.votes.counts.shape[1]
     if label is not None and not 0 <= label < classes:
         raise SoundnessError(f"Label {label} is none of {classes} classes; {DAMAGED}.")
-    terms = Terms.of(config, correction, certified.index, label)
+    params = CertifyParams.of(config, correction, label)
     selection, counts = (
         votes.for_aggregation(config.aggregation) for votes in (certified.selection, certified.votes)
     )
-    return config.budget.recompute(terms, selection, counts, certified.certificate)
+    return config.plan.recompute(params, selection, counts, certified.certificate)
 
 
 def contradiction(claimed: Certificate, follows: Certificate) -> str | None:

@@ -111,7 +111,7 @@ def attack_run(
         at_least("first", first, 1)
         log = log.take(np.arange(min(first, len(log))))
     folder = about.ledger if about.ledger.is_dir() else about.ledger.parent
-    converted = tuple(find_converted(manifest, folder, about.network).values()) or None
+    converted = tuple(find_converted(manifest, folder, about.network).values())
     dataset, certified = _images(checkpoint, log, manifest, root), manifest.certify
     out = Path(out or folder / "attack")
     facts = {  # what the results depend on
@@ -143,7 +143,7 @@ def attack_run(
         claims,
         certified,
         settings,
-        artefacts=converted,
+        converted=converted,
         done=tuple(done),
         on_image=on_image,
     )

@@ -16,11 +16,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from smoothheads import device as devices
+from smoothheads.certify.certifier import make_certifier
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.drive import OnVotes
-from smoothheads.certify.engines import Engine, EngineConfig, Request, Store, Work, artefact, work_of
-from smoothheads.certify.engines.artefact import FACTS, Artefact
-from smoothheads.certify.engines.base import BlockEngine
+from smoothheads.certify.engines import ConversionCache, ConvertedModel
+from smoothheads.certify.engines.conversion import FACTS, load_converted
+from smoothheads.certify.pending import OnVotes
+from smoothheads.certify.votes import Request, VoteCounter
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config.check import at_least
 from smoothheads.data import (
@@ -109,7 +110,7 @@ def certify_run(
     *,
     workers: int | None = 1,
     cluster: Cluster | None = None,
-    artefacts: Path | str | None = None,
+    converted: Path | str | None = None,
     training: Callable[[], Dataset] | None = None,
     shard: tuple[int, int] | None = None,
     fresh: bool = False,
@@ -132,12 +133,11 @@ def certify_run(
         workers: The number of processes. None decides by a trial whether one per core are worth their
             start; on a cluster None takes as many as fit.
         cluster: The Ray cluster whose workers certify.
-        artefacts: Where converted networks are kept (default: in `out`).
+        converted: Where converted networks are kept (default: in `out`).
         training: Gives the images that int8 is calibrated with (default: those of the checkpoint's config).
         shard: (i, n) takes every n-th image from the i-th on, i from 0; `results.merge` joins the ledgers.
         fresh: Throws away what the ledger holds.
-        on_note: Told what `auto` stands for (it stays so for the whole ledger), which workers were lost, and
-            what a lazy consensus has saved.
+        on_note: Told what `auto` stands for (it stays so for the whole ledger) and which workers were lost.
         on_convert: Told how many of the calibration images are read.
         on_start: Told how many images the ledger holds already.
         on_row: Told every finished image.
@@ -150,8 +150,8 @@ def certify_run(
         at_least("workers", workers, 1)
     out = Path(out)
     reserve_ledger(out, ignore=(ENGINES,))
-    store = Store(
-        Path(artefacts or out / ENGINES),
+    cache = ConversionCache(
+        Path(converted or out / ENGINES),
         training or (lambda: load(checkpoint.config.data).train),
         on_progress=on_convert,
     )
@@ -160,7 +160,7 @@ def certify_run(
         # A cluster that does not answer is noticed before anything is built.
         ray = None if cluster is None else stack.enter_context(cluster.connected())
         settings = config if fresh else with_earlier_choices(config, out)
-        smoothed = Smoothed(checkpoint.model, checkpoint.info, settings, store=store, images=len(dataset))
+        smoothed = Smoothed(checkpoint.model, checkpoint.info, settings, cache=cache, images=len(dataset))
         for reason in smoothed.notes:
             note(reason)
         manifest = make_manifest(checkpoint, dataset, smoothed)
@@ -178,45 +178,34 @@ def certify_run(
         else:
             told = on_status or (lambda _: None)
             executor = RayPool(ray, _need(smoothed.config), most=workers, on_note=note, on_status=told)
-        done: list[Work] = []
         if executor is None:
-            rows = smoothed.records(dataset, skip=skip, on_votes=on_votes)
+            rows = smoothed.certifier.records(dataset, skip=skip, on_votes=on_votes)
         else:
-            worker = CertifyWorker.of(smoothed, dataset.image(0), None if ray else store.folder)
+            worker = CertifyWorker.of(smoothed, dataset.image(0), None if ray else cache.folder)
             batches = _batches(dataset, left, _batch_size(smoothed, len(left), executor.slots))
             results = stack.enter_context(executor).map(worker, batches)
-            rows = chain.from_iterable(_rows(result, done) for result in results)
-        before = work_of(smoothed.engine)  # in trials
+            rows = chain.from_iterable(results)
         for certified in rows:
             ledger.append(certified)
             if on_row:
                 on_row(certified, len(ledger), len(dataset) - len(of_other_shards))
-        work = sum(done, start=work_of(smoothed.engine) - before)
-    if work.samples:
-        note(str(work))
     return out
 
 
 def with_earlier_choices(config: CertifyConfig, out: Path) -> CertifyConfig:
-    """Returns `config` with the seed that was drawn and the engine that was chosen for the ledger in `out`,
-    if there is one and `config` leaves them open."""
-    if not (config.engine.undecided or config.seed is None) or not (out / FILE).is_file():
+    """Returns `config` with the seed and the engine that were chosen for the ledger in `out`.
+
+    Nothing changes if there is no ledger, or if `config` leaves nothing open.
+    """
+    if not (config.has_auto or config.seed is None) or not (out / FILE).is_file():
         return config
     stored = read_manifest(out).certify
-    stands = config.engine.undecided and _may_stand_for(config.engine, stored.engine)
-    return replace(
-        config,
-        engine=stored.engine if stands else config.engine,
-        seed=stored.seed if config.seed is None else config.seed,
-    )
-
-
-def _may_stand_for(config: EngineConfig, stored: EngineConfig) -> bool:
-    """Returns whether a trial for `config` may have chosen `stored`: what does not say `auto` is the same."""
-    now, before = config.settings(), stored.settings()
-    return config.name in ("auto", stored.name) and all(
-        value in ("auto", before[name]) for name, value in now.items() if name in before
-    )
+    if config.has_auto and config.engine in ("auto", stored.engine):
+        # What is not auto must be what it was; the comparison of the manifests sees to that.
+        open_blocks = config.blocks_per_pass in ("auto", None)
+        blocks = stored.blocks_per_pass if open_blocks else config.blocks_per_pass
+        config = config.changed(engine=stored.engine, blocks_per_pass=blocks)
+    return replace(config, seed=stored.seed if config.seed is None else config.seed)
 
 
 def make_manifest(checkpoint: Checkpoint, dataset: Dataset, smoothed: Smoothed) -> Manifest:
@@ -249,7 +238,7 @@ def _need(config: CertifyConfig) -> Need:
     """Returns what a worker needs besides the network."""
     if config.device not in ("cpu", "cuda"):
         raise ConfigError(f"Ray chooses the GPU of a worker: use device cuda instead of {config.device!r}.")
-    return Need(config.engine.threads, int(config.device == "cuda"), WORKER_BYTES)
+    return Need(config.threads, int(config.device == "cuda"), WORKER_BYTES)
 
 
 def _processes(
@@ -259,7 +248,7 @@ def _processes(
     config = smoothed.config
     if workers is None and config.device == "cpu":
         seconds = images * _seconds_per_image(smoothed)
-        workers = useful_workers(seconds, images, config.engine.threads)
+        workers = useful_workers(seconds, images, config.threads)
         if workers > 1:
             note(f"{workers} workers: one alone would take about {duration(seconds)}")
     count = min(workers or 1, images)
@@ -280,13 +269,13 @@ def useful_workers(seconds: float, images: int, threads: int) -> int:
 
 
 def _seconds_per_image(smoothed: Smoothed) -> float:
-    return smoothed.budget.typical_samples * smoothed.seconds_per_sample()
+    return smoothed.config.plan.typical_samples * smoothed.certifier.seconds_per_sample()
 
 
 def _batch_size(smoothed: Smoothed, images: int, workers: int) -> int:
     """Returns how many images a worker gets at a time: work for BATCH_SECONDS and enough to fill a pass, but
     every worker gets its share."""
-    per_pass = smoothed.engine.blocks_per_pass
+    per_pass = smoothed.certifier.counter.blocks_per_pass
     size = min(math.ceil(BATCH_SECONDS / _seconds_per_image(smoothed)), -(-images // (BATCHES * workers)))
     return max(1, min(max(size, per_pass), -(-images // workers)))
 
@@ -299,12 +288,6 @@ def _batches(dataset: Dataset, positions: Sequence[int], size: int) -> Iterator[
         yield ArrayDataset(pixels, dataset.labels[batch], dataset.info, dataset.indices[batch])
 
 
-def _rows(result: tuple[list[Certified], Work], done: list[Work]) -> list[Certified]:
-    rows, work = result
-    done.append(work)
-    return rows
-
-
 @dataclass(frozen=True, slots=True)
 class ConvertedFiles:
     """A converted network as bytes, for nodes that do not see its folder."""
@@ -313,11 +296,11 @@ class ConvertedFiles:
     files: dict[str, bytes]
 
     @classmethod
-    def of(cls, converted: Artefact) -> ConvertedFiles:
+    def of(cls, converted: ConvertedModel) -> ConvertedFiles:
         names = (*converted.files, FACTS)
         return cls(converted.sha256, {name: (converted.folder / name).read_bytes() for name in names})
 
-    def write(self) -> Artefact:
+    def write(self) -> ConvertedModel:
         """Writes it once for all workers of this machine; raises CheckpointError for other bytes."""
         root = Path(tempfile.gettempdir()) / f"smoothheads-{os.getuid()}"
         folder = root / self.sha256
@@ -326,7 +309,7 @@ class ConvertedFiles:
                 with new_folder(folder) as partial:
                     for name, data in self.files.items():
                         (partial / name).write_bytes(data)
-        return artefact.stored(folder, self.sha256)
+        return load_converted(folder, self.sha256)
 
 
 class FunctionFacts(NamedTuple):
@@ -337,14 +320,12 @@ class FunctionFacts(NamedTuple):
     """A hash of votes and logits on the first block."""
 
     @classmethod
-    def of(cls, engine: Engine, image: Pixels) -> FunctionFacts:
-        request = Request(image, 0, Phase.PILOT, 0, engine.noise.block_size * engine.blocks_per_pass)
-        digest = hashlib.sha256(engine.votes_of([request])[0].counts.tobytes())
-        if isinstance(engine, BlockEngine):
-            with engine.computing():
-                for logits_LNC, _ in engine.logits([request]):
-                    digest.update(logits_LNC.cpu().numpy().tobytes())
-        return cls(engine.describe(), digest.hexdigest())
+    def of(cls, counter: VoteCounter, image: Pixels) -> FunctionFacts:
+        request = Request(image, 0, Phase.PILOT, 0, counter.noise.block_size * counter.blocks_per_pass)
+        digest = hashlib.sha256(counter.votes_of([request])[0].counts.tobytes())
+        for logits_LNC, _ in counter.logits([request]):
+            digest.update(logits_LNC.tobytes())
+        return cls(counter.engine.describe(), digest.hexdigest())
 
     def difference(self, other: FunctionFacts) -> str | None:
         """Returns how `other` differs, None if it does not."""
@@ -389,22 +370,22 @@ class CertifyWorker:
             smoothed.info,
             smoothed.config,
             folder,
-            () if here else tuple(map(ConvertedFiles.of, smoothed.engine.artefacts)),
+            () if here else tuple(map(ConvertedFiles.of, smoothed.engine.converted)),
             probe,
-            None if here else FunctionFacts.of(smoothed.engine, probe),
+            None if here else FunctionFacts.of(smoothed.certifier.counter, probe),
         )
 
     def prepare(self) -> None:
         """Builds the engine; raises WorkerError where it computes another function than the driver's."""
         given = tuple(each.write() for each in self.converted)
-        self._smoothed = Smoothed(self.model, self.info, self.config, store=Store(self.folder, given=given))
-        facts = self.facts and FunctionFacts.of(self._smoothed.engine, self.probe)
+        cache = ConversionCache(self.folder, given=given)
+        self._certifier = make_certifier(self.model, self.info, self.config, cache=cache)
+        facts = self.facts and FunctionFacts.of(self._certifier.counter, self.probe)
         if self.facts and facts and (difference := self.facts.difference(facts)):
             raise WorkerError(f"This node computes {difference}.")
 
-    def __call__(self, images: Dataset) -> tuple[list[Certified], Work]:
-        """Certifies every image and returns the work that it took."""
-        if not hasattr(self, "_smoothed"):
+    def __call__(self, images: Dataset) -> list[Certified]:
+        """Certifies every image."""
+        if not hasattr(self, "_certifier"):
             self.prepare()
-        before = work_of(self._smoothed.engine)
-        return list(self._smoothed.records(images)), work_of(self._smoothed.engine) - before
+        return list(self._certifier.records(images))

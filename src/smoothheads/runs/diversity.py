@@ -7,19 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
-from smoothheads.certify.engines import Network, Request, Store, Torch
-from smoothheads.certify.engines.torch import TorchEngine
+from smoothheads.certify.certifier import make_certifier
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.votes import Request, VoteCounter
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import Dataset, SubsetConfig, select
 from smoothheads.errors import DataError
-from smoothheads.noise import make_noise
 from smoothheads.results.diversity import Margins, Spread
 from smoothheads.runs.certify import certification_images
 from smoothheads.runs.models import CHECKPOINT, open_checkpoint
 from smoothheads.runs.sampling import Sampling
-from smoothheads.types import ENSEMBLE, Phase
+from smoothheads.types import Phase
 
 OnSamples = Callable[[int], None]
 
@@ -82,11 +83,10 @@ def measure(
     """Returns the comparison of the heads under `samples` noise samples of every image of `dataset`."""
     if not len(dataset):
         raise DataError("The subset has no images: widen it.")
-    engine, spread = _engine(checkpoint, sampling), Spread(len(checkpoint.model.heads))
-    with engine.computing():
-        for position, label in enumerate(dataset.labels.tolist()):
-            logits = _noisy_logits(engine, dataset, position, sampling.samples, on_samples)
-            spread.add_image(logits, label)
+    counter, spread = _counter(checkpoint, sampling), Spread(len(checkpoint.model.heads))
+    for position, label in enumerate(dataset.labels.tolist()):
+        logits = _noisy_logits(counter, dataset, position, sampling.samples, on_samples)
+        spread.add_image(logits, label)
     return spread
 
 
@@ -98,26 +98,33 @@ def margins(
     on_samples: OnSamples | None = None,
 ) -> Margins:
     """Returns log-probability margins of one image under `index_samples` samples (SOME, Figure 2)."""
-    engine, measured = _engine(checkpoint, sampling), Margins(len(checkpoint.model.heads))
-    with engine.computing():
-        for logits_LMC in _noisy_logits(engine, dataset, position, sampling.index_samples, on_samples):
-            measured.add(logits_LMC, int(dataset.labels[position]))
+    counter, measured = _counter(checkpoint, sampling), Margins(len(checkpoint.model.heads))
+    for logits_LMC in _noisy_logits(counter, dataset, position, sampling.index_samples, on_samples):
+        measured.add(logits_LMC, int(dataset.labels[position]))
     return measured
 
 
-def _engine(checkpoint: Checkpoint, sampling: Sampling) -> TorchEngine:
-    noise = make_noise(sampling.noise, sampling.sigma, checkpoint.info.grid, sampling.seed, sampling.block)
-    network = Network(checkpoint.model, checkpoint.info, noise, ENSEMBLE, Store())
-    return TorchEngine(Torch(device=sampling.device, threads=sampling.threads), network)
+def _counter(checkpoint: Checkpoint, sampling: Sampling) -> VoteCounter:
+    config = CertifyConfig(
+        sigma=sampling.sigma,
+        noise=sampling.noise,
+        seed=sampling.seed,
+        block=sampling.block,
+        device=sampling.device,
+        threads=sampling.threads,
+    )
+    return make_certifier(checkpoint.model, checkpoint.info, config).counter
 
 
 def _noisy_logits(
-    engine: TorchEngine, dataset: Dataset, position: int, count: int, on_samples: OnSamples | None
+    counter: VoteCounter, dataset: Dataset, position: int, count: int, on_samples: OnSamples | None
 ) -> Iterator[Tensor]:
-    """Yields logits [L, M, C] on the CPU, `count` samples in all, as certification computes them."""
-    # The pilot's noise: no certificate rests on it.
+    """Yields [L, M, C] on the CPU, `count` samples in all, as certification computes them.
+
+    The noise is the pilot's, on which no certificate rests. Raises SoundnessError when a logit is not finite.
+    """
     request = Request(dataset.image(position), int(dataset.indices[position]), Phase.PILOT, 0, count)
-    for logits_LMC, _ in engine.logits([request]):
-        yield logits_LMC.cpu()
+    for logits_LMC, _ in counter.logits([request]):
+        yield torch.from_numpy(logits_LMC)
         if on_samples:
             on_samples(logits_LMC.shape[1])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from smoothheads.certify.engines import artefact
+from smoothheads.certify.engines.conversion import FACTS as CONVERSION_FACTS
 from smoothheads.checkpoint import WEIGHTS, checkpoint_folder, verified_manifest
 from smoothheads.errors import CheckpointError, LedgerError, StorageError
 from smoothheads.files import new_folder, reserve, write_atomic, write_json
@@ -100,7 +100,7 @@ def export_run(ledger: Path | str, out: Path | str, *, checkpoint: Path | str | 
     sources = {f"{CHECKPOINT}/{name}": network / name for name in CHECKPOINT_FILES}
     sources |= {f"{LEDGER}/{name}": ledger / name for name in LEDGER_FILES}
     for name, converted in models.find_converted(manifest, ledger, place).items():
-        files = (*converted.files, artefact.FACTS)
+        files = (*converted.files, CONVERSION_FACTS)
         sources |= {f"{name}/{file}": converted.folder / file for file in files}
     facts = summary(log, manifest)
     with new_folder(out) as partial:
@@ -155,14 +155,14 @@ def summary(log: Results, manifest: Manifest) -> dict[str, Any]:
         "norm": log.norm,
         "scope": manifest.scope,
         "sigma": config.sigma,
-        "noise": config.noise.name,
+        "noise": config.noise,
         "n0": manifest.n0,
         "n": manifest.n,
         "alpha": config.alpha,
-        "budget": config.budget.name,
+        "budget": config.budget,
         "aggregation": config.aggregation,
-        "engine": config.engine.name,
-        "precision": getattr(config.engine, "precision", "float32"),
+        "engine": config.engine,
+        "precision": config.precision,
         "accuracy": found.accuracy,
         "abstained": found.abstained.value,
         "acr": estimate(*found.acr),

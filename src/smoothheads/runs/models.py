@@ -11,14 +11,12 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from smoothheads import checkpoint, hub
-from smoothheads.certify.certifier import Certifier
+from smoothheads.certify.certifier import Certifier, make_certifier
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import Artefacts, Store, artefact
-from smoothheads.certify.engines.artefact import Artefact
-from smoothheads.certify.engines.onnx import OnnxRuntime
+from smoothheads.certify.engines import ConversionCache, ConvertedModel, conversion
 from smoothheads.checkpoint import checkpoint_folder, description, trained_config
 from smoothheads.checkpoint import folder as layout
 from smoothheads.config import differences, load_json, require_equal, to_dict
@@ -84,7 +82,7 @@ class Model:
     @property
     def config(self) -> CertifyConfig:
         """Returns the settings that it is smoothed with unless others are given."""
-        return CertifyConfig.of(trained_config(self.folder).train.sigma)
+        return CertifyConfig(sigma=trained_config(self.folder).train.sigma)
 
     @property
     def prediction_config(self) -> CertifyConfig:
@@ -101,13 +99,13 @@ class Model:
         """
         from smoothheads.smoothed import Smoothed
 
-        loaded, store = self.checkpoint, Store(engines_folder(self.folder), self._training_images)
+        loaded, cache = self.checkpoint, ConversionCache(engines_folder(self.folder), self._training_images)
         config = (config or self.config).changed(**changes)
-        return Smoothed(loaded.model, loaded.info, config, store=store, images=images)
+        return Smoothed(loaded.model, loaded.info, config, cache=cache, images=images)
 
     def certifier(self, config: CertifyConfig | None = None, images: int = 1, **changes: Any) -> Certifier:
         """Returns what certifies images, without PyTorch where that is possible."""
-        return self.smoothed(config, images, **changes)
+        return self.smoothed(config, images, **changes).certifier
 
     def _training_images(self) -> Dataset:
         from smoothheads.data import load
@@ -164,22 +162,18 @@ class Export(Model):
 
         del images  # an export leaves nothing to a trial
         loaded, config = self.checkpoint, self._same_function(config, changes)
-        smoothed = Smoothed(loaded.model, loaded.info, config, store=Store(given=self._converted()))
-        smoothed.notes += self._differences(smoothed)
+        cache = ConversionCache(given=self._converted())
+        smoothed = Smoothed(loaded.model, loaded.info, config, cache=cache)
+        smoothed.certifier.notes += self._differences(smoothed.certifier)
         return smoothed
 
     def certifier(self, config: CertifyConfig | None = None, images: int = 1, **changes: Any) -> Certifier:
         config = self._same_function(config, changes)
-        seeded = config.seeded()
-        if not isinstance(seeded.engine, OnnxRuntime):
-            return self.smoothed(config, images)
-        assert seeded.seed is not None
+        if config.engine != "onnxruntime":
+            return self.smoothed(config, images).certifier
         _, info = description(self.folder / CHECKPOINT)
-        noise = seeded.noise.keyed(seeded.sigma, info.grid, seeded.seed, seeded.block)
-        (converted,) = self._converted()
-        engine = seeded.engine.open(converted, noise)
-        certifier = Certifier(engine, info, seeded, repeatable=config.seed is not None)
-        certifier.notes = self._differences(certifier)
+        certifier = make_certifier(None, info, config, cache=ConversionCache(given=self._converted()))
+        certifier.notes += self._differences(certifier)
         return certifier
 
     def check_files(self) -> set[str]:
@@ -200,9 +194,9 @@ class Export(Model):
             listed.add(name)
         return listed
 
-    def _converted(self) -> Artefacts:
+    def _converted(self) -> tuple[ConvertedModel, ...]:
         hashes = converted_hashes(self.manifest)
-        return tuple(artefact.stored(self.folder / name, digest) for name, digest in hashes.items())
+        return tuple(conversion.load_converted(self.folder / name, digest) for name, digest in hashes.items())
 
     def _same_function(self, config: CertifyConfig | None, changes: dict[str, Any]) -> CertifyConfig:
         config = (config or replace(self.config, seed=None)).changed(**changes)
@@ -211,8 +205,8 @@ class Export(Model):
         require_equal(certified, now, ConfigError, "the function that was certified", remedy)
         return config
 
-    def _differences(self, smoothed: Certifier) -> tuple[str, ...]:
-        now = {"engine": smoothed.engine.describe(), "versions": versions()}
+    def _differences(self, certifier: Certifier) -> tuple[str, ...]:
+        now = {"engine": certifier.engine.describe(), "versions": versions()}
         found = differences({key: getattr(self.manifest, key) for key in now}, now)
         if not found:
             return ()
@@ -254,20 +248,33 @@ def is_export(folder: Path | str) -> bool:
 # What a ledger says about the function that it certifies.
 
 
+_FREE: Final = (
+    "alpha",
+    "seed",
+    "budget",
+    "n0",
+    "n",
+    "radii",
+    "tolerance",
+    "floor",
+    "target",
+    "seconds",
+    "label_aware",
+)
+
+
 def function_settings(config: CertifyConfig) -> dict[str, Any]:
     """Returns the settings that make the function; the others say how often it is sampled."""
-    plain = to_dict(config)
-    noise, engine = plain["noise"], plain["engine"]
-    own = {name: plain[name] for name in ("sigma", "aggregation", "block")}
-    return own | {"noise": noise.pop("name"), **noise, "engine": engine.pop("name"), **engine}
+    plain = to_dict(config.resolved())
+    return {name: value for name, value in plain.items() if name not in _FREE}
 
 
 def certified_settings(manifest: Manifest) -> CertifyConfig:
     """Returns what a ledger was certified with, as a classifier without labels uses it."""
     config = manifest.certify
-    if config.engine.undecided:
+    if config.has_auto:
         raise LedgerError("The ledger does not say which engine it was certified with: certify again.")
-    return config.changed(label_aware=False) if config.budget.uses_label else config
+    return config.changed(label_aware=False)
 
 
 def converted_hashes(manifest: Manifest) -> dict[str, str]:
@@ -275,18 +282,18 @@ def converted_hashes(manifest: Manifest) -> dict[str, str]:
     stated = manifest.engine.get("artefact", {})
     parts = {ENGINE: stated} if "sha256" in stated else {f"{ENGINE}/{part}": stated[part] for part in stated}
     named = all(isinstance(part, dict) and isinstance(part.get("sha256"), str) for part in parts.values())
-    if not named or (not parts and certified_settings(manifest).engine.name in EXTRAS):
+    if not named or (not parts and certified_settings(manifest).engine in EXTRAS):
         raise LedgerError(f"The manifest does not name the converted network ({stated!r}): certify again.")
     return {folder: part["sha256"] for folder, part in parts.items()}
 
 
-def find_converted(manifest: Manifest, ledger: Path, checkpoint: Path) -> dict[str, Artefact]:
+def find_converted(manifest: Manifest, ledger: Path, checkpoint: Path) -> dict[str, ConvertedModel]:
     """Returns the converted networks that were certified, by their folders in an export.
 
     Raises CheckpointError if they are not where `certify` keeps them any more.
     """
     roots = engines_folder(checkpoint), ledger / ENGINES
-    return {folder: artefact.find(roots, digest) for folder, digest in converted_hashes(manifest).items()}
+    return {folder: conversion.find(roots, digest) for folder, digest in converted_hashes(manifest).items()}
 
 
 def check_weights(manifest: Manifest, got: str) -> None:
@@ -301,8 +308,8 @@ def check_weights(manifest: Manifest, got: str) -> None:
 
 def required_files(manifest: Manifest) -> set[str]:
     """Returns the files that an export of this ledger has, the list of hashes apart."""
-    onnx = isinstance(manifest.certify.engine, OnnxRuntime)
-    converted = (*artefact.FILES[artefact.ONNX if onnx else artefact.FORMAT], artefact.FACTS)
+    onnx = manifest.certify.engine == "onnxruntime"
+    converted = (*conversion.FILES[conversion.ONNX if onnx else conversion.OPENVINO], conversion.FACTS)
     folders = {CHECKPOINT: CHECKPOINT_FILES, LEDGER: LEDGER_FILES}
     folders |= dict.fromkeys(converted_hashes(manifest), converted)
     return {FACTS, README} | {f"{folder}/{name}" for folder, names in folders.items() for name in names}

@@ -53,7 +53,7 @@ class Question:
         """Returns the budget that stops early, None where the certifier's own does."""
         n0, n = certifier.n0, certifier.n
         if self.seconds is not None:
-            return AnytimeBudget(n0=n0, n=None, seconds=self.seconds, target=self.at_least)
+            return AnytimeBudget(n0=n0, n=0, seconds=self.seconds, target=self.at_least)
         if self.at_least is not None:
             return TableBudget(n0=n0, n=n, radii=(self.at_least,))
         return None
@@ -97,7 +97,7 @@ def answer_pictures(
     """
     budget = question.budget(certifier)
     if budget is not None:
-        budget.check(certifier.terms(0))
+        budget.check(certifier.params())
     for each in inputs:
         try:
             image = each.read()
@@ -127,8 +127,8 @@ def _answer(certifier: Certifier, image: Pixels, question: Question, budget: Bud
             # A budget may give up before the estimation has begun.
             counted = certified.votes if certified.votes.n else certified.selection
         else:
-            for flight in certifier.steps(budget.run, image):
-                last = flight
+            for pending in certifier.steps(budget.run, image):
+                last = pending
             prediction, radius = last.result.prediction, last.result.radius
             counted = last.votes(Phase.ESTIMATION)
         votes = counted.for_aggregation(config.aggregation)

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from smoothheads import device as devices
 from smoothheads.attack.ascend import ascend, move, squared_distance
 from smoothheads.certify import algorithm
+from smoothheads.certify.bounds import squared_grid_budget
 from smoothheads.certify.budgets import AnytimeBudget
-from smoothheads.certify.radius import squared_grid_budget
 from smoothheads.checkpoint import WEIGHTS, checkpoint_folder
 from smoothheads.data import DataInfo
 from smoothheads.errors import ConfigError, suggest
@@ -90,10 +90,10 @@ class ServedNetwork:
             "sigma": config.sigma,
             "alpha": config.alpha,
             "aggregation": config.aggregation,
-            "aggregations": list(self._smoothed.engine.aggregations),
-            "noise": self._smoothed.law.name,
-            "norm": self._smoothed.law.norm,
-            "scope": self._smoothed.engine.noise.scope,
+            "aggregations": list(self._smoothed.certifier.counter.aggregations),
+            "noise": self._smoothed.certifier.law.name,
+            "norm": self._smoothed.certifier.law.norm,
+            "scope": self._smoothed.certifier.noise.scope,
             "notes": list(self._smoothed.notes),
         }
 
@@ -109,12 +109,12 @@ class ServedNetwork:
         yield Event(at, "start", {"picture": self._picture(image)})
         budget = AnytimeBudget(n=n, target=None if math.isinf(target) else target)
         seen = 0
-        for flight in self._smoothed.steps(budget.run, image):
-            certificate = flight.result if flight.request is None else flight.so_far
+        for pending in self._smoothed.certifier.steps(budget.run, image):
+            certificate = pending.result if pending.request is None else pending.partial
             if certificate is None:
                 continue
             told = {
-                **self._answer(certificate.prediction, flight.votes(Phase.ESTIMATION)),
+                **self._answer(certificate.prediction, pending.votes(Phase.ESTIMATION)),
                 "radius": float(format_radius(certificate.radius)),  # rounded down
                 **{name: getattr(certificate, name) for name in ("p_lower", "k", "n", "n0")},
             }
@@ -134,7 +134,7 @@ class ServedNetwork:
             radius: Farthest l2 distance.
             n: Samples per frame.
         """
-        if (norm := self._smoothed.law.norm) != "l2":
+        if (norm := self._smoothed.certifier.law.norm) != "l2":
             raise ConfigError(f"Attacks are for l2 radii; this network has {norm} radii.")
         yield Event(0, "start", {"picture": self._picture(image), "radius": radius})
         # The class that is attacked has the most votes on the image itself.
@@ -164,14 +164,14 @@ class ServedNetwork:
             counts = np.zeros(self.info.classes, dtype=np.int64)
             for first in range(0, n, config.block):
                 counts += yield algorithm.Samples(Phase.ESTIMATION, min(config.block, n - first))
-            test = algorithm.predict(n=n, alpha=config.alpha, correction=self._smoothed.correction)
-            return algorithm.answered(test, lambda *_: counts).prediction
+            test = algorithm.predict(n=n, alpha=config.alpha, correction=self._smoothed.certifier.correction)
+            return algorithm.run_budget(test, lambda *_: counts).prediction
 
         seen = 0
-        for flight in self._smoothed.steps(run, image):
-            votes = flight.votes(Phase.ESTIMATION)
-            if flight.request is None:
-                yield Event(at, kind, {**more, **self._answer(flight.result, votes)}, votes.n - seen)
+        for pending in self._smoothed.certifier.steps(run, image):
+            votes = pending.votes(Phase.ESTIMATION)
+            if pending.request is None:
+                yield Event(at, kind, {**more, **self._answer(pending.result, votes)}, votes.n - seen)
             else:
                 yield Event(-1, "quiet", {}, votes.n - seen)
             seen = votes.n
@@ -194,7 +194,7 @@ class ServedNetwork:
 
     def _direction(self, image: Pixels, label: int, radius: float) -> NDArray[np.float64]:
         config = self._smoothed.config
-        with devices.threads(config.engine.threads):
+        with devices.threads(config.threads):
             return ascend(
                 self._smoothed.model,
                 image,

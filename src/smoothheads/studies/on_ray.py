@@ -204,7 +204,7 @@ def _need(item: Item) -> Need:
         case Training(config=config):
             threads, device = config.train.threads, config.train.device
         case Certification(config=config):
-            threads, device = config.engine.threads, config.device
+            threads, device = config.threads, config.device
         case _:
             threads, device = 1, "cpu"
     return Need(threads, int(device.startswith("cuda")), MEMORY)

@@ -245,7 +245,7 @@ def _share_ledgers(rows: list[PlannedRow]) -> Iterator[PlannedRow]:
     for row in rows:
         found = [(other, name) for other in rows if (name := _aggregation_in(row, other)) is not None]
         budget = row.own.config.budget
-        if not found or budget.name != "fixed" or not budget.choice_sizes:
+        if not found or budget != "fixed":
             yield row
             continue
         other, aggregation = max(found, key=lambda each: len(each[0].network.members))

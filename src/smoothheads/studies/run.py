@@ -315,7 +315,7 @@ def item_work(item: Item, images: int) -> float:
             passes = 3 * method.draws * (1 + steps) * config.train.epochs * training_images(config.data)
             return network_size(config.model, config.data).gmacs * passes
         case Certification(network=network, config=config):
-            samples = images * config.budget.typical_samples
+            samples = images * config.plan.typical_samples
             return network_size(network.model, network.data).gmacs * samples
         case _:
             return 0.0

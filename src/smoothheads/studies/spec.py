@@ -158,7 +158,7 @@ class Study:
     def certify_config(self, sigma: float, aggregation: str = "ensemble") -> CertifyConfig:
         """Raises ConfigError for an engine `auto`, which each row would choose on its own."""
         config = certify_config(self.certify, sigma, aggregation)
-        if config.engine.undecided:
+        if config.has_auto:
             raise ConfigError(
                 "All rows of a study need the same engine, and 'auto' is chosen anew for each: name it, for "
                 "example openvino or torch."

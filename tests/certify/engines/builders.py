@@ -1,78 +1,45 @@
-"""Engines around any network, for tests."""
+"""Vote counters around any network, for tests."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import Engine, Network, Store, Torch, auto
-from smoothheads.certify.engines.artefact import Artefacts, OnProgress, Training
-from smoothheads.certify.engines.torch import LazyTorchEngine, TorchEngine
+from smoothheads.certify.engines import ENGINES, ConversionCache, ConvertedModel, Network
+from smoothheads.certify.votes import VoteCounter
 from smoothheads.data import DataInfo
 from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
 from smoothheads.types import Grid
 
 
-def network_of(
-    model: MultiHead, noise: Noise, *, shape: tuple[int, int, int] = (1, 8, 8), aggregation: str = "ensemble"
-) -> Network:
-    """With images of ten classes."""
+def any_info(shape: tuple[int, int, int] = (1, 8, 8)) -> DataInfo:
+    """Images of ten classes."""
     names = tuple(map(str, range(10)))
-    info = DataInfo("any", Grid(16), shape, names, (0.0,) * shape[0], (1.0,) * shape[0])
-    return Network(model, info, noise, aggregation, Store())
+    return DataInfo("any", Grid(16), shape, names, (0.0,) * shape[0], (1.0,) * shape[0])
 
 
-def torch_engine(
-    model: MultiHead,
-    noise: Noise,
-    *,
-    aggregation: str = "ensemble",
-    recorder: Any = None,
-    **settings: Any,
-) -> TorchEngine:
-    precision = settings.pop("precision", "float32")
-    config = Torch(**settings)
-    object.__setattr__(config, "precision", precision)  # float16 too, which is refused on a processor
-    kind = LazyTorchEngine if config.lazy_consensus else TorchEngine
-    network = network_of(model, noise, aggregation=aggregation)
-    return kind(config, network, recorder=recorder)
-
-
-def network_for(
-    config: CertifyConfig,
+def network_of(
     model: MultiHead,
     info: DataInfo,
     noise: Noise,
     *,
-    artefacts: Path | Artefacts | None = None,
-    training: Training | None = None,
-    on_progress: OnProgress | None = None,
+    converted: Path | tuple[ConvertedModel, ...] | None = None,
+    **cache: Any,
 ) -> Network:
-    given = artefacts if isinstance(artefacts, tuple) else ()
-    folder = artefacts if isinstance(artefacts, Path) else None
-    return Network(model, info, noise, config.aggregation, Store(folder, training, given, on_progress))
+    given = converted if isinstance(converted, tuple) else ()
+    folder = converted if isinstance(converted, Path) else None
+    return Network(model, info, noise, ConversionCache(folder, given=given, **cache))
 
 
-def make_engine(config: CertifyConfig, *arguments: Any, **options: Any) -> Engine:
-    return config.engine.build(network_for(config, *arguments, **options))
+def make_counter(
+    config: CertifyConfig, model: MultiHead, info: DataInfo, noise: Noise, **cache: Any
+) -> VoteCounter:
+    engine = ENGINES.get(config.engine)(config, network_of(model, info, noise, **cache))
+    return VoteCounter(engine, noise, config)
 
 
-class Chosen(NamedTuple):
-    config: CertifyConfig
-    notes: tuple[str, ...]
-
-
-def choose(
-    config: CertifyConfig,
-    *arguments: Any,
-    images: int = 1,
-    clock: auto.Clock = time.perf_counter,
-    **options: Any,
-) -> Chosen:
-    network = network_for(config, *arguments, **options)
-    samples = images * config.budget.typical_samples
-    choice = auto.choose(config.engine, network, samples=samples, clock=clock)
-    return Chosen(config.changed(engine=choice.config), choice.notes)
+def torch_counter(model: MultiHead, noise: Noise, **settings: Any) -> VoteCounter:
+    config = CertifyConfig(sigma=0.5, seed=0, block=noise.block_size, **settings)
+    return make_counter(config, model, any_info(), noise)

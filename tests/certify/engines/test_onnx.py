@@ -11,13 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from smoothheads.certify.engines.artefact import ONNX, Artefact
-from smoothheads.certify.engines.onnx import OnnxEngine, convert
+from smoothheads.certify.certifier import make_certifier
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines.conversion import ONNX, ConversionCache, ConvertedModel
+from smoothheads.certify.engines.onnx import convert
+from smoothheads.certify.votes import VoteCounter
 from smoothheads.errors import CheckpointError, ConfigError, SoundnessError
 from smoothheads.models import aggregate
 from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import make_noise
 from smoothheads.types import Grid, Phase
+
+from .builders import any_info
 
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 SHAPE = (1, 8, 8)
@@ -31,15 +36,16 @@ def made(tmp_path: Path, tiny_network: Callable[..., MultiHead]) -> tuple[MultiH
     return model, tmp_path / "model.onnx"
 
 
-def engine(path: Path, heads: int = 3, classes: int = 10, **options: int) -> OnnxEngine:
-    noise = make_noise("grid", 0.5, Grid(16), 3, 20)
+def counter(path: Path, heads: int = 3, classes: int = 10, blocks_per_pass: int = 1) -> VoteCounter:
+    config = CertifyConfig(sigma=0.5, seed=3, block=20, engine="onnxruntime", blocks_per_pass=blocks_per_pass)
     facts = {"format": ONNX, "heads": heads, "classes": classes, "head_weights": None}
-    return OnnxEngine(Artefact(path.parent, "0" * 64, facts), noise, **options)
+    cache = ConversionCache(given=(ConvertedModel(path.parent, "0" * 64, facts),))
+    return make_certifier(None, any_info(SHAPE), config, cache=cache).counter
 
 
 def test_it_votes_as_pytorch_does(made: tuple[MultiHead, Path]) -> None:
     model, path = made
-    found = engine(path).votes(IMAGE, 5, Phase.ESTIMATION, 2, 50)
+    found = counter(path).votes(IMAGE, 5, Phase.ESTIMATION, 2, 50)
     noise = make_noise("grid", 0.5, Grid(16), 3, 20)
     samples = np.concatenate([noise.noisy(IMAGE, 5, Phase.ESTIMATION, block) for block in (2, 3, 4)])[:50]
     with torch.no_grad():
@@ -52,13 +58,10 @@ def test_it_votes_as_pytorch_does(made: tuple[MultiHead, Path]) -> None:
 
 def test_votes_depend_on_the_key_alone(made: tuple[MultiHead, Path]) -> None:
     _, path = made
-    whole = engine(path).votes(IMAGE, 5, Phase.ESTIMATION, 0, 60)
-    parts = [engine(path).votes(IMAGE, 5, Phase.ESTIMATION, block, 20) for block in range(3)]
+    whole = counter(path).votes(IMAGE, 5, Phase.ESTIMATION, 0, 60)
+    parts = [counter(path).votes(IMAGE, 5, Phase.ESTIMATION, block, 20) for block in range(3)]
     assert whole.counts.tolist() == sum((part.counts for part in parts), np.zeros(1, np.int64)).tolist()
-    assert engine(path, blocks_per_pass=3).votes(IMAGE, 5, Phase.ESTIMATION, 0, 60).n == 60
-    p_NC = engine(path).scores(IMAGE, 5, Phase.SCORES, 0, 30)
-    assert p_NC.shape == (30, 10)
-    assert np.allclose(p_NC.sum(-1), 1)
+    assert counter(path, blocks_per_pass=3).votes(IMAGE, 5, Phase.ESTIMATION, 0, 60).n == 60
 
 
 def test_what_is_no_network_is_refused(made: tuple[MultiHead, Path], tmp_path: Path) -> None:
@@ -67,9 +70,9 @@ def test_what_is_no_network_is_refused(made: tuple[MultiHead, Path], tmp_path: P
     torn.parent.mkdir()
     torn.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(CheckpointError, match="ONNX network"):
-        engine(torn)
+        counter(torn)
     with pytest.raises(SoundnessError, match="shape"):
-        engine(path, heads=2).votes(IMAGE, 0, Phase.PILOT, 0, 20)
+        counter(path, heads=2).votes(IMAGE, 0, Phase.PILOT, 0, 20)
 
 
 def test_a_network_that_looks_at_its_neighbours_is_refused(
@@ -86,8 +89,8 @@ def test_a_network_that_looks_at_its_neighbours_is_refused(
 
     path = tmp_path / "model.onnx"
     convert(Mixing(tiny_network(heads=3)).eval(), SHAPE, path)  # type: ignore[arg-type]
-    with pytest.raises(SoundnessError, match="own sample"):
-        engine(path).votes(IMAGE, 0, Phase.PILOT, 0, 20)
+    with pytest.raises(SoundnessError, match="logits of a noisy image move"):
+        counter(path).votes(IMAGE, 0, Phase.PILOT, 0, 20)
 
 
 def test_what_onnx_cannot_express_is_refused(tmp_path: Path) -> None:
@@ -96,7 +99,7 @@ def test_what_onnx_cannot_express_is_refused(tmp_path: Path) -> None:
             solution: torch.Tensor = torch.linalg.lstsq(x.flatten(1), x.flatten(1)).solution
             return solution[None]
 
-    with pytest.raises(ConfigError, match="ONNX can express"):
+    with pytest.raises(ConfigError, match="ONNX cannot express"):
         convert(Odd(), SHAPE, tmp_path / "odd.onnx")  # type: ignore[arg-type]
 
 
@@ -110,14 +113,17 @@ class Without:
 sys.meta_path.insert(0, Without())
 from pathlib import Path
 import numpy as np
-from smoothheads.certify.engines.artefact import ONNX, Artefact
-from smoothheads.certify.engines.onnx import OnnxEngine
-from smoothheads.noise import make_noise
+from smoothheads.certify.certifier import make_certifier
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines.conversion import ONNX, ConversionCache, ConvertedModel
+from smoothheads.data.base import DataInfo
 from smoothheads.types import Grid, Phase
-noise = make_noise("grid", 0.5, Grid(16), 3, 20)
+config = CertifyConfig(sigma=0.5, seed=3, block=20, engine="onnxruntime")
+info = DataInfo("any", Grid(16), (1, 8, 8), tuple("0123456789"), (0.0,), (1.0,))
 facts = {{"format": ONNX, "heads": 3, "classes": 10, "head_weights": None}}
-engine = OnnxEngine(Artefact(Path({str(made[1].parent)!r}), "0" * 64, facts), noise)
-print(engine.votes(np.zeros((1, 8, 8), np.uint8), 0, Phase.PILOT, 0, 20).n)
+cache = ConversionCache(given=(ConvertedModel(Path({str(made[1].parent)!r}), "0" * 64, facts),))
+counter = make_certifier(None, info, config, cache=cache).counter
+print(counter.votes(np.zeros((1, 8, 8), np.uint8), 0, Phase.PILOT, 0, 20).n)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "20", done.stderr

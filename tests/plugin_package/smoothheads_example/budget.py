@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from smoothheads.certify.budgets import Budget
 from smoothheads.errors import ConfigError, SoundnessError
 
 if TYPE_CHECKING:
-    from smoothheads.certify.algorithm import Run, Terms
+    from smoothheads.certify.algorithm import CertifyParams, Run
     from smoothheads.types import Certificate, Counts
 
 
@@ -31,38 +31,40 @@ class TwoLooks(Budget):
 
     def __post_init__(self) -> None:
         if not 0 < self.few < self.n:
-            raise ConfigError(f"Set few from 1 to below n = {self.n}, not to {self.few}; a tenth is usual.")
+            raise ConfigError(f"few is {self.few}; choose 0 < few < n = {self.n}, for example a tenth of n.")
 
     @property
     def max_samples(self) -> int:
         return self.n
 
-    def check(self, terms: Terms) -> None:
-        from smoothheads.certify.algorithm import require_samples
+    def check(self, params: CertifyParams) -> None:
+        from smoothheads.certify.algorithm import check_sample_sizes
 
-        require_samples(self.n0, self.few, terms.alpha / 2, terms.correction)
+        check_sample_sizes(self.n0, self.few, replace(params, alpha=params.alpha / 2))
 
-    def run(self, terms: Terms) -> Run[Certificate]:
+    def run(self, params: CertifyParams) -> Run[Certificate]:
         from smoothheads.certify.algorithm import Samples
         from smoothheads.types import Phase
 
         selection = yield Samples(Phase.SELECTION, self.n0)
         votes = yield Samples(Phase.ESTIMATION, self.few)
-        if self._concluded(terms, selection, votes).radius < self.target:
+        if self._conclude(params, selection, votes).radius < self.target:
             votes = votes + (yield Samples(Phase.ESTIMATION, self.n - self.few))
-        return self._concluded(terms, selection, votes)
+        return self._conclude(params, selection, votes)
 
-    def recompute(self, terms: Terms, selection: Counts, votes: Counts, claimed: Certificate) -> Certificate:
+    def recompute(
+        self, params: CertifyParams, selection: Counts, votes: Counts, claimed: Certificate
+    ) -> Certificate:
         if int(votes.sum()) not in (self.few, self.n):
             raise SoundnessError(
-                f"{votes.sum()} votes are neither {self.few} nor {self.n}: certify this image again."
+                f"{votes.sum()} votes are not {self.few} or {self.n}: certify this image again."
             )
-        return self._concluded(terms, selection, votes)
+        return self._conclude(params, selection, votes)
 
-    def _concluded(self, terms: Terms, selection: Counts, votes: Counts) -> Certificate:
+    def _conclude(self, params: CertifyParams, selection: Counts, votes: Counts) -> Certificate:
         from smoothheads.certify.bounds import clopper_pearson_lower
 
-        candidate, n = terms.chosen(selection), int(votes.sum())
+        candidate, n = params.choose_class(selection), int(votes.sum())
         k = int(votes[candidate])
-        p_lower = clopper_pearson_lower(k, n, terms.alpha / 2)
-        return terms.certificate(candidate, k, n, self.n0, p_lower=p_lower)
+        p_lower = clopper_pearson_lower(k, n, params.alpha / 2)
+        return params.certificate(candidate, k, n, self.n0, p_lower=p_lower)

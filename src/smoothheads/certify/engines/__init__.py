@@ -1,26 +1,20 @@
-"""Engines compute the votes; statistics never sees a network."""
+"""Engines compute the logits of a network; statistics never sees a network."""
 
-from smoothheads.certify.engines.artefact import Artefacts, Store
-from smoothheads.certify.engines.auto import Auto, choose
-from smoothheads.certify.engines.base import ENGINES, Engine, EngineConfig, Network, Request
-from smoothheads.certify.engines.lazy import Work, work_of
-from smoothheads.certify.engines.onnx import OnnxRuntime
-from smoothheads.certify.engines.openvino import OpenVino
-from smoothheads.certify.engines.torch import Torch
+from smoothheads.certify.engines.auto import AutoEngine
+from smoothheads.certify.engines.base import ENGINES, Engine, Network
+from smoothheads.certify.engines.conversion import ConversionCache, ConvertedModel
+from smoothheads.certify.engines.onnx import OnnxEngine
+from smoothheads.certify.engines.openvino import OpenVinoEngine
+from smoothheads.certify.engines.torch import TorchEngine
 
 __all__ = [
     "ENGINES",
-    "Artefacts",
-    "Auto",
+    "AutoEngine",
+    "ConversionCache",
+    "ConvertedModel",
     "Engine",
-    "EngineConfig",
     "Network",
-    "OnnxRuntime",
-    "OpenVino",
-    "Request",
-    "Store",
-    "Torch",
-    "Work",
-    "choose",
-    "work_of",
+    "OnnxEngine",
+    "OpenVinoEngine",
+    "TorchEngine",
 ]

@@ -1,159 +1,217 @@
-"""OpenVINO on the processor: float32, bfloat16 where it is native, int8.
+"""OpenVINO on the processor: float32, bfloat16 where it is native, or quantised to int8.
 
 Its packages are the extra `openvino`, imported when they are used.
 """
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
+import copy
 import importlib
 import importlib.util
+import io
+import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from smoothheads.certify.engines.base import ENGINES, BlockEngine, Engine, EngineConfig, Network
-from smoothheads.certify.engines.lazy import Lazy, check_lazy
-from smoothheads.errors import ConfigError, MissingExtraError
-from smoothheads.lazy import torch
+from smoothheads.certify.engines.base import ENGINES, Engine, Floats, Network, samples_per_pass
+from smoothheads.certify.engines.conversion import FILES, OPENVINO, ConvertedModel, Facts, identify, obtain
+from smoothheads.data import fixed_permutation
+from smoothheads.errors import ConfigError, DataError, MissingExtraError, reason
+from smoothheads.seeding import derive
+from smoothheads.types import Phase
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from smoothheads.certify.engines.artefact import Artefact
+    from smoothheads.certify.config import CertifyConfig
+    from smoothheads.data import Dataset
+    from smoothheads.noise import Noise
 
 EXTRA: Final = "openvino"
 HINTS: Final = {"float32": "f32", "bfloat16": "bf16", "int8": "f32"}  # int8: of what is not quantised
+CALIBRATION: Final = 300  # images; what NNCF advises
+CLOSE: Final = 1e-3  # conversion may move a logit by this fraction of the largest one
 
 
 @ENGINES.register
-@dataclass(frozen=True, kw_only=True)
-class OpenVino(EngineConfig):
-    """OpenVINO on the processor; needs the extra of that name."""
+class OpenVinoEngine(Engine):
+    """OpenVINO on the processor; needs the extra of that name.
+
+    It runs one converted network, compiled for passes of one size, which cannot change afterwards.
+    """
 
     name: ClassVar[str] = "openvino"
+    precisions: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "int8")
 
-    precision: Literal["float32", "bfloat16", "int8"] = "float32"
-    """Another precision is another base classifier. int8: quantised, with ranges from noisy training images
-    at sigma."""
-    lazy_consensus: bool = False
-    """With the aggregation consensus-K: heads beyond the K-th only see samples on which the K disagree. In int8 the
-    two parts are quantised one by one, which is another base classifier than consensus-K in int8."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_lazy(self.blocks_per_pass, lazy=self.lazy_consensus)
-
-    def build(self, network: Network) -> Engine:
-        from smoothheads.certify.engines import convert
-
-        int8, store = self.precision == "int8", network.store
-        with store.opened() as folder:
-            parts = store.given or convert.converted(network, folder, int8=int8, lazy=self.lazy_consensus)
-            return (LazyOpenVinoEngine if self.lazy_consensus else OpenVinoEngine)(self, network, *parts)
-
-    @classmethod
-    def offer(cls, wanted: EngineConfig) -> Self | None:
-        given = wanted.settings()
-        possible = given["device"] == "cpu" and given["precision"] != "float16" and installed()
-        ours = {each.name: given[each.name] for each in fields(cls)}
-        return cls(**ours) if given["precision"] == "int8" or possible else None
-
-
-class OpenVinoEngine(BlockEngine):
-    """Runs one artefact, compiled for passes of one size; it cannot change afterwards."""
-
-    def __init__(self, config: OpenVino, network: Network, artefact: Artefact) -> None:
-        super().__init__(config, network)
-        self.artefacts, self.precision = (artefact,), config.precision
+    def __init__(self, config: CertifyConfig, network: Network) -> None:
+        self.use_network(network)
+        self.precision, self.threads = config.precision, config.threads
         self.tolerance = 1e-3 if self.precision == "float32" else 5e-2
-        self._request = self._compiled(artefact, network.info.shape)
+        with network.cache.opened() as folder:
+            (model,) = network.cache.given or (
+                _convert_cached(network, folder, int8=self.precision == "int8"),
+            )
+            self.converted = (model,)
+            core = openvino().Core()
+            if self.precision == "bfloat16":
+                _check_bfloat16(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
+            graph = core.read_model(model.model)
+            graph.reshape([samples_per_pass(config), *network.info.shape])
+            settings = {
+                "INFERENCE_PRECISION_HINT": HINTS[self.precision],
+                "INFERENCE_NUM_THREADS": self.threads,
+                "NUM_STREAMS": 1,
+                "ENABLE_CPU_PINNING": False,  # several processes would be pinned to the same core
+            }
+            self._request = core.compile_model(graph, "CPU", settings).create_infer_request()
+
+    def logits(self, samples_NCHW: Floats) -> Floats:
+        samples = np.ascontiguousarray(samples_NCHW)
+        logits_LNC = self._request.infer([samples], share_inputs=True, share_outputs=True)[0]
+        return np.array(logits_LNC, dtype=np.float32)  # a copy: the next pass overwrites it
+
+    def fingerprint(self) -> str:
+        return self.converted[0].sha256
 
     def describe(self) -> dict[str, Any]:
-        made = self.artefacts[0]
+        model = self.converted[0]
         return {
             "engine": "openvino",
             "precision": self.precision,
             "device": "cpu",
             "threads": self.threads,
             "openvino": openvino().__version__,
-            "artefact": made.describe(),
-        } | ({"calibration": made.facts["calibration"]} if "calibration" in made.facts else {})
+            "artefact": model.describe(),
+        } | ({"calibration": model.facts["calibration"]} if "calibration" in model.facts else {})
 
-    def fingerprint(self) -> str:
-        return self.artefacts[0].sha256
-
-    def _prepared(self, samples: NDArray[np.float32]) -> Tensor:
-        return torch.from_numpy(samples)
-
-    def _logits(self, samples_NCHW: Tensor) -> Tensor:
-        logits_LNC = infer(self._request, samples_NCHW)[0]
-        return torch.from_numpy(np.array(logits_LNC, dtype=np.float32))  # a copy: the next pass overwrites it
-
-    def _compiled(self, artefact: Artefact, shape: Sequence[int]) -> Any:
-        """A request for blocks of inputs of this shape."""
-        core = openvino().Core()
-        if self.precision == "bfloat16":
-            _require_bfloat16(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
-        network = core.read_model(artefact.model)
-        network.reshape([self.samples_per_pass, *shape])
-        compiled = core.compile_model(network, "CPU", _settings(self.precision, self.threads))
-        return compiled.create_infer_request()
+    @classmethod
+    def is_candidate(cls, config: CertifyConfig) -> bool:
+        possible = config.device == "cpu" and not config.compile and installed()
+        return config.precision == "int8" or (config.precision in cls.precisions and possible)
 
 
-class LazyOpenVinoEngine(Lazy, OpenVinoEngine):
-    """Lazy consensus on OpenVINO: runs the artefacts of both parts; the function is theirs, and nobody
-    else's."""
+def _convert_cached(network: Network, root: Path, *, int8: bool) -> ConvertedModel:
+    """Returns the converted network, made if it is not in `root`; bfloat16 runs that of float32.
 
-    def __init__(self, config: OpenVino, network: Network, early: Artefact, late: Artefact) -> None:
-        OpenVinoEngine.__init__(self, config, network, early)
-        self.artefacts = (early, late)
-        features = self._request.get_compiled_model().output(1).shape
-        self._late = self._compiled(late, features[1:])
-        self._start(network)
+    The quantised one depends on the network, the noise's law and sigma, and the training images.
+    """
+    from smoothheads.models.multihead import temporary_mode
 
-    def describe(self) -> dict[str, Any]:
-        early, late = self.artefacts
-        parts = {"early": early.describe(), "late": late.describe()}
-        return OpenVinoEngine.describe(self) | {"artefact": parts} | self._described()
-
-    def fingerprint(self) -> str:
-        both = " ".join(artefact.sha256 for artefact in self.artefacts)
-        return hashlib.sha256(both.encode()).hexdigest()
-
-    def _first(self, samples_NCHW: Tensor) -> tuple[Tensor, Tensor]:
-        outputs = infer(self._request, samples_NCHW)
-        return torch.from_numpy(np.array(outputs[0])), torch.from_numpy(outputs[1])
-
-    def _others(self, features: Tensor) -> Tensor:
-        return torch.from_numpy(np.array(infer(self._late, features)[0]))
+    model, noise = network.model, network.noise
+    assert model is not None
+    with temporary_mode(model, training=False):
+        identity = identify(model, network.info.shape, OPENVINO)
+        if not int8:
+            return obtain(
+                root,
+                "openvino-float32",
+                identity | {"precision": "float32"},
+                lambda to: _convert_to(to, network),
+            )
+        identity |= {"precision": "int8", "noise": noise.law.name, "sigma": noise.sigma}
+        name = f"openvino-int8-{noise.law.name}-{noise.sigma!r}"
+        return obtain(root, name, identity, lambda to: _quantise_to(to, network))
 
 
-def infer(request: Any, batch: Tensor) -> Any:
-    """The network's outputs, by number, in memory that the next pass overwrites."""
-    return request.infer([batch.contiguous().numpy()], share_inputs=True, share_outputs=True)
+def _convert_to(folder: Path, network: Network) -> Facts:
+    _save(_convert(network), folder)
+    return {"versions": _versions(openvino())}
 
 
-def _settings(precision: str, threads: int) -> dict[str, Any]:
-    return {
-        "INFERENCE_PRECISION_HINT": HINTS[precision],
-        "INFERENCE_NUM_THREADS": threads,
-        "NUM_STREAMS": 1,
-        "ENABLE_CPU_PINNING": False,  # several processes would be pinned to the same core
-    }
+def _quantise_to(folder: Path, network: Network) -> Facts:
+    dataset = _training_images(network.cache.training)
+    quantizer = nncf()
+    examples = list(_calibration(network.noise, dataset))
+
+    def read(example: tuple[int, Floats]) -> Floats:
+        if network.cache.on_progress:
+            network.cache.on_progress(example[0], len(examples))
+        return example[1]
+
+    # Weights of 7 bits: with 8, sums would saturate on processors without VNNI, and be others than elsewhere.
+    # Ranges by histogram and biases corrected layer by layer: nearer to float32 than NNCF's quick defaults,
+    # for a minute or two, once.
+    estimators = importlib.import_module("nncf.quantization.range_estimator").RangeEstimatorParametersSet
+    careful = quantizer.AdvancedQuantizationParameters(
+        overflow_fix=quantizer.OverflowFix.ENABLE,
+        activations_range_estimator_params=estimators.HISTOGRAM,
+    )
+    with contextlib.redirect_stdout(io.StringIO()):  # its progress bars
+        quantized = quantizer.quantize(
+            _convert(network),
+            quantizer.Dataset(list(enumerate(examples)), read),
+            subset_size=len(examples),
+            fast_bias_correction=False,
+            advanced_parameters=careful,
+        )
+    _save(quantized, folder)
+    calibration = {"images": len(examples), "fingerprint": dataset.fingerprint}
+    return {"versions": _versions(openvino(), quantizer), "calibration": calibration}
 
 
-def _require_bfloat16(capabilities: list[str]) -> None:
+def _convert(network: Network) -> Any:
+    """Returns the graph; raises ConfigError if OpenVINO does not take the network or computes others."""
+    import torch
+
+    shape = network.info.shape
+    example = torch.linspace(0, 1, 2 * math.prod(shape)).reshape(2, *shape)
+    assert network.model is not None
+    plain = copy.deepcopy(network.model).to(device="cpu", dtype=torch.float32)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            expected = plain(example).numpy()
+            graph = openvino().convert_model(plain, example_input=example, input=[-1, *shape])
+            compiled = openvino().compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+            got = compiled(example.numpy())[0]
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever a network's code or OpenVINO's frontend raises
+        raise _not_convertible(reason(error)) from error
+    # NaN must stay NaN; sampling refuses it with the reason.
+    allowed = CLOSE * np.nanmax(np.abs(expected))
+    if not np.allclose(got, expected, rtol=0, atol=allowed, equal_nan=True):
+        raise _not_convertible("its logits differ from PyTorch's")
+    return graph
+
+
+def _save(graph: Any, folder: Path) -> None:
+    openvino().save_model(graph, folder / FILES[OPENVINO][0], compress_to_fp16=False)
+
+
+def _training_images(training: Callable[[], Dataset] | None) -> Dataset:
+    if training is None:
+        raise ConfigError("int8 is calibrated with training images: certify a checkpoint, which knows them.")
+    try:
+        return training()
+    except DataError as error:
+        raise DataError(f"int8 is calibrated with training images, which cannot be read: {error}") from error
+
+
+def _calibration(like: Noise, dataset: Dataset) -> Iterator[Floats]:
+    """Yields noisy training images [1, C, H, W], always the same whatever the seed of the certification."""
+    noise = like.law.keyed(like.sigma, dataset.info.grid, derive(0, "calibration"), 1)
+    for position in np.sort(fixed_permutation(len(dataset), "calibration")[:CALIBRATION]).tolist():
+        yield noise.noisy(dataset.image(position), position, Phase.PILOT, 0)
+
+
+def _versions(*packages: Any) -> dict[str, str]:
+    return {package.__name__: package.__version__ for package in packages}
+
+
+def _not_convertible(why: str) -> ConfigError:
+    return ConfigError(f"OpenVINO cannot convert this network ({why}): use engine torch.")
+
+
+def _check_bfloat16(capabilities: list[str]) -> None:
     if "BF16" not in capabilities:
         raise ConfigError(
-            "a processor that computes bfloat16 natively",
-            f"one with {', '.join(capabilities)}",
-            "use float32 or int8",
+            f"This processor computes {', '.join(capabilities)} but no bfloat16: use float32 or int8."
         )
 
 

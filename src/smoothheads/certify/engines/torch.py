@@ -1,127 +1,68 @@
-"""PyTorch: folded, channels last, optionally compiled or in half precision."""
+"""PyTorch: BatchNorm folded into convolutions, channels last, optionally compiled or in half precision."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
-
-import numpy as np
-from numpy.typing import NDArray
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from smoothheads import device as devices
 from smoothheads.certify import soundness
-from smoothheads.certify.engines import cuda
-from smoothheads.certify.engines.base import (
-    ENGINES,
-    BlockEngine,
-    Engine,
-    EngineConfig,
-    Network,
-    check_float16,
-)
-from smoothheads.certify.engines.lazy import Lazy, check_lazy
-from smoothheads.errors import ConfigError, duration, reason
-from smoothheads.lazy import torch
+from smoothheads.certify.engines.base import ENGINES, Engine, Floats, Network, samples_per_pass
+from smoothheads.errors import ConfigError, reason
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
+    from smoothheads.certify.config import CertifyConfig
     from smoothheads.models.multihead import MultiHead
 
-Module = Callable[[Any], Any]
-
-COMPILE_SECONDS, COMPILE_LAYER_SECONDS = 10.0, 0.6  # measured on networks of 12 to 54 layers
-COMPILE_GAIN = 1.15  # measured: 1.0 (LeNet) to 1.25 (ResNet-8)
+CLOSE: Final = 1e-3  # folding may move a logit by this fraction of the largest one
 
 
 @ENGINES.register
-@dataclass(frozen=True, kw_only=True)
-class Torch(EngineConfig):
-    """PyTorch on the processor; on cuda it is experimental."""
+class TorchEngine(Engine):
+    """PyTorch on the processor; cuda is untested.
 
-    name: ClassVar[str] = "torch"
-
-    precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Another precision is another base classifier. float16 is for cuda."""
-    compile: Literal["auto", "on", "off"] = "off"
-    """torch.compile: takes up to a minute; auto: where the run is long enough to pay for it."""
-    lazy_consensus: bool = False
-    """With the aggregation consensus-K: heads beyond the K-th only see samples on which the K disagree."""
-    graphs: bool = True
-    """On cuda: passes that are not compiled are recorded once and replayed, which launches faster. Switch it
-    off for a network that cannot be recorded."""
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_float16(self.precision, self.device)
-        check_lazy(self.blocks_per_pass, lazy=self.lazy_consensus)
-
-    def build(self, network: Network) -> Engine:
-        return (LazyTorchEngine if self.lazy_consensus else TorchEngine)(self, network)
-
-    @classmethod
-    def offer(cls, wanted: EngineConfig) -> Self | None:
-        given = wanted.settings()
-        return None if given["precision"] == "int8" else cls(**given)
-
-    def decide(self, network: Network, seconds: float) -> tuple[Self, str | None]:
-        if self.compile != "auto":
-            return self, None
-        from smoothheads.models.cost import CONVOLUTIONS
-
-        layers = sum(
-            isinstance(module, (*CONVOLUTIONS, torch.nn.Linear)) for module in network.model.modules()
-        )
-        price = COMPILE_SECONDS + COMPILE_LAYER_SECONDS * layers
-        saved = seconds * (1 - 1 / COMPILE_GAIN)
-        verdict: Literal["on", "off"] = "on" if saved > price else "off"
-        costs = (
-            f"it would take about {duration(price)} and save about {duration(saved)} of {duration(seconds)}"
-        )
-        return replace(self, compile=verdict), f"compile {verdict}: {costs}"
-
-
-class TorchEngine(BlockEngine):
-    """Works on a copy of its own in eval mode, so that the model stays as it is and may even be trained on. A
+    It works on a copy of its own in eval mode, so that the model stays as it is and may even be trained on. A
     module that cannot be copied is put into eval mode and used itself.
-
-    On cuda, or with a `recorder`, passes that are not compiled are recorded and replayed. Noise is drawn by
-    NumPy on the host, whatever the device.
     """
 
-    in_one_piece: bool = True
-    """Whether a pass is one call of the whole network."""
+    name: ClassVar[str] = "torch"
+    parameters: ClassVar[Mapping[str, Any]] = {"device": "cpu", "compile": False, "blocks_per_pass": 1}
+    precisions: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "float16")
 
-    def __init__(
-        self,
-        config: Torch,
-        network: Network,
-        *,
-        recorder: cuda.Recorder | None = None,
-    ) -> None:
-        from smoothheads.certify.engines.rewrite import folded
+    def __init__(self, config: CertifyConfig, network: Network) -> None:
+        import torch
 
-        super().__init__(config, network)
-        device = devices.parse(config.device)
-        if recorder is None and config.graphs and device.type == "cuda":
-            recorder = cuda.CudaRecorder(device)
-        self.precision, self.device, self.recorder = config.precision, device, recorder
-        if self.weights_L is not None:
-            self.weights_L = self.weights_L.to(device)
-        self.compiled = config.compile == "on"
+        assert network.model is not None
+        self.use_network(network)
+        self.precision, self.threads = config.precision, config.threads
+        self.device = devices.parse(config.device)
         self.tolerance = 1e-3 if self.precision == "float32" else 5e-2
-        own, shape = _own(network.model).eval(), network.info.shape
-        lean = folded(own, shape)
+        self.compiled, self.any_batch = config.compile, not config.compile
+        own, shape = _copy(network.model).eval(), network.info.shape
+        lean = fold_batch_norm(own, shape)
         self.folded = lean is not None
-        self.model: MultiHead = (lean or own).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        with torch.inference_mode():
-            if self.in_one_piece:
-                blank = self._prepared(np.zeros((self.samples_per_pass, *shape), dtype=np.float32))
-                self._network = self._made(self.model, blank)
+        self.model: MultiHead = (lean or own).to(device=self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._forward: Any = self.model
+        if self.compiled:
+            self._compile((samples_per_pass(config), *shape))
+
+    def logits(self, samples_NCHW: Floats) -> Floats:
+        import torch
+
+        with torch.inference_mode(), devices.threads(self.threads):
+            samples = torch.from_numpy(samples_NCHW).contiguous(memory_format=torch.channels_last)
+            logits_LNC = self._run(samples)
+            # A copy, because a network may hand out the same memory twice.
+            logits: Floats = logits_LNC.to("cpu", torch.float32, copy=True).numpy()
+        return logits
+
+    def fingerprint(self) -> str:
+        return soundness.state_fingerprint(self.model)
 
     def describe(self) -> dict[str, Any]:
         emulated = self.precision == "bfloat16" and not devices.computes_bfloat16(self.device)
@@ -133,86 +74,120 @@ class TorchEngine(BlockEngine):
             "folded": self.folded,
             "compiled": self.compiled,
             **({"emulated": True} if emulated else {}),
-            **({"graphed": True} if self.recorder is not None and not self.compiled else {}),
         }
 
-    def fingerprint(self) -> str:
-        return soundness.whole_state(self.model)
+    @classmethod
+    def is_candidate(cls, config: CertifyConfig) -> bool:
+        return config.precision in cls.precisions
 
-    def _prepared(self, samples: NDArray[np.float32]) -> Tensor:
-        # It stays on the host: only the thread that computes knows the stream that a copy must go before.
-        block = torch.from_numpy(samples).contiguous(memory_format=torch.channels_last)
-        return block.pin_memory() if self.device.type == "cuda" else block
-
-    def _logits(self, samples_NCHW: Tensor) -> Tensor:
+    def _run(self, samples_NCHW: Tensor) -> Tensor:
         with devices.strict(self.device), devices.autocast(self.device, self.precision):
-            logits_LNC: Tensor = self._network(self._sent(samples_NCHW))
-        return logits_LNC.to(torch.float32, copy=True)  # a network may hand out the same memory twice
+            logits_LNC: Tensor = self._forward(devices.sent(samples_NCHW, self.device))
+        return logits_LNC
 
-    def _run(self, part: Module, x: Tensor) -> Any:
-        with devices.strict(self.device), devices.autocast(self.device, self.precision):
-            return part(self._sent(x))
+    def _compile(self, shape: tuple[int, ...]) -> None:
+        import torch
 
-    def _sent(self, x: Tensor) -> Tensor:
-        """On the device, channels last if there are channels."""
-        layout = torch.channels_last if x.ndim == 4 else torch.contiguous_format
-        return devices.sent(x, self.device).contiguous(memory_format=layout)
-
-    def _made(self, network: Module, example: Tensor) -> Module:
-        """The function that computes passes like `example`: compiled or recorded, if it is to be."""
-        if self.compiled:
-            return self._compile(network, example)
-        if self.recorder is None:
-            return network
-        example = self._sent(example)
-        plain = partial(self._run, network)  # with an autocast of its own, whose cached weights go with it
-        with devices.threads(self.threads):
-            recorded = cuda.Recorded(plain, [example], self.recorder)
-            cuda.require_replay(recorded, plain, example, self.tolerance)
-        return recorded
-
-    def _compile(self, network: Module, example: Tensor) -> Module:
-        compiled: Module = torch.compile(network, dynamic=False, options={"freezing": True})
+        self._forward = torch.compile(self.model, dynamic=False, options={"freezing": True})
         try:
-            with devices.threads(self.threads):
-                self._run(compiled, example)
+            with torch.inference_mode(), devices.threads(self.threads):
+                self._run(torch.zeros(shape).contiguous(memory_format=torch.channels_last))
         except Exception as error:  # a missing C++ compiler, or code that cannot be compiled
             raise ConfigError(
-                "a network and a machine that torch.compile works with", reason(error), "set compile to off"
+                f"torch.compile does not work with this network on this machine ({reason(error)}): "
+                "leave compile off."
             ) from error
-        return compiled
 
 
-class LazyTorchEngine(Lazy, TorchEngine):
-    """Lazy consensus on PyTorch."""
-
-    in_one_piece = False
-
-    def __init__(self, config: Torch, network: Network, **options: Any) -> None:
-        from smoothheads.certify.engines.rewrite import split
-
-        TorchEngine.__init__(self, config, network, **options)
-        early, late = split(self.model, network.aggregation)
-        with torch.inference_mode():
-            blank = self._blank(network.info.shape)
-            features = self._run(early, blank)[1]
-            self._early, self._late = self._made(early, blank), self._made(late, features)
-        self._start(network)
-
-    def describe(self) -> dict[str, Any]:
-        return TorchEngine.describe(self) | self._described()
-
-    def _first(self, samples_NCHW: Tensor) -> tuple[Tensor, Tensor]:
-        logits_KNC, features = self._run(self._early, samples_NCHW)
-        return logits_KNC.to(torch.float32, copy=True), features
-
-    def _others(self, features: Tensor) -> Tensor:
-        logits_MNC: Tensor = self._run(self._late, features)
-        return logits_MNC.to(torch.float32, copy=True)
-
-
-def _own(model: MultiHead) -> MultiHead:
+def _copy(model: MultiHead) -> MultiHead:
     try:
         return copy.deepcopy(model)
     except Exception:  # somebody's own module may hold what cannot be copied
         return model
+
+
+def fold_batch_norm(model: MultiHead, shape: tuple[int, int, int]) -> MultiHead | None:
+    """Returns a copy of a network in eval mode with every BatchNorm folded into the convolution before it.
+
+    It is the same function up to rounding, with fewer passes through memory. Only modules are exchanged; the
+    network's own code still runs. Returns None if nothing can be folded, or not without harm.
+    """
+    try:
+        # Tracing runs the network's code, so it is done on a copy that is thrown away.
+        pairs = list(_foldable_pairs(copy.deepcopy(model)))
+        plain, lean = copy.deepcopy(model), copy.deepcopy(model)
+    except Exception:  # somebody's own module that cannot be copied is used as it is
+        return None
+    for convolution, norm in pairs:
+        _fold(lean, convolution, norm)
+    return lean if pairs and _agree(plain, lean, shape) else None
+
+
+def _foldable_pairs(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yields the names of convolutions and of the BatchNorms that are the only ones to read them."""
+    from torch import fx
+
+    from smoothheads.models.cost import BATCH_NORMS, CONVOLUTIONS
+
+    class Tracer(fx.Tracer):
+        def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+            layer = isinstance(m, (*CONVOLUTIONS, *BATCH_NORMS))  # also those with a class of their own
+            return layer or super().is_leaf_module(m, module_qualified_name)
+
+    try:
+        nodes = list(Tracer().trace(module).nodes)
+    except Exception:  # code that looks at the data cannot be traced, but its parts may be
+        for name, child in module.named_children():
+            yield from _foldable_pairs(child, f"{prefix}{name}.")
+        return
+    calls = Counter(node.target for node in nodes if node.op == "call_module")
+    for norm in nodes:
+        reads = norm.all_input_nodes
+        if norm.op != "call_module" or len(reads) != 1 or reads[0].op != "call_module":
+            continue
+        alone = len(reads[0].users) == 1 and calls[norm.target] == calls[reads[0].target] == 1
+        names = str(reads[0].target), str(norm.target)
+        if alone and _is_foldable(*map(module.get_submodule, names)):
+            yield prefix + names[0], prefix + names[1]
+
+
+def _is_foldable(convolution: nn.Module, norm: nn.Module) -> bool:
+    from torch.nn.modules.batchnorm import _BatchNorm
+    from torch.nn.utils.parametrize import is_parametrized
+
+    from smoothheads.models.cost import BATCH_NORMS, CONVOLUTIONS
+
+    plain = isinstance(convolution, CONVOLUTIONS) and isinstance(norm, BATCH_NORMS)
+    if not plain or norm.training or norm.running_mean is None or norm.running_var is None:
+        return False
+    # A forward method, hook or parametrization of somebody's own would get lost.
+    forwards = (type(convolution).forward, type(norm).forward)
+    usual = forwards in [(kind.forward, _BatchNorm.forward) for kind in CONVOLUTIONS]
+    return usual and not any(
+        is_parametrized(each) or each._forward_hooks or each._forward_pre_hooks
+        for each in (convolution, norm)
+    )
+
+
+def _fold(model: nn.Module, convolution: str, norm: str) -> None:
+    """Folds in float64, so that one rounding is all that it costs."""
+    from torch import nn
+    from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+    before: Any = model.get_submodule(convolution)
+    after: Any = model.get_submodule(norm)
+    kind = before.weight.dtype
+    fused: nn.Module = fuse_conv_bn_eval(before.double(), after.double())
+    for name, module in ((convolution, fused.to(kind)), (norm, nn.Identity())):
+        parent, _, child = name.rpartition(".")
+        setattr(model.get_submodule(parent), child, module)
+
+
+def _agree(plain: nn.Module, lean: nn.Module, shape: tuple[int, int, int]) -> bool:
+    import torch
+
+    like = next(lean.parameters())
+    with torch.inference_mode():
+        x = torch.linspace(0, 1, 2 * math.prod(shape), device=like.device, dtype=like.dtype)
+        before, after = (network(x.reshape(2, *shape)) for network in (plain, lean))
+        return bool((before - after).abs().max() <= CLOSE * before.abs().max())  # false for NaN

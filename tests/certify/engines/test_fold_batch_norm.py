@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from smoothheads.certify.engines.rewrite import folded
+from smoothheads.certify.engines.torch import fold_batch_norm
 from smoothheads.models import ModelConfig, build
 from smoothheads.models.cut import multihead
 from smoothheads.models.multihead import MultiHead
@@ -43,7 +43,7 @@ def test_a_multi_head_resnet_has_no_norm_left_and_the_same_logits(
 ) -> None:
     model = trained_like(heads=3)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    lean = folded(model, SHAPE)
+    lean = fold_batch_norm(model, SHAPE)
     assert lean is not None
     assert norms(lean) == 0
     assert norms(model) > 0
@@ -56,7 +56,7 @@ def test_a_multi_head_resnet_has_no_norm_left_and_the_same_logits(
 def test_large_resnets_too(arch: str) -> None:
     config = ModelConfig(arch=arch, heads=2, cut="layer3")
     model = build(config, shape=(3, 32, 32), classes=3, mean=(0.5,) * 3, std=(0.2,) * 3, seed=0).eval()
-    lean = folded(model, (3, 32, 32))
+    lean = fold_batch_norm(model, (3, 32, 32))
     assert lean is not None
     assert norms(lean) == 0
 
@@ -79,7 +79,7 @@ class Net(nn.Module):
 
 def test_a_network_that_was_cut_with_fx() -> None:
     model = multihead(Net(), "bn1", 2).eval()
-    lean = folded(model, SHAPE)
+    lean = fold_batch_norm(model, SHAPE)
     assert lean is not None
     assert norms(lean) == 0
     with torch.no_grad():
@@ -98,7 +98,7 @@ class LooksAtTheData(nn.Module):
 
 def test_code_that_cannot_be_traced_is_folded_inside() -> None:
     model = ready(heads_of(LooksAtTheData()))
-    lean = folded(model, SHAPE)
+    lean = fold_batch_norm(model, SHAPE)
     assert lean is not None
     assert norms(lean) == 0
     for x in (X, -X):
@@ -168,7 +168,7 @@ def hooked() -> nn.Sequential:
     ids=["reads", "twice", "backwards", "own", "batch statistics", "parametrized", "hooked", "no norm"],
 )
 def test_what_cannot_be_folded_is_left_alone(part: nn.Module) -> None:
-    assert folded(ready(heads_of(part)), SHAPE) is None
+    assert fold_batch_norm(ready(heads_of(part)), SHAPE) is None
 
 
 def test_folding_that_would_move_the_logits_is_not_done() -> None:
@@ -179,4 +179,4 @@ def test_folding_that_would_move_the_logits_is_not_done() -> None:
     norm.weight.data.fill_(1e10)
     norm.running_mean = torch.full((2,), 9e20)
     model = heads_of(conv, norm, nn.Tanh())
-    assert folded(ready(model), SHAPE) is None
+    assert fold_batch_norm(ready(model), SHAPE) is None

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.radius import (
+from smoothheads.certify.bounds import (
+    clopper_pearson_lower,
     max_radius,
     minimum_n,
     samples_needed,
@@ -136,7 +136,7 @@ def test_samples_needed(ratio: float, n: int) -> None:
 def test_minimum_n() -> None:
     assert [minimum_n(alpha) for alpha in (0.05, 0.01, 0.001)] == [5, 7, 10]
     assert minimum_n(0.25) == 3  # two hits of two show p >= 1/2 exactly, which is an abstention
-    with pytest.raises(ConfigError, match="raise sigma"):
+    with pytest.raises(ConfigError, match="choose a radius below 7 sigma"):
         samples_needed(20.0, 1.0, 0.001)
 
 

@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import Engine, Request
-from smoothheads.certify.engines import base as module
-from smoothheads.certify.engines.torch import TorchEngine
+from smoothheads.certify.votes import Request, VoteCounter
 from smoothheads.data import Splits
 from smoothheads.errors import SoundnessError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.noise import Noise
 from smoothheads.types import Phase, Pixels, Votes
 
-from .builders import make_engine, torch_engine
+from .engines.builders import make_counter, torch_counter
 
 
 @pytest.fixture
@@ -32,36 +30,25 @@ def image(small_digits: Splits) -> Pixels:
 @pytest.fixture
 def engine(
     config: CertifyConfig, trained_like: Callable[..., MultiHead], small_digits: Splits, noise: Noise
-) -> Engine:
-    return make_engine(config, trained_like(heads=3), small_digits.train.info, noise)
+) -> VoteCounter:
+    return make_counter(config, trained_like(heads=3), small_digits.train.info, noise)
 
 
 def added(parts: list[Votes]) -> Votes:
     return sum(parts[1:], start=parts[0])
 
 
-@pytest.mark.parametrize("together", [1, 3 * 10 * 20 * 2, 2**16])
-def test_many_blocks_at_once_are_the_blocks_one_by_one(
-    engine: Engine, image: Pixels, together: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "TOGETHER", together)
+def test_many_blocks_at_once_are_the_blocks_one_by_one(engine: VoteCounter, image: Pixels) -> None:
     backwards = [engine.votes(image, 3, Phase.ESTIMATION, block, 20) for block in (4, 3, 2, 1, 0)]
     at_once = engine.votes(image, 3, Phase.ESTIMATION, 0, 100)
     np.testing.assert_array_equal(at_once.counts, added(backwards).counts)
     assert at_once.n == 100
 
 
-def test_a_last_block_is_cut_after_it_was_computed(engine: Engine, image: Pixels) -> None:
+def test_a_last_block_is_cut_after_it_was_computed(engine: VoteCounter, image: Pixels) -> None:
     cut = engine.votes(image, 3, Phase.ESTIMATION, 1, 27)
     parts = [engine.votes(image, 3, Phase.ESTIMATION, 1, 20), engine.votes(image, 3, Phase.ESTIMATION, 2, 7)]
     np.testing.assert_array_equal(cut.counts, added(parts).counts)
-
-
-def test_scores_run_on_into_the_next_blocks(engine: Engine, image: Pixels) -> None:
-    whole = engine.scores(image, 3, Phase.SCORES, 0, 50)
-    parts = [engine.scores(image, 3, Phase.SCORES, block, min(20, 50 - 20 * block)) for block in range(3)]
-    np.testing.assert_array_equal(whole, np.concatenate(parts))
-    np.testing.assert_allclose(whole.sum(1), 1)
 
 
 @pytest.fixture(params=[2, 3, 8])
@@ -71,13 +58,13 @@ def wide(
     trained_like: Callable[..., MultiHead],
     small_digits: Splits,
     noise: Noise,
-) -> Engine:
+) -> VoteCounter:
     settings = config.changed(blocks_per_pass=request.param)
-    return make_engine(settings, trained_like(heads=3), small_digits.train.info, noise)
+    return make_counter(settings, trained_like(heads=3), small_digits.train.info, noise)
 
 
 def test_requests_of_several_images_share_passes_and_get_the_votes_they_get_alone(
-    wide: Engine, small_digits: Splits
+    wide: VoteCounter, small_digits: Splits
 ) -> None:
     keys = [(3, 0, 20), (5, 7, 33), (3, 1, 100), (8, 0, 1), (5, 2, 60)]
     requests = [
@@ -88,11 +75,6 @@ def test_requests_of_several_images_share_passes_and_get_the_votes_they_get_alon
         alone = wide.votes(each.image, each.index, each.phase, each.block, each.count)
         np.testing.assert_array_equal(found.counts, alone.counts)
         assert (found.counts.sum(1) == each.count).all()
-    whole = wide.scores(requests[0].image, 3, Phase.SCORES, 0, 50)
-    parts = [
-        wide.scores(requests[0].image, 3, Phase.SCORES, block, min(20, 50 - 20 * block)) for block in range(3)
-    ]
-    np.testing.assert_array_equal(whole, np.concatenate(parts))
 
 
 def test_every_pass_has_the_same_size(noise: Noise, image: Pixels) -> None:
@@ -104,8 +86,9 @@ def test_every_pass_has_the_same_size(noise: Noise, image: Pixels) -> None:
             return x.flatten(1)[:, :10]
 
     model = MultiHead(nn.Identity(), [Watched()])
-    engine = torch_engine(model, noise, blocks_per_pass=4)
-    sizes.clear()  # whatever was tried when it was made
+    engine = torch_counter(model, noise, blocks_per_pass=4)
+    engine.votes(image, 3, Phase.ESTIMATION, 0, 1)  # probed with other sizes too
+    sizes.clear()
     for count in (1, 20, 70, 130):
         assert engine.votes(image, 3, Phase.ESTIMATION, 0, count).n == count
     assert sizes == {4 * 20}
@@ -131,9 +114,9 @@ class Leaky(nn.Module):
         return logits + self.size * leaks[self.what] * torch.eye(10)[0]
 
 
-def leaky(noise: Noise, what: str, size: float, blocks_per_pass: int) -> TorchEngine:
+def leaky(noise: Noise, what: str, size: float, blocks_per_pass: int) -> VoteCounter:
     model = MultiHead(nn.Identity(), [Leaky(what, size)])
-    return torch_engine(model, noise, blocks_per_pass=blocks_per_pass)
+    return torch_counter(model, noise, blocks_per_pass=blocks_per_pass)
 
 
 @pytest.mark.parametrize("what", ["batch", "block before", "place", "half"])
@@ -141,7 +124,10 @@ def test_a_leak_of_the_size_of_a_rounding_is_refused_if_there_are_other_blocks(
     noise: Noise, image: Pixels, what: str
 ) -> None:
     assert leaky(noise, what, 1e-5, 1).votes(image, 3, Phase.ESTIMATION, 0, 100).n == 100
-    with pytest.raises(SoundnessError, match=r"what else is in a pass, got .*; set blocks_per_pass to 1"):
+    with pytest.raises(
+        SoundnessError,
+        match=r"(other blocks of the same pass|the place of its block): set blocks_per_pass to 1",
+    ):
         leaky(noise, what, 1e-5, 4).votes(image, 3, Phase.ESTIMATION, 0, 100)
 
 
@@ -160,7 +146,7 @@ def test_a_pass_that_is_not_finite_where_nobody_looks_is_no_probe(noise: Noise, 
 
     model = MultiHead(nn.Identity(), [Late("batch", 1.0)])
     far: Any = Spoilt(noise)
-    engine = torch_engine(model, far)
+    engine = torch_counter(model, far)
     engine.votes(image, 3, Phase.SELECTION, 0, 10)
     with pytest.raises(SoundnessError, match="put the network into eval mode"):
         engine.votes(image, 3, Phase.ESTIMATION, 0, 10)
@@ -195,22 +181,22 @@ class FaultyLate(nn.Module):
 
 def test_a_nan_in_any_block_is_found(noise: Noise, image: Pixels) -> None:
     model = MultiHead(nn.Identity(), [FaultyLate()])
-    engine = torch_engine(model, noise)
+    engine = torch_counter(model, noise)
     engine.votes(image, 3, Phase.ESTIMATION, 0, 20)
-    with pytest.raises(SoundnessError, match=r"\d+ noisy samples of image 3 with NaN"):
+    with pytest.raises(SoundnessError, match=r"\d+ noisy samples of image 3 have NaN"):
         engine.votes(image, 3, Phase.ESTIMATION, 0, 2000)
 
 
 def test_a_nan_is_told_of_the_image_that_has_it(noise: Noise, image: Pixels) -> None:
     model = MultiHead(nn.Identity(), [FaultyLate()])
-    engine = torch_engine(model, noise, blocks_per_pass=4)
+    engine = torch_counter(model, noise, blocks_per_pass=4)
     dark = np.zeros_like(image)
     requests = [
         Request(dark, 1, Phase.ESTIMATION, 0, 20),
         Request(np.full_like(image, 16), 2, Phase.ESTIMATION, 0, 20),
         Request(dark, 3, Phase.ESTIMATION, 0, 20),
     ]
-    with pytest.raises(SoundnessError, match=r"\d+ noisy samples of image 2 with NaN"):
+    with pytest.raises(SoundnessError, match=r"\d+ noisy samples of image 2 have NaN"):
         engine.votes_of(requests)
 
 
@@ -232,7 +218,7 @@ class Bare(MultiHead):
 
 
 def test_answers_in_memory_that_is_used_again_are_counted_right(noise: Noise, image: Pixels) -> None:
-    engine = torch_engine(Bare(nn.Identity(), [SameMemory()]), noise)
+    engine = torch_counter(Bare(nn.Identity(), [SameMemory()]), noise)
     at_once = engine.votes(image, 3, Phase.ESTIMATION, 0, 100)
     parts = [engine.votes(image, 3, Phase.ESTIMATION, block, 20) for block in range(5)]
     np.testing.assert_array_equal(at_once.counts, added(parts).counts)

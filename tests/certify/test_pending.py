@@ -1,4 +1,4 @@
-"""Images in flight together get the votes and certificates that they would get alone."""
+"""Pending images get the votes and certificates that they would get alone."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from smoothheads import checkpoint
-from smoothheads.certify.algorithm import Run, Samples, answered
+from smoothheads.certify.algorithm import Run, Samples, run_budget
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.drive import AT_ONCE, WINDOW, Flight, drive
-from smoothheads.certify.engines import Engine, Request
+from smoothheads.certify.pending import AT_ONCE, WINDOW, PendingImage, run_images
+from smoothheads.certify.votes import Request, VoteCounter
 from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.errors import LedgerError, SoundnessError
 from smoothheads.models import ModelConfig
@@ -30,8 +30,8 @@ SIZE = 10
 IMAGE = np.zeros((1, 2, 2), dtype=np.uint8)
 
 
-class Counting(Engine):
-    """An engine whose votes name the block: the samples of block b of image i vote for class (i + b) % 7."""
+class Counting(VoteCounter):
+    """A counter whose votes name the block: the samples of block b of image i vote for class (i + b) % 7."""
 
     aggregations: tuple[str, ...] = ("ensemble",)
     classes = 7
@@ -51,15 +51,6 @@ class Counting(Engine):
             counts[0, (index + block + done // SIZE) % 7] += min(SIZE, count - done)
         return Votes(self.aggregations, counts)
 
-    def scores(self, *_: object) -> Any:
-        raise NotImplementedError
-
-    def fingerprint(self) -> str:
-        raise NotImplementedError
-
-    def describe(self) -> dict[str, Any]:
-        raise NotImplementedError
-
 
 Answer = tuple[int, list[list[int]]]
 
@@ -72,13 +63,13 @@ def asks_for(index: int, counts: Sequence[int]) -> Run[Answer]:
     return index, given
 
 
-def flight(engine: Engine, index: int, run: Run[T]) -> Flight[T]:
-    return Flight(run, IMAGE, index, "ensemble", engine)
+def pending(counter: VoteCounter, index: int, run: Run[T]) -> PendingImage[T]:
+    return PendingImage(run, IMAGE, index, "ensemble", counter)
 
 
-def results(engine: Engine, runs: Iterable[Run[T]], on_votes: Any = None) -> list[T]:
-    flights = (flight(engine, index, run) for index, run in enumerate(runs))
-    return [ended.result for group in drive(engine, flights, on_votes) for ended in group]
+def results(counter: VoteCounter, runs: Iterable[Run[T]], on_votes: Any = None) -> list[T]:
+    images = (pending(counter, index, run) for index, run in enumerate(runs))
+    return [ended.result for group in run_images(counter, images, on_votes) for ended in group]
 
 
 LENGTHS = [[10], [3, 27, 200], [], [1000, 10], [20] * 30, [10], [5, 5, 5], [90], [10, 10], [4000]]
@@ -88,7 +79,7 @@ LENGTHS = [[10], [3, 27, 200], [], [1000, 10], [20] * 30, [10], [5, 5, 5], [90],
 def test_everybody_gets_the_votes_that_were_asked_for_and_comes_out_in_order(blocks_per_pass: int) -> None:
     together = results(Counting(blocks_per_pass), (asks_for(i, c) for i, c in enumerate(LENGTHS * 3)))
     for index, counts in enumerate(LENGTHS * 3):
-        alone = answered(asks_for(index, counts), Blocks(Counting(1), index))
+        alone = run_budget(asks_for(index, counts), Blocks(Counting(1), index))
         assert together[index] == alone
 
 
@@ -129,7 +120,7 @@ def test_images_behind_a_long_one_are_not_begun_without_end() -> None:
         return (yield from asks_for(index, [10] * (500 if index == 0 else 1)))
 
     engine = Counting(2)
-    groups = drive(engine, (flight(engine, index, run(index)) for index in range(100)))
+    groups = run_images(engine, (pending(engine, index, run(index)) for index in range(100)))
     first = next(groups)
     assert [ended.index for ended in first] == list(range(len(begun)))  # all had ended behind it
     assert len(begun) == WINDOW * 2
@@ -144,7 +135,7 @@ def fails(index: int, at: int) -> Run[int]:
 
 def test_an_error_of_an_image_is_raised_when_its_turn_comes() -> None:
     engine, found = Counting(4), list[int]()
-    groups = drive(engine, (flight(engine, index, fails(index, 6)) for index in range(20)))
+    groups = run_images(engine, (pending(engine, index, fails(index, 6)) for index in range(20)))
     with pytest.raises(SoundnessError, match="image 6"):
         found.extend(ended.result for group in groups for ended in group)
     assert found == [0, 1, 2, 3, 4, 5]
@@ -174,7 +165,7 @@ def test_no_thread_waits_for_votes(tiny_network: Callable[..., MultiHead], small
         tiny_network(), small_digits.test.info, seed=0, sigma=0.5, n0=20, n=700, block=20, blocks_per_pass=4
     )
     before = threading.active_count()
-    found = subject.records(small_digits.test)
+    found = subject.certifier.records(small_digits.test)
     assert next(found).index == 0
     assert threading.active_count() == before
 
@@ -194,7 +185,7 @@ def test_what_holds_on_the_way_can_be_read(
 BUDGETS: dict[str, dict[str, Any]] = {
     "fixed": {"n0": 30, "n": 150},
     "table": {"n0": 30, "n": 400, "radii": (0.0, 0.1, 0.2, 0.5)},
-    "radius": {"n": 700, "price": 2000.0},
+    "radius": {"n": 700, "tolerance": 0.3},
     "anytime": {"n0": 30, "n": 300, "target": 0.3},
 }
 
@@ -212,7 +203,7 @@ def settings(budget: str, **more: Any) -> CertifyConfig:
         "blocks_per_pass": 3,
         "budget": budget,
     } | BUDGETS[budget]
-    return CertifyConfig.of(**(given | more))
+    return CertifyConfig(**(given | more))
 
 
 def without_time(out: Path) -> list[list[str]]:
@@ -227,13 +218,13 @@ def test_certificates_are_those_of_one_image_at_a_time(
 ) -> None:
     subject = Smoothed(tiny_network(heads=2), images.info, settings(budget))
     sizes = set()
-    for position, found in enumerate(subject.records(images)):
+    for position, found in enumerate(subject.certifier.records(images)):
         alone = subject.certify_image(images.image(position), found.index, label=found.label)
         assert found.certificate == alone.certificate
         np.testing.assert_array_equal(found.selection.counts, alone.selection.counts)
         np.testing.assert_array_equal(found.votes.counts, alone.votes.counts)
         sizes.add(alone.certificate.n)
-    assert len(sizes) > 1 or budget == "fixed"  # images that end early and late are in flight together
+    assert len(sizes) > 1 or budget == "fixed"  # images that end early and late are pending together
 
 
 def test_the_ledger_is_that_of_one_image_at_a_time(
@@ -248,7 +239,5 @@ def test_the_ledger_is_that_of_one_image_at_a_time(
         one = select(images, SubsetConfig(indices=(position,)))
         alone += without_time(certify_run(ready, one, config, tmp_path / str(position)))
     assert whole == alone
-    with pytest.raises(
-        LedgerError, match=r"engine\.blocks_per_pass = 3.*got certify\.engine\.blocks_per_pass = 1"
-    ):
+    with pytest.raises(LedgerError, match=r"blocks_per_pass = 1 instead of 3"):
         certify_run(ready, images, settings("table", blocks_per_pass=1), tmp_path / "whole")

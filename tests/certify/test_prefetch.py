@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from smoothheads.certify.engines.base import prefetch
+from smoothheads.certify.votes import prefetch
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
