@@ -1,0 +1,155 @@
+"""Evaluates a random sample of a ledger again, in a fresh process, with the network that it names.
+
+The fresh process draws the noise itself, from the seed and the law of the manifest, and adds it to the image
+before the network. Votes that come out equal therefore belong to this network, this noise and this place.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from smoothheads.config.check import at_least
+from smoothheads.data import Dataset, SubsetConfig
+from smoothheads.errors import LedgerError
+from smoothheads.results.audit import Finding
+from smoothheads.results.manifest import Manifest
+from smoothheads.results.read import ledger_folder, read_log
+from smoothheads.runs.attack import Subject, subject
+from smoothheads.runs.certify import certification_images
+from smoothheads.runs.models import open_model
+from smoothheads.types import Certified
+
+SURE = 0.95
+_ROUNDING = 0.002  # fraction of an image's votes that other processors or versions may move
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """What came of evaluating some images again."""
+
+    images: tuple[int, ...]
+    """Indices of the images, drawn at random after the ledger was finished."""
+    total: int
+    """The number of rows in the ledger."""
+    moved: tuple[int, ...]
+    """For each image the number of votes, selection included, that came out differently."""
+    samples: tuple[int, ...]
+    """For each image the number of votes."""
+    network: str
+    law: str
+
+    @property
+    def different(self) -> tuple[int, ...]:
+        """Images whose votes differ by more than rounding explains."""
+        pairs = zip(self.images, self.moved, self.samples, strict=True)
+        return tuple(index for index, moved, n in pairs if moved > _ROUNDING * n)
+
+    @property
+    def undetected(self) -> float:
+        """The fraction of rows that could be of another network at most, with confidence 95 %.
+
+        If a fraction q of the rows were, K random ones would miss all of them with probability (1 - q)^K.
+        """
+        return float(1 - (1 - SURE) ** (1 / len(self.images)))
+
+    def findings(self) -> list[Finding]:
+        """Returns the findings for the audit of the ledger."""
+        count = len(self.images)
+        if self.different:
+            message = (
+                f"{len(self.different)} of {count} images, evaluated again with {self.network}, get other "
+                "votes: the ledger does not belong to this network, noise, engine or data"
+            )
+            return [Finding("error", "rerun", message, self.different)]
+        exact = sum(moved == 0 for moved in self.moved)
+        rounding = "" if exact == count else f" ({exact} exactly, the others but for rounding)"
+        message = (
+            f"{count} random images, evaluated again in a fresh process with {self.network}, get the same "
+            f"votes{rounding}, under {self.law} that was drawn here and added before the network; with "
+            f"95 % confidence fewer than {self.undetected:.1%} of the {self.total:,} rows are of another one"
+        )
+        return [Finding("note", "rerun", message)]
+
+
+def rerun(
+    ledger: Path | str,
+    count: int = 20,
+    *,
+    checkpoint: Path | str | None = None,
+    root: str | None = None,
+    on_start: Callable[[int], None] | None = None,
+) -> Rerun:
+    """Evaluates all votes of `count` random images of a ledger again, in a fresh process.
+
+    Args:
+        ledger: The ledger, a run's folder or an export.
+        count: The number K of images.
+        checkpoint: The network or export; by default the one that the ledger lies in.
+        root: The folder of the data set, if not where it lay in training.
+        on_start: Gets the number of samples before the first one.
+    """
+    at_least("rerun", count, 1)
+    folder = ledger_folder(ledger)
+    if checkpoint is None:
+        export = folder.parent if (folder.parent / "SHA256SUMS").is_file() else None
+        about = Subject(export, folder) if export else subject(folder)
+    else:
+        about = Subject(Path(checkpoint), folder)
+    log = read_log(folder)
+    manifest = log.manifest
+    if manifest is None:
+        raise LedgerError(f"{folder} is a log without votes and seed, so nothing can be evaluated again.")
+
+    # Nobody could know, when the ledger was made, which images are looked at.
+    chosen = np.sort(secrets.SystemRandom().sample(range(len(log)), min(count, len(log))))
+    rows = [log.rows[i] for i in chosen]
+    if on_start:
+        on_start(sum(row.samples for row in rows))
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as process:
+        indices = tuple(row.index for row in rows)
+        again = process.submit(_evaluate, about.network, manifest, indices, root).result()
+    moved = tuple(_moved(row, other) for row, other in zip(rows, again, strict=True))
+    sigma = manifest.certify.sigma
+    return Rerun(
+        images=tuple(row.index for row in rows),
+        total=len(log),
+        moved=moved,
+        samples=tuple(row.samples for row in rows),
+        network=str(about.network),
+        law=f"{manifest.noise} noise of standard deviation {sigma:g}",
+    )
+
+
+def _evaluate(
+    network: Path, manifest: Manifest, indices: tuple[int, ...], root: str | None
+) -> list[Certified]:
+    """Certifies these images as the manifest says; runs in the fresh process."""
+    model = open_model(network)
+    if manifest.weights != model.weights:
+        raise LedgerError(
+            f"The ledger was certified with the weights {str(manifest.weights)[:12]}... and {network} has "
+            f"{model.weights[:12]}...; name the checkpoint that the ledger is about with --checkpoint."
+        )
+    data = replace(model.data, root=root or model.data.root)
+    dataset = certification_images(model.checkpoint, data, SubsetConfig(indices=manifest.indices))
+    if manifest.data is not None and dataset.fingerprint != manifest.data.fingerprint:
+        raise LedgerError(
+            f"The ledger was certified on other images than those of {manifest.data.name} here; name the "
+            "folder of the data with --root."
+        )
+    chosen: Dataset = certification_images(model.checkpoint, data, SubsetConfig(indices=indices))
+    return list(model.smoothed(manifest.certify).records(chosen))
+
+
+def _moved(row: Certified, again: Certified) -> int:
+    """Returns the number of votes of the certified and all other aggregations that changed their class."""
+    pairs = ((row.selection, again.selection), (row.votes, again.votes))
+    return sum(int(np.abs(a.counts - b.counts).sum(1).max()) + 1 >> 1 for a, b in pairs)
