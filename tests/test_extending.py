@@ -92,11 +92,13 @@ def test_the_command_line_trains_and_certifies_with_them(
 
 
 def test_their_settings_are_checked_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "digits-some", "--method", "label-smoothing", "--objective.method.fraction", "2"]) == 2
+    assert (
+        main(["train", "digits-some", "--method", "label-smoothing", "--objective.method.fraction", "2"]) == 2
+    )
     assert "Set fraction from 0 to below 1, not to 2" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["train", "digits-some", "--method", "label-smoothing", "--help"])
-    assert "Share of the label" in capsys.readouterr().out
+    assert "Fraction of the label" in capsys.readouterr().out
 
 
 def test_their_noise_is_drawn_and_proves_no_more_than_is_true() -> None:

@@ -78,6 +78,7 @@ def strict(device: torch.device) -> Iterator[None]:
     backends: Any = torch.backends
     cudnn = backends.cudnn
     # Old names come first, because setting them overwrites their successors.
+    flags: list[tuple[Any, str, Any]]
     flags = [(cudnn, "allow_tf32", False), (cudnn, "benchmark", False), (cudnn, "deterministic", True)]
     if hasattr(cudnn, "conv"):  # from torch 2.9 on
         successors = backends.cuda.matmul, backends.mkldnn.matmul, cudnn.conv, cudnn.rnn

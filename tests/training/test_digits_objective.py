@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-import smoothheads as sh
 from smoothheads import seeding
 from smoothheads.data import Splits
+from smoothheads.models.cut import multihead
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives import METHODS, CatRs, Method, ObjectiveConfig, SmoothAdv, Step, TeachingConfig
 from smoothheads.training import TrainConfig
@@ -34,7 +34,7 @@ def network() -> MultiHead:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         net = nn.Sequential(nn.Flatten(), nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 10))
-    return sh.multihead(net, cut=1, heads=3)
+    return multihead(net, cut=1, heads=3)
 
 
 def value(model: MultiHead, method: Method, data: Splits, prepared: torch.Tensor) -> float:

@@ -14,11 +14,10 @@ chosen by its name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from smoothheads.registry import Registry
 from smoothheads.types import ENSEMBLE
@@ -73,7 +72,7 @@ def ensemble(logits_LNC: Tensor) -> Tensor:
 
 
 def aggregate_votes(
-    logits_LNC: NDArray[Any], weights_L: Sequence[float] | None = None, other: Aggregation | None = None
+    logits_LNC: ArrayLike, weights_L: ArrayLike | None = None, other: Aggregation | None = None
 ) -> NDArray[np.int64]:
     """Returns the classes [R, N] that every aggregation gives to N samples, `other` in the last row.
 
@@ -84,12 +83,12 @@ def aggregate_votes(
     from scipy import special
 
     logits_LNC = np.asarray(logits_LNC)
+    heads_LN: NDArray[np.int64] = logits_LNC.argmax(-1)
     if other is not None:
         import torch  # only plugins work on tensors
 
         plugin_N = np.asarray(other.classes(torch.from_numpy(logits_LNC)))
         return np.concatenate([aggregate_votes(logits_LNC, weights_L), plugin_N[None]])
-    heads_LN = logits_LNC.argmax(-1)
     if len(logits_LNC) == 1:
         heads: NDArray[np.int64] = heads_LN
         return heads

@@ -104,7 +104,7 @@ class ClassQuantilePace(Pace):
         device = smoothed_LN.device
         self.recent_LCB = self.recent_LCB.to(device)
         # Append every sample's loss to those of its class, and forget the oldest.
-        for label in labels_N.unique().tolist():
+        for label in sorted(set(labels_N.tolist())):
             losses = torch.cat([self.recent_LCB[:, label], smoothed_LN[:, labels_N == label]], dim=1)
             self.recent_LCB[:, label] = losses[:, -self.config.class_window :]
         # Update the running mean probability of the true class.

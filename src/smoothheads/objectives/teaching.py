@@ -7,6 +7,7 @@ gradient flows through them. Shape letters: L heads, N images, C classes.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from smoothheads.errors import ConfigError
 from smoothheads.objectives.config import TeachingConfig
-from smoothheads.objectives.pace import build_pace
+from smoothheads.objectives.pace import Pace, build_pace
 
 MAX_BALANCED_WEIGHT = 4.0
 CLASS_MEMORY = 0.95  # of the running class statistics, per step
@@ -103,6 +104,7 @@ class Teaching:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Returns what must survive a resumed training."""
+        parts: dict[str, Pace | ClassStatistics]
         parts = {"pace": self.pace, "losses": self.losses, "weights": self.weights}
         return {
             f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()
@@ -136,19 +138,21 @@ class ClassStatistics:
 
     def mean(self) -> Tensor:
         """Returns E_c[x]; a class without samples has the mean of all."""
-        count, total, _ = self.sums_3LC
+        count, total = self.sums_3LC[:2]
         return torch.where(count > 0, total / count.clamp_min(1e-300), self.overall().unsqueeze(1))
 
     def deviation(self) -> Tensor:
         """Returns the standard deviation of every class, at least 1e-3."""
-        count, _, squares = self.sums_3LC
+        count, squares = self.sums_3LC[0], self.sums_3LC[2]
         variance = squares / count.clamp_min(1e-300) - self.mean().square()
-        return variance.clamp_min(1e-6).sqrt()
+        deviation_LC: Tensor = variance.clamp_min(1e-6).sqrt()
+        return deviation_LC
 
     def overall(self) -> Tensor:
         """Returns E[x] over all classes."""
-        count, total, _ = self.sums_3LC
-        return total.sum(1) / count.sum(1).clamp_min(1e-300)
+        count_L, total_L = self.sums_3LC[:2].sum(2)
+        mean_L: Tensor = total_L / count_L.clamp_min(1e-300)
+        return mean_L
 
     def state_dict(self) -> dict[str, Tensor]:
         return {"sums": self.sums_3LC.clone()}
@@ -170,7 +174,7 @@ def superloss_weight(smoothed: Tensor, mean: Tensor, deviation: Tensor) -> Tenso
     """
     from scipy.special import lambertw
 
-    half = (0.5 * ((smoothed - mean) / deviation).clamp_min(-2 / math.e)).double().cpu().numpy()
+    half: Any = (0.5 * ((smoothed - mean) / deviation).clamp_min(-2 / math.e)).double().cpu().numpy()
     # At -1/e, where W is -1, rounding can make scipy return nan.
     weight = np.nan_to_num(np.exp(-lambertw(half).real), nan=math.e)
     return torch.from_numpy(weight).to(device=smoothed.device, dtype=smoothed.dtype)
