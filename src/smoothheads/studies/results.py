@@ -22,7 +22,6 @@ from smoothheads.certify.config import CertifyConfig
 from smoothheads.config import from_dict, load_json, to_dict
 from smoothheads.errors import ConfigError, LedgerError, SmoothheadsError, StorageError
 from smoothheads.files import exclusive, has_stamp, reserve, write_atomic, write_json
-from smoothheads.lazy import special
 from smoothheads.results import Results, read_log
 from smoothheads.results.metrics import Estimate, mean
 from smoothheads.results.results import stack
@@ -298,6 +297,8 @@ def contradicted(results: Results, config: CertifyConfig) -> Ints:
     for size in config.plan.choice_sizes:
         n = np.maximum(samples - size, 1)
         k = np.clip(np.round(fraction * n), 1, n)
+        from scipy import special
+
         p_lower: Floats = special.betaincinv(k, n - k + 1, config.alpha)  # Clopper-Pearson, one-sided
         excess = config.sigma * config.law.unit_radius(p_lower) - radius  # radii are cut after six decimals
         follows |= (excess >= -_ROUNDING) & (excess <= 1e-6 + _ROUNDING) & (np.abs(k / n - fraction) <= 1e-6)

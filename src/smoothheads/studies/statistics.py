@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.lazy import stats
 from smoothheads.results.metrics import Interval, bootstrap
 from smoothheads.studies.results import Stack, StudyResults, StudyRow
 
@@ -82,6 +81,8 @@ def crossed_interval(values: Floats, level: float = 0.95) -> Interval:
     # Satterthwaite's degrees of freedom of a sum of mean squares.
     parts = zip((ms_seeds, ms_images, ms_residuals), freedoms, strict=True)
     freedom = total**2 / sum(square**2 / count for square, count in parts)
+    from scipy import stats
+
     half = float(stats.t.ppf((1 + level) / 2, max(1.0, freedom))) * math.sqrt(total / values.size)
     return Interval(float(grand) - half, float(grand) + half)
 
