@@ -7,8 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from smoothheads import checkpoint
 from smoothheads.data import SubsetConfig, named
@@ -106,6 +108,37 @@ def test_resume_with_other_settings_is_refused_and_says_which(tmp_path: Path) ->
     changed = replace(CONFIG, train=replace(CONFIG.train, lr=0.2))
     with pytest.raises(CheckpointError, match=r"train\.lr = 0\.2 instead of 0\.1\. Resume with the original"):
         train_run(changed, tmp_path, resume=True)
+
+
+def test_resume_with_changed_images_is_refused(tmp_path: Path) -> None:
+    """The settings are the same, the files are not: one pixel is enough."""
+    images, labels = np.zeros((40, 8, 8), np.uint8), np.arange(40) % 2
+    images[::2, 2:6] = 200
+
+    def write(images: NDArray[np.uint8]) -> None:
+        np.savez(
+            tmp_path / "x.npz",
+            train_images=images,
+            train_labels=labels,
+            test_images=images,
+            test_labels=labels,
+        )
+
+    def interrupt(event: StepDone | EpochDone) -> None:
+        if isinstance(event, StepDone) and event.step == 2:
+            raise KeyboardInterrupt
+
+    config = replace(CONFIG, data=named("npz", root=str(tmp_path / "x.npz")))
+    write(images)
+    with pytest.raises(KeyboardInterrupt):
+        train_run(config, tmp_path / "run", on_event=interrupt, save_seconds=0)
+    changed = images.copy()
+    changed[3, 0, 0] = 1
+    write(changed)
+    with pytest.raises(CheckpointError, match="training images are not those that the run"):
+        train_run(config, tmp_path / "run", resume=True)
+    write(images)
+    assert train_run(config, tmp_path / "run", resume=True).is_dir()
 
 
 def test_tensorboard_events_are_written_when_asked(tmp_path: Path) -> None:

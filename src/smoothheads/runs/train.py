@@ -20,6 +20,7 @@ from typing import Any
 
 import safetensors.torch
 import torch
+from safetensors import safe_open
 from torch import Tensor
 
 from smoothheads import checkpoint, ranks
@@ -102,15 +103,17 @@ def train_run(
                     workers=workers,
                     prepared=prepared,
                 )
-                metrics_size, earlier = _restore(trainer, out / STATE)
+                images = f"{data.train.fingerprint} {data.validation.fingerprint}"
+                metrics_size, earlier = _restore(trainer, out / STATE, images)
                 started -= earlier
                 _require_same(trainer, config)
                 if not ranks.first():
                     _follow(trainer)
                     return out / CHECKPOINT
                 write_json(out / CONFIG, to_dict(config))
-                if prepared is not None and not (out / PREPARED).exists():  # for the next start
-                    content = safetensors.torch.save({"prepared": prepared.contiguous()})
+                if prepared is not None:  # for the next start
+                    about = {"images": data.train.fingerprint}
+                    content = safetensors.torch.save({"prepared": prepared.contiguous()}, about)
                     write_atomic(out / PREPARED, content)
                 if on_plan:
                     on_plan(trainer.plan())
@@ -119,6 +122,7 @@ def train_run(
                     out,
                     metrics_size,
                     started,
+                    images=images,
                     on_event=on_event,
                     save_seconds=save_seconds,
                     tensorboard=tensorboard,
@@ -234,7 +238,10 @@ def _prepared(
     """What the method wants to know about the training images: from the file if an earlier start has made it,
     else computed; nothing is written."""
     if path.exists():
-        return safetensors.torch.load_file(path)["prepared"]
+        with safe_open(path, framework="pt") as file:
+            if (file.metadata() or {}).get("images") == dataset.fingerprint:
+                saved: Tensor = file.get_tensor("prepared")
+                return saved
     return config.objective.method.prepare(
         Preparation(
             dataset=dataset,
@@ -251,6 +258,7 @@ def _loop(
     metrics_size: int,
     started: float,
     *,
+    images: str,
     on_event: OnEvent | None,
     save_seconds: float,
     tensorboard: bool,
@@ -273,7 +281,7 @@ def _loop(
             stop = ranks.any_of(interrupt.requested)
             if stop or time.monotonic() - saved > save_seconds:
                 saved = time.monotonic()
-                facts = {"metrics_size": metrics.tell(), "seconds": saved - started}
+                facts = {"metrics_size": metrics.tell(), "seconds": saved - started, "images": images}
                 checkpoint.save_state(out / STATE, trainer.state(), **facts)
             if stop:
                 raise KeyboardInterrupt
@@ -305,11 +313,19 @@ def _check_folder(out: Path, config: RunConfig, resume: bool) -> None:
         (out / PREPARED).unlink(missing_ok=True)  # it was made for the other settings
 
 
-def _restore(trainer: Trainer, path: Path) -> tuple[int, float]:
-    """How many bytes of metrics belong to the restored state, and how many seconds of training."""
+def _restore(trainer: Trainer, path: Path, images: str) -> tuple[int, float]:
+    """Restores a saved state and returns how many bytes of metrics and seconds of training belong to it.
+
+    `images` are the fingerprints of training and validation images, which must be those of the state.
+    """
     if not path.exists():
         return 0, 0.0
     state, facts = checkpoint.load_state(path)
+    if facts.get("images") != images:
+        raise CheckpointError(
+            f"The training images are not those that the run in {path.parent} began with; restore them, or "
+            "choose another --out and train anew."
+        )
     trainer.restore(state)
     return int(facts["metrics_size"]), float(facts.get("seconds", 0.0))
 
