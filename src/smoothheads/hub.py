@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard
 
+from smoothheads import zoo
 from smoothheads.errors import HubError, MissingExtraError, SmoothheadsError, reason
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class Address:
 
 
 def is_address(text: object) -> TypeGuard[str]:
-    return isinstance(text, str) and text.startswith(SCHEME)
+    """Returns whether a text is `hf://...` or `zoo:...`, which commands cannot write into."""
+    return isinstance(text, str) and text.startswith((SCHEME, zoo.SCHEME))
 
 
 def parse(text: str) -> Address:
@@ -50,7 +52,8 @@ def parse(text: str) -> Address:
 
 
 def local(place: str | Path, kind: Kind = "model", patterns: Sequence[str] | None = None) -> Path:
-    """Returns a path as it is, and for an address the folder of its local copy, which is fetched if needed.
+    """Returns a path as it is, for `zoo:NAME` the folder of that classifier, and for an address the folder of
+    its local copy, which is fetched if needed.
 
     Without a connection the copy of that revision is used if it was fetched before. Raises HubError.
 
@@ -61,6 +64,8 @@ def local(place: str | Path, kind: Kind = "model", patterns: Sequence[str] | Non
     """
     if isinstance(place, Path) and place.parts[:1] == (SCHEME.rstrip("/"),):
         place = SCHEME + "/".join(place.parts[1:])  # an address that was made a path, which joins slashes
+    if str(place).startswith(zoo.SCHEME):
+        return zoo.find(place)
     if not is_address(place):
         return Path(place)
     address = parse(place)

@@ -26,6 +26,7 @@ from smoothheads.attack.outcome import COLUMNS as ATTACK_COLUMNS
 from smoothheads.attack.outcome import FORMAT as ATTACK_FORMAT
 from smoothheads.attack.outcome import load_attack
 from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines import conversion
 from smoothheads.checkpoint import load_state, save_state
 from smoothheads.checkpoint.legacy import read_legacy
 from smoothheads.config import from_dict, load_json

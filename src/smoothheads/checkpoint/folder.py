@@ -105,6 +105,8 @@ def save(
     model: MultiHead | Trained,
     config: RunConfig | None = None,
     info: DataInfo | None = None,
+    *,
+    half: bool = False,
     **facts: Any,
 ) -> None:
     """Writes the complete checkpoint folder or nothing.
@@ -114,9 +116,12 @@ def save(
         model: what `train` returned, which knows its configuration and data, or a network alone.
         config: the configuration that a network alone was trained with; it must describe that network.
         info: the facts about the images of a network alone.
+        half: store weights in half precision. The checkpoint then is the network with the rounded weights:
+            certify that one, because its certificates are not those of the original.
         facts: entries for the manifest, such as the last metrics.
     """
     import safetensors.torch
+    import torch
 
     from smoothheads.training.fit import Trained
 
@@ -136,6 +141,11 @@ def save(
             f"({built}); pass its own, or ModelConfig(arch='own', heads=..., cut='own')."
         )
     tensors = {name: value.contiguous() for name, value in model.state_dict().items()}
+    if half:
+        for name, value in tensors.items():
+            tensors[name] = value.half() if value.dtype == torch.float32 else value
+            if not tensors[name].isfinite().all():
+                raise CheckpointError(f"{name} has values beyond half precision; save it without half=True.")
     with new_folder(Path(folder)) as partial:
         write_atomic(partial / WEIGHTS, safetensors.torch.save(tensors))
         write_json(partial / CONFIG, {"run": to_dict(config), "data": to_dict(info)})

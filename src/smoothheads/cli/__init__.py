@@ -27,6 +27,7 @@ COMMANDS = {
     "ensemble": "join checkpoints into one network with a head each, or learn the heads' weights",
     "import": "turn other people's weights (.pth) into a checkpoint",
     "attack": "try to prove a ledger wrong, and bound its certificates from above",
+    "zoo": "trained classifiers that come with the package",
     "info": "recipes, architectures and their cost, checkpoints",
     "diversity": "how different a network's heads are under noise",
     "study": "train and certify many arms alike, and show them as one table",
