@@ -24,6 +24,7 @@ _MODULES = {
     "Smoothed": "smoothed",
     "SmoothheadsError": "errors",
     "TrainConfig": "training",
+    "adapt": "models.adapters",
     "audit": "results.audit",
     "build": "models",
     "compare": "results.compare",

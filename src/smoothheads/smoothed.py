@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from smoothheads.certify.algorithm import Prediction
 from smoothheads.certify.certifier import make_certifier
@@ -22,7 +21,7 @@ from smoothheads.certify.engines import ConversionCache, Engine
 from smoothheads.certify.pending import OnVotes
 from smoothheads.data import DataInfo, Dataset, as_dataset, as_pixels
 from smoothheads.errors import ConfigError
-from smoothheads.models.multihead import as_multihead
+from smoothheads.models.adapters import adapt
 from smoothheads.provenance import versions
 from smoothheads.results.manifest import DataFacts, Manifest
 from smoothheads.results.results import Results
@@ -38,7 +37,10 @@ class Smoothed:
     first or last, one or a batch.
 
     Args:
-        model: Any module that gives logits [N, classes] (or a MultiHead) for pixels in [0, 1].
+        model: Any classifier of pixels in [0, 1]: a module that gives logits [N, classes] (or a MultiHead),
+        one
+            of Hugging Face or timm, the path of an ONNX file, an estimator of scikit-learn, or a function of
+            NumPy images [N, C, H, W] that returns logits or classes. `sh.adapt` has settings for them.
         info: The images that it takes: a DataInfo or a data set. `shape` and `classes` may be given instead.
         config: Settings; they may also be given by name: `sigma`, `n`, `budget="table"`, `engine="auto"`, ...
         shape: Channels, height and width of an image.
@@ -50,7 +52,7 @@ class Smoothed:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Any,
         info: DataInfo | Dataset | None = None,
         config: CertifyConfig | None = None,
         *,
@@ -61,7 +63,7 @@ class Smoothed:
         images: int = 1,
         **settings: Any,
     ) -> None:
-        self.model = as_multihead(model)
+        self.model = adapt(model)
         if config is None and "sigma" not in settings:
             raise ConfigError(
                 "Give sigma, the standard deviation of the noise: that of the training is usual."
@@ -147,7 +149,7 @@ class Smoothed:
             scope=certifier.noise.scope,
             norm=certifier.law.norm,
             correction=certifier.correction,
-            network={"heads": len(self.model.heads), "state": self.engine.fingerprint()},
+            network={"heads": self.engine.heads, "state": self.engine.fingerprint()},
             data=DataFacts(name=info.name, fingerprint=dataset.fingerprint),
             indices=tuple(dataset.indices.tolist()),
             shape=tuple(info.shape),

@@ -24,6 +24,7 @@ from smoothheads.certify.soundness import check_unchanged
 from smoothheads.certify.votes import VoteCounter
 from smoothheads.data import DataInfo, Dataset, as_pixels
 from smoothheads.errors import ConfigError, DataError, SoundnessError
+from smoothheads.models.adapters import BlackBox
 from smoothheads.types import UNLABELLED, Certificate, Certified, Phase, Pixels
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _PREDICT_SAMPLES: Final = 1000  # where the budget has no limit
 
 
 def make_certifier(
-    model: MultiHead | None,
+    model: MultiHead | BlackBox | None,
     info: DataInfo,
     config: CertifyConfig,
     *,
@@ -45,19 +46,27 @@ def make_certifier(
     """Returns the certifier of a network. This is the one place where noise, network and engine meet.
 
     Args:
-        model: The network; None if `cache.given` has a converted one that needs no PyTorch.
-        info: The images that it takes.
+        model: The network, or a classifier that is only called; None if `cache.given` has a converted one
+        that needs no PyTorch. info: The images that it takes.
         config: Settings; `auto` is resolved and a seed is drawn if there is none.
         cache: Where converted networks are kept.
         images: How many images there will be, about; a trial for `auto` must pay for itself.
     """
+    notes: tuple[str, ...] = ()
+    if isinstance(model, BlackBox):
+        if config.engine not in ("auto", "torch", "function"):
+            raise ConfigError(
+                f"Engine {config.engine} computes modules of PyTorch, and {model.name} is called as it is: "
+                "leave the engine out."
+            )
+        config, notes = config.changed(engine="function"), model.notes
     seeded = config.seeded()
     assert seeded.seed is not None
     noise = seeded.law.keyed(seeded.sigma, info.grid, seeded.seed, seeded.block)
     network = Network(model, info, noise, cache or ConversionCache())
     resolved = resolve(seeded, network, samples=images * seeded.plan.typical_samples)
     certifier = Certifier(resolved.counter, info, resolved.config, repeatable=config.seed is not None)
-    certifier.notes = resolved.notes
+    certifier.notes = notes + resolved.notes
     return certifier
 
 

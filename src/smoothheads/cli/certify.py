@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -16,25 +16,31 @@ from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import trained_config
 from smoothheads.cli.common import first_argument, parse, say, short_help
 from smoothheads.cli.progress import Progress
-from smoothheads.data import DataConfig, SubsetConfig
+from smoothheads.data import SubsetConfig
 from smoothheads.errors import ConfigError
+from smoothheads.models.adapters import is_own_model
 from smoothheads.types import Certified
 
 if TYPE_CHECKING:
+    from smoothheads.checkpoint import Checkpoint
+    from smoothheads.data import Dataset
+    from smoothheads.runs.models import OwnModel
     from smoothheads.runs.on_ray import Cluster, PoolStatus
 
 DESCRIPTION = """Certify test images: for each one a class and a radius R, so that with probability at least
 1 - alpha no perturbation of norm below R changes the answer of the smoothed classifier. The noise decides the
 norm: l2 if it is Gaussian (grid, gaussian), l1 if it is uniform or Laplace.
 
-CHECKPOINT comes first: a checkpoint folder or the folder of a training run. Finished images are in
-OUT/ledger.tsv at once; run the same command again after an interruption and it goes on.
+CLASSIFIER comes first: a checkpoint folder, the folder of a training run, or a classifier of your own with
+--data and --sigma: an ONNX file, or package.module:function, which names a module of PyTorch, a function that
+makes one, or a function of NumPy images [N, C, H, W] in [0, 1] that returns logits or classes. Finished
+images are in OUT/ledger.tsv at once; run the same command again after an interruption and it goes on.
 
 --budget (fixed, table, radius, anytime), --noise (grid, gaussian, uniform, laplace) and --engine (auto,
 torch, openvino, onnxruntime) choose what the options below are about."""
 
 COMMON = {
-    "--sigma FLOAT": "deviation of the noise (default: that of the training)",
+    "--sigma FLOAT": "standard deviation of the noise (default: that of the training)",
     "--n INT": "samples that bound the probability of the class (default: 100,000)",
     "--n0 INT": "samples that choose the class (default: 100)",
     "--alpha FLOAT": "probability that a certificate is wrong, per image (default: 0.001)",
@@ -46,6 +52,7 @@ COMMON = {
     "--aggregation NAME": "the base classifier: ensemble (default), head-K, consensus-K, ...",
     "--seed INT": "noise of an earlier run; without it one is drawn, and recorded",
     "--first INT": "which test images; also --every, --offset, --indices",
+    "--data NAME": "data set of an ONNX file or a function, with --root, --image-size, --mean and --std",
     "-o, --out DIR": "the ledger (default: ledger beside the checkpoint)",
     "--workers INT": "processes (default: one per core, if the run is long enough)",
     "--on ray": "on a Ray cluster: at --ray-address or RAY_ADDRESS, else one of this machine",
@@ -59,8 +66,16 @@ class Certify:
     subset: Annotated[SubsetConfig, tyro.conf.arg(name="")] = field(default_factory=SubsetConfig)
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Folder of the ledger (default: ledger beside the checkpoint)."""
+    data: str | None = None
+    """Data set of a classifier of your own, such as folder or cifar10; `smoothheads info data` lists them."""
     root: str | None = None
     """Where the data set lies, if not where it lay in training."""
+    image_size: int | None = None
+    """Side to which --data folder crops its pictures (default: the pictures as they are)."""
+    mean: tuple[float, ...] | None = None
+    """Mean per channel that a classifier of your own expects to be subtracted from pixels in [0, 1]."""
+    std: tuple[float, ...] | None = None
+    """Standard deviation per channel that it expects the difference to be divided by."""
     shard: str | None = None
     """i/n: every n-th image from the i-th on (i from 0), for job arrays; `smoothheads merge` joins them. auto
     asks Slurm for both, auto/n asks Slurm or Kubernetes for i, where tasks are numbered from 0."""
@@ -80,35 +95,33 @@ class Certify:
 
 
 def main(arguments: list[str]) -> None:
-    arguments = short_help(arguments, "certify CHECKPOINT", DESCRIPTION, COMMON)
+    arguments = short_help(arguments, "certify CLASSIFIER", DESCRIPTION, COMMON)
     name, rest = first_argument(
-        arguments, "a checkpoint", "give the folder that `smoothheads train` wrote", writes=True
+        arguments,
+        "a classifier",
+        "give the folder that `smoothheads train` wrote, or an ONNX file",
+        writes=True,
     )
-    sigma = trained_config(Path(name)).train.sigma if name else 0.25
+    own = name is not None and is_own_model(name)
+    sigma = trained_config(Path(name)).train.sigma if name and not own else 0.25
+    if own and not any(word.partition("=")[0] == "--sigma" for word in rest):
+        raise ConfigError("Give --sigma, the standard deviation of the noise, for a classifier of your own.")
     # The ledger records which engine was taken.
     config = CertifyConfig(sigma=sigma, engine="auto")
     args = parse(
-        Certify(certify=config), rest, prog=f"certify {name or 'CHECKPOINT'}", description=DESCRIPTION
+        Certify(certify=config), rest, prog=f"certify {name or 'CLASSIFIER'}", description=DESCRIPTION
     )
-    folder = Path(name or "")
+    classifier, dataset = (_open_own if own else _open_trained)(name or "", args)
+    from smoothheads.runs.certify import abstention_note, certify_run
+    from smoothheads.runs.models import engines_folder
 
-    from smoothheads.data import load
-    from smoothheads.runs.certify import certification_images, certify_run
-    from smoothheads.runs.models import engines_folder, open_checkpoint
-
-    checkpoint = open_checkpoint(folder)
-    data: DataConfig = replace(checkpoint.config.data, root=args.root or checkpoint.config.data.root)
-    dataset = certification_images(checkpoint, data, args.subset, say)
-    trained = checkpoint.config.train.sigma
-    if args.certify.sigma != trained:
-        say(f"note: trained with sigma {trained:g}, certifying with {args.certify.sigma:g}")
     shard = None if args.shard is None else parse_shard(args.shard)
     if shard is not None and args.certify.seed is None:
         raise ConfigError("All shards of a run must share one seed: give each of them the same --seed.")
     cluster = parse_cluster(args.on, args.ray_address, args.workers, args.certify.threads)
     if shard is not None and cluster is not None:
         raise ConfigError("Give either --shard or --on ray: Ray shares the images out itself.")
-    out = args.out or folder / ("ledger" if shard is None else f"ledger-{shard[0]}-of-{shard[1]}")
+    out = args.out or _default_out(name or "", shard)
     images = len(dataset) if shard is None else len(range(shard[0], len(dataset), shard[1]))
     # With a fixed budget progress is counted in samples, otherwise their number is not known beforehand.
     fixed = args.certify.budget == "fixed"
@@ -131,14 +144,13 @@ def main(arguments: list[str]) -> None:
             progress.begin(images * per_image, done * per_image)
 
         certify_run(
-            checkpoint,
+            classifier,
             dataset,
             args.certify,
             out,
             workers=args.workers,
             cluster=cluster,
-            converted=engines_folder(folder),
-            training=lambda: load(data).train,
+            converted=None if own else engines_folder(name or ""),
             shard=shard,
             fresh=args.fresh,
             on_note=say,
@@ -149,10 +161,58 @@ def main(arguments: list[str]) -> None:
             on_status=on_status,
         )
     from smoothheads.cli.report import show
+    from smoothheads.results.read import read_log
 
     show([out], as_json=args.json)
+    if (note := abstention_note(read_log(out))) is not None:
+        say(f"note: {note}")
     if not args.json:
         say(f"ledger: {out}")
+
+
+def _default_out(name: str, shard: tuple[int, int] | None) -> Path:
+    """Returns the folder of the ledger: beside the checkpoint or the ONNX file, or named after a function."""
+    kind = "ledger" if shard is None else f"ledger-{shard[0]}-of-{shard[1]}"
+    if not is_own_model(name):
+        return Path(name) / kind
+    path = Path(name.replace(":", "."))
+    return path.with_name(f"{path.name.removesuffix('.onnx')}-{kind}")
+
+
+def _open_trained(name: str, args: Certify) -> tuple[Checkpoint, Dataset]:
+    """Returns the network of a checkpoint and the images to certify."""
+    from smoothheads.runs.certify import certification_images
+    from smoothheads.runs.models import open_checkpoint
+
+    if args.data is not None or args.mean or args.std or args.image_size:
+        raise ConfigError(
+            "--data, --image-size, --mean and --std are for ONNX files and functions: "
+            "a checkpoint has its own."
+        )
+    checkpoint = open_checkpoint(name)
+    data = checkpoint.config.data
+    data = replace(data, root=args.root or data.root)
+    checkpoint = replace(checkpoint, config=replace(checkpoint.config, data=data))
+    trained = checkpoint.config.train.sigma
+    if args.certify.sigma != trained:
+        say(f"note: trained with sigma {trained:g}, certifying with {args.certify.sigma:g}")
+    return checkpoint, certification_images(checkpoint, data, args.subset, say)
+
+
+def _open_own(name: str, args: Certify) -> tuple[OwnModel, Dataset]:
+    """Returns a classifier of the user's own and the images to certify."""
+    from smoothheads.data import load_test, named, select
+    from smoothheads.runs.models import open_own_model
+
+    if args.data is None:
+        raise ConfigError(f"Give --data and --root: {name} does not say what images it takes.")
+    settings: dict[str, Any] = {} if args.root is None else {"root": args.root}
+    if args.image_size is not None:
+        if args.data != "folder":
+            raise ConfigError("--image-size is for --data folder; other data sets have one size.")
+        settings["size"] = args.image_size
+    dataset = select(load_test(named(args.data, **settings)), args.subset)
+    return open_own_model(name, mean=args.mean, std=args.std), dataset
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import os
 import pickle
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -196,6 +197,11 @@ class OnnxFile(BlackBox):
             raise CheckpointError(f"Cannot read {path}: {error.strerror}.") from None
         self._open()
 
+    def use_threads(self, threads: int) -> None:
+        if threads != self.threads:
+            self.threads = threads
+            self._open()
+
     def _open(self) -> None:
         try:
             runtime = importlib.import_module("onnxruntime")
@@ -292,7 +298,8 @@ def logits_of(outputs: Any, count: int, classes: int, name: str) -> Floats:
                 f"{name} returns classes from {values.min()} to {values.max()}, and the images have the "
                 f"classes 0 to {classes - 1}."
             )
-        return np.eye(classes, dtype=np.float32)[values]
+        one_hot: Floats = np.eye(classes, dtype=np.float32)[values]
+        return one_hot
     is_real = np.issubdtype(values.dtype, np.floating) or np.issubdtype(values.dtype, np.integer)
     if values.ndim != 2 or not is_real:
         raise ConfigError(
@@ -304,7 +311,8 @@ def logits_of(outputs: Any, count: int, classes: int, name: str) -> Floats:
             f"{name} gives {values.shape[1]} logits per image, and the images have {classes} classes: "
             "certify the data set that it was trained on."
         )
-    return values.astype(np.float32)
+    logits: Floats = values.astype(np.float32)
+    return logits
 
 
 def select_logits(outputs: Any) -> Any:
@@ -337,12 +345,14 @@ def adapt(
         size: The side, or height and width, to which a module's images are resized behind the noise.
         processor: The image processor of a Hugging Face model, which gives mean, std and size.
     """
-    preprocessing = {"mean": mean, "std": std}
+    preprocessing: dict[str, Any] = {"mean": mean, "std": std}
     if processor is not None:
         sizes = dict(getattr(processor, "size", None) or {})
         side = sizes.get("shortest_edge")
         preprocessing = {"mean": processor.image_mean, "std": processor.image_std}
         size = (sizes["height"], sizes["width"]) if "height" in sizes else side or size
+    if isinstance(model, BlackBox):
+        return model
     if isinstance(model, type):
         raise ConfigError(f"{model.__name__} is a class: pass an instance, as in {model.__name__}().")
     torch = sys.modules.get("torch")
@@ -391,6 +401,12 @@ def _adapt_module(
     return MultiHead(nn.Identity(), [model], nn.Sequential(*layers)) if layers else as_multihead(model)
 
 
+def is_own_model(place: str | Path) -> bool:
+    """Returns whether the name is that of an ONNX file or of an object, and not of a folder."""
+    text = str(place)
+    return text.endswith(".onnx") or bool(re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text))
+
+
 def load_object(name: str) -> Any:
     """Returns what `package.module:function` names: a classifier, or what a factory without arguments makes.
 
@@ -398,8 +414,9 @@ def load_object(name: str) -> Any:
     classifier itself. The current folder is searched too.
     """
     module_name, _, attribute = name.partition(":")
-    before = sys.path.copy()
-    sys.path.insert(0, str(Path.cwd()))
+    # For good, because worker processes take over the path and import the module again.
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
     try:
         found: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
@@ -408,8 +425,6 @@ def load_object(name: str) -> Any:
         raise ConfigError(f"Cannot import {module_name} for {name} ({error}): check the name.") from None
     except AttributeError as error:
         raise ConfigError(f"Cannot find {attribute} for {name} ({error}): check the name.") from None
-    finally:
-        sys.path[:] = before
     if not _is_factory(found):
         return found
     try:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -36,14 +37,16 @@ from smoothheads.data import (
 )
 from smoothheads.errors import ConfigError, DataError, WorkerError, duration
 from smoothheads.files import exclusive, new_folder
+from smoothheads.models.adapters import BlackBox
 from smoothheads.models.multihead import MultiHead
 from smoothheads.results.ledger import Ledger, reserve_ledger
 from smoothheads.results.manifest import FILE, Manifest, Shard, read_manifest
+from smoothheads.results.results import Results
 from smoothheads.runs.executors import Executor, ProcessExecutor
-from smoothheads.runs.models import ENGINES
+from smoothheads.runs.models import ENGINES, OwnModel
 from smoothheads.runs.on_ray import Cluster, Need, OnStatus, RayPool
 from smoothheads.smoothed import Smoothed
-from smoothheads.types import Certified, Phase, Pixels
+from smoothheads.types import ABSTAIN, Certified, Phase, Pixels
 
 OnRow = Callable[[Certified, int, int], None]
 """Called with the record, how many images are done and how many there are."""
@@ -51,6 +54,7 @@ OnRow = Callable[[Certified, int, int], None]
 START_SECONDS: Final = 6.0  # until a worker process has loaded everything; measured on two cores
 BATCH_SECONDS: Final = 1.0  # of work that a worker is given at a time
 BATCHES: Final = 3  # that each worker gets at least, so that none waits long for the last one
+MANY_ABSTENTIONS: Final = 0.9  # a fraction of the images that asks for an explanation
 WORKER_BYTES: Final = 300 * 2**20  # of memory that a worker takes at least, besides the network
 
 
@@ -103,7 +107,7 @@ def _check_class_names(trained: tuple[str, ...], here: tuple[str, ...]) -> None:
 
 
 def certify_run(
-    checkpoint: Checkpoint,
+    checkpoint: Checkpoint | OwnModel,
     dataset: Dataset,
     config: CertifyConfig,
     out: Path | str,
@@ -126,7 +130,7 @@ def certify_run(
     The rows do not depend on `workers` or `cluster`, the time column apart.
 
     Args:
-        checkpoint: The network f.
+        checkpoint: The network f, or any other classifier.
         dataset: The images x and their labels.
         config: sigma, n, alpha and everything else that the certificates depend on.
         out: The folder of the ledger, which is new, empty, or has a ledger with the same settings.
@@ -150,22 +154,18 @@ def certify_run(
         at_least("workers", workers, 1)
     out = Path(out)
     reserve_ledger(out, ignore=(ENGINES,))
-    cache = ConversionCache(
-        Path(converted or out / ENGINES),
-        training or (lambda: load(checkpoint.config.data).train),
-        on_progress=on_convert,
-    )
+    info = dataset.info if isinstance(checkpoint, OwnModel) else checkpoint.info
+    training = training or partial(_training_images, checkpoint)
+    cache = ConversionCache(Path(converted or out / ENGINES), training, on_progress=on_convert)
     note = on_note or (lambda _: None)
     with ExitStack() as stack:
         # A cluster that does not answer is noticed before anything is built.
         ray = None if cluster is None else stack.enter_context(cluster.connected())
         settings = config if fresh else with_earlier_choices(config, out)
-        smoothed = Smoothed(checkpoint.model, checkpoint.info, settings, cache=cache, images=len(dataset))
+        smoothed = Smoothed(checkpoint.model, info, settings, cache=cache, images=len(dataset))
         for reason in smoothed.notes:
             note(reason)
-        manifest = make_manifest(checkpoint, dataset, smoothed)
-        if shard is not None:
-            manifest = replace(manifest, shard=Shard(number=shard[0], of=shard[1]))
+        manifest = make_manifest(checkpoint, dataset, smoothed, shard)
         of_other_shards = set(dataset.indices.tolist()) - set(manifest.expected or ())
         ledger = stack.enter_context(Ledger.open(out, manifest, fresh=fresh, ignore=(ENGINES,)))
         if on_start:
@@ -192,6 +192,24 @@ def certify_run(
     return out
 
 
+def _training_images(checkpoint: Checkpoint | OwnModel) -> Dataset:
+    assert not isinstance(checkpoint, OwnModel), "only a trained network is converted to int8"
+    return load(checkpoint.config.data).train
+
+
+def abstention_note(log: Results) -> str | None:
+    """Returns why a classifier abstains on nearly everything and what to do, or None if it does not."""
+    abstained = float((log.prediction == ABSTAIN).mean()) if len(log) else 0.0
+    if abstained < MANY_ABSTENTIONS:
+        return None
+    sigma = "" if log.sigma is None else f" of sigma {log.sigma:g}"
+    return (
+        f"it abstains on {abstained:.0%} of the images, because no class wins clearly under noise{sigma}. "
+        "Probably the network was never trained with noise: train it with noise, put a denoiser in front of "
+        "it (sh.denoised), or certify with a smaller sigma."
+    )
+
+
 def with_earlier_choices(config: CertifyConfig, out: Path) -> CertifyConfig:
     """Returns `config` with the seed and the engine that were chosen for the ledger in `out`.
 
@@ -208,9 +226,21 @@ def with_earlier_choices(config: CertifyConfig, out: Path) -> CertifyConfig:
     return replace(config, seed=stored.seed if config.seed is None else config.seed)
 
 
-def make_manifest(checkpoint: Checkpoint, dataset: Dataset, smoothed: Smoothed) -> Manifest:
+def make_manifest(
+    checkpoint: Checkpoint | OwnModel,
+    dataset: Dataset,
+    smoothed: Smoothed,
+    shard: tuple[int, int] | None = None,
+) -> Manifest:
+    """Returns the manifest of a run, which says everything that its certificates depend on."""
+    manifest = smoothed.manifest(dataset)
+    if shard is not None:
+        manifest = replace(manifest, shard=Shard(number=shard[0], of=shard[1]))
+    if isinstance(checkpoint, OwnModel):
+        facts = manifest.network | {"arch": checkpoint.name}
+        return replace(manifest, weights=checkpoint.weights_hash, network=facts)
     return replace(
-        smoothed.manifest(dataset),
+        manifest,
         weights=checkpoint.weights_hash,
         train_sigma=checkpoint.config.train.sigma,
         network=network_facts(checkpoint),
@@ -354,7 +384,7 @@ class CertifyWorker:
         facts: What the driver computes on it; None where worker and driver are the same machine.
     """
 
-    model: MultiHead
+    model: MultiHead | BlackBox
     info: DataInfo
     config: CertifyConfig
     folder: Path | None

@@ -17,12 +17,14 @@ from smoothheads import checkpoint, hub
 from smoothheads.certify.certifier import Certifier, make_certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import ConversionCache, ConvertedModel, conversion
+from smoothheads.certify.soundness import state_fingerprint
 from smoothheads.checkpoint import checkpoint_folder, description, trained_config
 from smoothheads.checkpoint import folder as layout
 from smoothheads.config import differences, load_json, require_equal, to_dict
 from smoothheads.data import DataConfig
 from smoothheads.errors import CheckpointError, ConfigError, LedgerError
 from smoothheads.files import sha256
+from smoothheads.models.adapters import BlackBox, adapt, is_own_model, load_object
 from smoothheads.provenance import versions
 from smoothheads.results import ledger
 from smoothheads.results.manifest import FILE, Manifest
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from smoothheads.checkpoint import Checkpoint
     from smoothheads.data import Dataset
+    from smoothheads.models.multihead import MultiHead
     from smoothheads.smoothed import Smoothed
 
 # The names in the folder of a training run.
@@ -214,6 +217,32 @@ class Export(Model):
         return (f"rounding, and with it the function, may differ here: {changes}",)
 
 
+@dataclass(frozen=True)
+class OwnModel:
+    """A classifier that was not trained here: an ONNX file, or what `package.module:function` names."""
+
+    name: str
+    model: MultiHead | BlackBox
+
+    @property
+    def weights_hash(self) -> str:
+        if isinstance(self.model, BlackBox):
+            return self.model.fingerprint()
+        return state_fingerprint(self.model)
+
+
+def open_own_model(place: str | Path, **preprocessing: Any) -> OwnModel:
+    """Opens an ONNX file, or imports what `package.module:function` names and calls it if it is a factory.
+
+    Args:
+        place: The file or the name.
+        preprocessing: mean, std and size of `smoothheads.adapt`.
+    """
+    text = str(place)
+    found = text if text.endswith(".onnx") else load_object(text)
+    return OwnModel(text, adapt(found, **preprocessing))
+
+
 def open_model(place: str | Path, structure: nn.Module | None = None) -> Model:
     """Opens the classifier in a folder or at `hf://user/name[@revision]`.
 
@@ -221,6 +250,11 @@ def open_model(place: str | Path, structure: nn.Module | None = None) -> Model:
         place: A checkpoint, the folder of a training run, or an export.
         structure: The module that the weights belong to, if the registry of architectures does not know it.
     """
+    if is_own_model(place):
+        raise ConfigError(
+            f"{place} does not say what images it takes: certify it with --data, or in Python with "
+            "sh.Smoothed(model, data, sigma=...)."
+        )
     folder = hub.local(place)
     return Export.open(folder, structure) if is_export(folder) else Model(folder, structure)
 

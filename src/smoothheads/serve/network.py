@@ -25,6 +25,7 @@ from smoothheads.certify.budgets import AnytimeBudget
 from smoothheads.checkpoint import WEIGHTS, checkpoint_folder
 from smoothheads.data import DataInfo
 from smoothheads.errors import ConfigError, suggest
+from smoothheads.models.adapters import BlackBox
 from smoothheads.runs.models import from_pretrained, is_export
 from smoothheads.seeding import generator
 from smoothheads.serve import images
@@ -193,10 +194,11 @@ class ServedNetwork:
         }
 
     def _direction(self, image: Pixels, label: int, radius: float) -> NDArray[np.float64]:
-        config = self._smoothed.config
+        config, model = self._smoothed.config, self._smoothed.model
+        assert not isinstance(model, BlackBox), "only checkpoints and exports are served"
         with devices.threads(config.threads):
             return ascend(
-                self._smoothed.model,
+                model,
                 image,
                 label,
                 grid=self.info.grid,

@@ -3,6 +3,7 @@
 from smoothheads.certify.engines.auto import AutoEngine
 from smoothheads.certify.engines.base import ENGINES, Engine, Network
 from smoothheads.certify.engines.conversion import ConversionCache, ConvertedModel
+from smoothheads.certify.engines.function import FunctionEngine
 from smoothheads.certify.engines.onnx import OnnxEngine
 from smoothheads.certify.engines.openvino import OpenVinoEngine
 from smoothheads.certify.engines.torch import TorchEngine
@@ -13,6 +14,7 @@ __all__ = [
     "ConversionCache",
     "ConvertedModel",
     "Engine",
+    "FunctionEngine",
     "Network",
     "OnnxEngine",
     "OpenVinoEngine",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smoothheads.certify.config import CertifyConfig
     from smoothheads.certify.engines.conversion import ConversionCache, ConvertedModel
     from smoothheads.data import DataInfo
+    from smoothheads.models.adapters import BlackBox
     from smoothheads.models.multihead import MultiHead
     from smoothheads.noise import Noise
 
@@ -30,13 +31,19 @@ Floats: TypeAlias = NDArray[np.float32]
 class Network:
     """What an engine is built from."""
 
-    model: MultiHead | None
+    model: MultiHead | BlackBox | None
     """None if only a converted network is at hand, which `cache.given` then holds."""
     info: DataInfo
     """The shape and the classes of its images."""
     noise: Noise
     """An int8 network is quantised for images with this noise."""
     cache: ConversionCache
+
+    @property
+    def module(self) -> MultiHead:
+        """Returns the network of PyTorch; the engines for it are never given anything else."""
+        assert hasattr(self.model, "heads")
+        return self.model  # type: ignore[return-value]
 
 
 class Engine(ABC):
@@ -85,9 +92,9 @@ class Engine(ABC):
 
     def use_network(self, network: Network) -> None:
         """Sets classes, heads and their weights as the network has them."""
-        assert network.model is not None
-        weights_L = network.model.ensemble_weights
-        self.classes, self.heads = network.info.classes, len(network.model.heads)
+        model = network.module
+        weights_L = model.ensemble_weights
+        self.classes, self.heads = network.info.classes, len(model.heads)
         self.head_weights = None if weights_L is None else tuple(weights_L.tolist())
 
 

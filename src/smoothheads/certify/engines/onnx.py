@@ -73,8 +73,7 @@ class OnnxEngine(Engine):
 
 
 def _convert_cached(network: Network, root: Path) -> ConvertedModel:
-    model, info = network.model, network.info
-    assert model is not None
+    model, info = network.module, network.info
     weights = model.ensemble_weights
     identity = identify(model, info.shape, ONNX) | {
         "heads": len(model.heads),

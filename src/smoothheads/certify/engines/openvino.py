@@ -102,7 +102,7 @@ def _convert_cached(network: Network, root: Path, *, int8: bool) -> ConvertedMod
     """
     from smoothheads.models.multihead import temporary_mode
 
-    model, noise = network.model, network.noise
+    model, noise = network.module, network.noise
     assert model is not None
     with temporary_mode(model, training=False):
         identity = identify(model, network.info.shape, OPENVINO)
@@ -160,8 +160,7 @@ def _convert(network: Network) -> Any:
 
     shape = network.info.shape
     example = torch.linspace(0, 1, 2 * math.prod(shape)).reshape(2, *shape)
-    assert network.model is not None
-    plain = copy.deepcopy(network.model).to(device="cpu", dtype=torch.float32)
+    plain = copy.deepcopy(network.module).to(device="cpu", dtype=torch.float32)
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")

@@ -37,13 +37,12 @@ class TorchEngine(Engine):
     def __init__(self, config: CertifyConfig, network: Network) -> None:
         import torch
 
-        assert network.model is not None
         self.use_network(network)
         self.precision, self.threads = config.precision, config.threads
         self.device = devices.parse(config.device)
         self.tolerance = 1e-3 if self.precision == "float32" else 5e-2
         self.compiled, self.any_batch = config.compile, not config.compile
-        own, shape = _copy(network.model).eval(), network.info.shape
+        own, shape = _copy(network.module).eval(), network.info.shape
         lean = fold_batch_norm(own, shape)
         self.folded = lean is not None
         self.model: MultiHead = (lean or own).to(device=self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
