@@ -215,7 +215,7 @@ def test_two_processes_that_write_one_file_lose_no_answer(
     out = tmp_path / f"answers.{ending}"
     model = open_model(trained)
     smoothed = model.smoothed(n=100, n0=20, block=20)
-    facts = function_facts(smoothed, model.weights, Question())
+    facts = function_facts(smoothed.certifier, model.weights, Question())
     with AnswerFile.open(out, facts) as file:
         file.write({"image": "first", "sha256": "0", "class": "1", "prediction": 1})
         with pytest.raises(HeldError, match="Another process writes"), AnswerFile.open(out, facts):

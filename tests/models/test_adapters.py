@@ -86,7 +86,7 @@ def export(
 
 
 def certified_class(model: Any, image: np.ndarray = BRIGHT) -> int:
-    return sh.Smoothed(model, INFO, **SETTINGS).certify_image(image).prediction
+    return int(sh.Smoothed(model, INFO, **SETTINGS).certify_image(image).prediction)
 
 
 @pytest.mark.parametrize(

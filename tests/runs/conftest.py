@@ -31,7 +31,7 @@ def certified_run(
             )
         certify = CertifyConfig(**{"seed": 0, "sigma": 0.25, "n0": 20, "n": 100, "block": 20, **settings})  # type: ignore[arg-type]
         images = select(small_digits.test, SubsetConfig(first=3))
-        certify_run(open_checkpoint(run), images, certify, run / "ledger", artefacts=run / "engines")
+        certify_run(open_checkpoint(run), images, certify, run / "ledger", converted=run / "engines")
         return run
 
     return make
