@@ -23,7 +23,9 @@ from smoothheads.certify.config import CertifyConfig
 from smoothheads.data import SubsetConfig, load, named, select
 from smoothheads.models import ModelConfig, build
 from smoothheads.objectives import Gaussian, ObjectiveConfig
+from smoothheads.results.derive import merge
 from smoothheads.runs.certify import certify_run
+from smoothheads.runs.export import export_run
 from smoothheads.runs.train import train_run
 from smoothheads.training import RunConfig, TrainConfig
 
@@ -91,15 +93,32 @@ def at_random(work: Callable[[int], object]) -> int:
     return kills
 
 
-def certifier(folder: Path) -> Callable[[Path], Path]:
+def certifier(folder: Path, shard: tuple[int, int] | None = None) -> Callable[[Path], Path]:
     data = load(named("digits", subset=SubsetConfig(first=40)))
     info, model = data.train.info, ModelConfig(arch="resnet8", heads=2)
     network = build(model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
-    checkpoint.save(folder / "network", network, RunConfig(model=model), info)
+    if not (folder / "network").exists():
+        checkpoint.save(folder / "network", network, RunConfig(model=model), info)
     ready = checkpoint.load(folder / "network")
     images = select(data.test, SubsetConfig(first=30))
     config = CertifyConfig(sigma=0.5, seed=0, n0=5, n=20, block=5)
-    return lambda out: certify_run(ready, images, config, out)
+    return lambda out: certify_run(ready, images, config, out, shard=shard)
+
+
+def into_empty_folders(folder: Path) -> tuple[int, int]:
+    """Kills `merge` and `export` at every write into a folder that was there and empty before."""
+    for name in ("merge-writes", "export-writes"):
+        (folder / name).mkdir()
+    shards = [certifier(folder, (number, 2))(folder / f"ledger-{number}-of-2") for number in range(2)]
+    merge(shards, folder / "merged")
+    export_run(folder / "merged", folder / "exported", checkpoint=folder / "network")
+    merged, exported = folder / "merge-writes", folder / "export-writes"
+    # A kill after the last write leaves a complete folder, which the command rightly refuses to write again.
+    kills = survive(lambda: any(merged.iterdir()) or merge(shards, merged))
+    network = folder / "network"
+    return kills, survive(
+        lambda: any(exported.iterdir()) or export_run(folder / "merged", exported, checkpoint=network)
+    )
 
 
 def main(folder: Path) -> None:
@@ -111,7 +130,9 @@ def main(folder: Path) -> None:
     certify(folder / "certified")
     writes = survive(lambda: certify(folder / "certify-writes"))
     kills = at_random(lambda run: certify(folder / f"certify-random-{run}"))
-    print(json.dumps({"train-writes": train, "certify-writes": writes, "certify-random": kills}))
+    merged, exported = into_empty_folders(folder)
+    times = {"train-writes": train, "certify-writes": writes, "certify-random": kills}
+    print(json.dumps(times | {"merge-writes": merged, "export-writes": exported}))
 
 
 if __name__ == "__main__":

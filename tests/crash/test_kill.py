@@ -57,3 +57,12 @@ def test_training_killed_at_every_write_ends_with_the_same_bits(killed: Killed) 
     assert (broken / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert len((killed.folder / "train-writes" / "metrics.jsonl").read_text().splitlines()) == 2
     checkpoint.load(broken)
+
+
+def test_merge_and_export_killed_at_every_write_leave_an_empty_folder_or_all_of_it(killed: Killed) -> None:
+    """Half a folder would be refused when the command is repeated, so that the killed runs end at all."""
+    for name, done in (("merge-writes", "merged"), ("export-writes", "exported")):
+        assert killed.times[name] >= 4
+        files = {path.relative_to(killed.folder / done) for path in (killed.folder / done).rglob("*")}
+        assert {path.relative_to(killed.folder / name) for path in (killed.folder / name).rglob("*")} == files
+        assert files

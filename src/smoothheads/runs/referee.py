@@ -146,7 +146,7 @@ def _evaluate(
             "folder of the data with --root."
         )
     chosen: Dataset = certification_images(model.checkpoint, data, SubsetConfig(indices=indices))
-    return list(model.smoothed(manifest.certify).records(chosen))
+    return list(model.certifier(manifest.certify).records(chosen))
 
 
 def _moved(row: Certified, again: Certified) -> int:
