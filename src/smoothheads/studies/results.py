@@ -291,14 +291,14 @@ def contradicted(results: Results, config: CertifyConfig) -> Ints:
     right = results.certified_radius != 0
     if results.samples is None or results.noisy is None:
         return cast(Ints, results.index[right])
+    from scipy import special
+
     samples, fraction, radius = results.samples[right], results.noisy[right], results.radius[right]
     follows = np.full(len(radius), not config.plan.choice_sizes)
     # The file has one number of samples per image; the selection may have had any of the budget's sizes.
     for size in config.plan.choice_sizes:
         n = np.maximum(samples - size, 1)
         k = np.clip(np.round(fraction * n), 1, n)
-        from scipy import special
-
         p_lower: Floats = special.betaincinv(k, n - k + 1, config.alpha)  # Clopper-Pearson, one-sided
         excess = config.sigma * config.law.unit_radius(p_lower) - radius  # radii are cut after six decimals
         follows |= (excess >= -_ROUNDING) & (excess <= 1e-6 + _ROUNDING) & (np.abs(k / n - fraction) <= 1e-6)
