@@ -19,7 +19,7 @@ from smoothheads.certify.bounds import (
     squared_grid_budget,
 )
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.noise.l2 import l2_radius, pair_radius, probability_above
+from smoothheads.noise.l2 import l2_radius, probability_above
 from smoothheads.types import format_radius
 
 CERTIFIED = [  # alpha, k, n, radius / sigma
@@ -115,13 +115,6 @@ def test_half_certifies_nothing_and_one_is_refused() -> None:
     for sigma in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ConfigError):
             l2_radius(0.9, sigma)
-
-
-def test_pair_radius() -> None:
-    assert pair_radius(0.6, 0.25, 1.0) == pytest.approx(0.463918, abs=5e-7)
-    assert pair_radius(0.8, 0.1, 1.0) == pytest.approx(1.0616, abs=5e-5)
-    assert pair_radius(0.9, 0.1, 0.5) == pytest.approx(l2_radius(0.9, 0.5), rel=1e-11)
-    assert pair_radius(0.3, 0.3, 1.0) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
 from smoothheads.errors import ConfigError
-from smoothheads.models.multihead import MultiHead, Normalize, temporary_mode
+from smoothheads.models.multihead import MultiHead, Normalize, as_multihead, temporary_mode
 
 
 def linear(weight: float) -> nn.Linear:
@@ -112,3 +115,51 @@ def test_also_after_an_error() -> None:
     with pytest.raises(TypeError), temporary_mode(model, training=False):
         model()
     assert model.training
+
+
+def on_meta() -> nn.Module:
+    with torch.device("meta"):
+        return nn.Linear(2, 2)
+
+
+def sparse() -> nn.Module:
+    layer = nn.Linear(2, 2)
+    layer.register_buffer("mask", torch.eye(2).to_sparse_csr())
+    return layer
+
+
+def nested() -> nn.Module:
+    network: nn.Module = nn.Linear(2, 2)
+    for _ in range(400):
+        network = nn.Sequential(network)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nn.LazyLinear(2), "'weight' has no shape yet: run the network once"),
+        (on_meta, "'weight' is on the meta device"),
+        (sparse, "'mask' is sparse"),
+        (nested, "nested more than 100 deep"),
+        (lambda: nn.Linear, r"Linear is a class: create the network first, as in Linear\(\)"),
+        (lambda: "network.pth", "not a str"),
+        (lambda: nn.Linear(2, 2).double(), "parameters are float64, but images are float32"),
+        (lambda: nn.Linear(2, 2).half(), "parameters are float16, but images are float32"),
+    ],
+)
+def test_networks_that_cannot_compute_are_one_sentence(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        as_multihead(make())
+
+
+def test_extra_state_and_deep_plain_containers_are_accepted() -> None:
+    class Extra(nn.Linear):
+        def get_extra_state(self) -> object:
+            return {"calls": 3}
+
+    network, inside = Extra(2, 2), []  # type: ignore[var-annotated]
+    for _ in range(5000):
+        inside = [inside]
+    network.notes = inside  # type: ignore[assignment]
+    assert as_multihead(network).heads[0] is network

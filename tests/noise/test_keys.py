@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.noise import Noise, keyed_uniform, make_noise
+from smoothheads.noise import Noise, make_noise
 from smoothheads.noise.base import keyed_bits
 from smoothheads.types import Grid, Phase, Pixels
 
@@ -74,14 +74,6 @@ def test_large_indices_are_whole(noise: Noise, image: Pixels) -> None:
 def test_keys_out_of_range_are_refused(seed: int, index: int, block: int) -> None:
     with pytest.raises(ConfigError, match=r"2\^64"):
         keyed_bits(seed, index, Phase.SELECTION, block)
-
-
-def test_uniform_of_an_image() -> None:
-    draws = [keyed_uniform(1, index) for index in range(2000)]
-    assert keyed_uniform(1, 3) == draws[3]
-    assert 0 < min(draws) < 0.01
-    assert 0.99 < max(draws) <= 1
-    assert abs(float(np.mean(draws)) - 0.5) < 5 * 0.289 / 2000**0.5
 
 
 def test_what_is_no_grid_image_is_refused(noise: Noise, image: Pixels) -> None:

@@ -28,7 +28,6 @@ def test_vectors() -> None:
 @pytest.mark.parametrize("p", [0.0, 0.3, 0.5])
 def test_nothing_is_certified_up_to_one_half(p: float) -> None:
     assert Uniform().radius(p, 1.0) == Laplace().radius(p, 1.0) == 0.0
-    assert Uniform().pair_radius(p, p, 1.0) == Laplace().pair_radius(p, p, 1.0) == 0.0
 
 
 @pytest.mark.parametrize("distance", [1e-9, 0.1, 0.5, 0.9])
@@ -68,33 +67,6 @@ def test_probabilities_are_rounded_up(radius: float, sigma: float) -> None:
         assert exact < mp.mpf(got) < exact + mp.mpf(10) ** -11 * (1 + exact)
 
 
-@given(PROBABILITIES, SIGMAS)
-def test_the_pair_of_two_classes_is_the_single_bound(p: float, sigma: float) -> None:
-    for single, pair in (
-        (Uniform().radius, Uniform().pair_radius),
-        (Laplace().radius, Laplace().pair_radius),
-    ):
-        assert pair(p, 1 - p, sigma) == pytest.approx(single(p, sigma), rel=1e-9, abs=1e-12)
-
-
-@pytest.mark.parametrize(("first", "second"), [(0.45, 0.35), (0.6, 0.1), (0.3, 0.25), (0.97, 0.01)])
-def test_pairs_against_the_worst_classifier(first: float, second: float) -> None:
-    """In one dimension, the classes that lose and win most when x moves right: the first class lies left, the
-    second right. At the certified radius the first must still lead, and not much beyond it the bound ends
-    for uniform noise, whose worst case this is."""
-    width = scale = 1.0
-    for radius, law in (
-        (Uniform().pair_radius(first, second, width * UNIFORM_1), _uniform_cdf),
-        (Laplace().pair_radius(first, second, scale * LAPLACE_1), _laplace_cdf),
-    ):
-        at_left, at_right = _inverse(law, first), _inverse(law, 1 - second)
-        assert law(at_left - radius) >= 1 - law(at_right - radius) - 1e-9
-        assert radius > 0
-    radius = Uniform().pair_radius(first, second, UNIFORM_1) + 1e-6
-    left, right = _inverse(_uniform_cdf, first), _inverse(_uniform_cdf, 1 - second)
-    assert _uniform_cdf(left - radius) < 1 - _uniform_cdf(right - radius)
-
-
 def test_plans_use_the_same_map() -> None:
     p = np.array([0.55, 0.9, 0.999])
     np.testing.assert_allclose(Uniform().unit_radius(p), [Uniform().radius(each, 1.0) for each in p])
@@ -114,19 +86,3 @@ def test_nonsense_is_refused(radius_of: Callable[[float, float], float]) -> None
     for probability_of in (Uniform().probability, Laplace().probability):
         with pytest.raises(ConfigError, match="radius >= 0"):
             probability_of(-1.0, 1.0)
-
-
-def _uniform_cdf(t: float) -> float:
-    return min(1.0, max(0.0, (t + 1) / 2))
-
-
-def _laplace_cdf(t: float) -> float:
-    return 0.5 * math.exp(t) if t < 0 else 1 - 0.5 * math.exp(-t)
-
-
-def _inverse(cdf: Callable[[float], float], p: float) -> float:
-    low, high = -50.0, 50.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if cdf(middle) < p else (low, middle)
-    return low

@@ -215,3 +215,14 @@ def test_one_label_is_warned_about() -> None:
             epochs=1,
             on_event=None,
         )
+
+
+@pytest.mark.parametrize("quantised", [True, False])
+def test_a_network_without_trainable_parameters_is_refused(small_digits: Splits, quantised: bool) -> None:
+    network: nn.Module = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    if quantised:
+        network = torch.ao.quantization.quantize_dynamic(network, {nn.Linear})
+    else:
+        network.requires_grad_(False)
+    with pytest.raises(ConfigError, match="no parameter to train"):
+        train(network, small_digits.train, sigma=0.25, epochs=1, on_event=None)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from smoothheads.config.check import positive
 from smoothheads.errors import ConfigError
 from smoothheads.models.adapters import select_logits
 from smoothheads.models.config import ModelConfig
+
+MAX_DEPTH: Final = 100  # of modules inside modules; copying takes several Python frames per level
 
 
 class MultiHead(nn.Module):
@@ -74,8 +78,47 @@ class MultiHead(nn.Module):
 
 
 def as_multihead(model: nn.Module) -> MultiHead:
-    """Returns any network that gives logits [N, C] as one head."""
+    """Returns any network that gives logits [N, C] as one head.
+
+    Raises ConfigError for what cannot compute with float32 images yet: a class, tensors without shape or
+    values, sparse weights, another precision.
+    """
+    if isinstance(model, type):
+        raise ConfigError(f"{model.__name__} is a class: create the network first, as in {model.__name__}().")
+    if not isinstance(model, nn.Module):
+        raise ConfigError(f"A network is a torch.nn.Module, not a {type(model).__name__}.")
+    _check_depth(model)
+    for kind, tensors in (("parameter", model.named_parameters()), ("buffer", model.named_buffers())):
+        for name, tensor in tensors:
+            if is_lazy(tensor):
+                raise ConfigError(
+                    f"The {kind} {name!r} has no shape yet: run the network once on images, so that its lazy "
+                    "modules are initialised."
+                )
+            if tensor.is_meta:
+                raise ConfigError(
+                    f"The {kind} {name!r} is on the meta device and has no values: load the weights first."
+                )
+            if tensor.layout != torch.strided:
+                raise ConfigError(f"The {kind} {name!r} is sparse: replace it by its to_dense().")
+    dtypes = {p.dtype for p in model.parameters() if p.is_floating_point()}
+    if len(dtypes) == 1 and dtypes != {torch.float32}:
+        raise ConfigError(
+            f"The network's parameters are {str(*dtypes).removeprefix('torch.')}, but images are float32: "
+            "pass model.float(); lower precision is a setting of the engine."
+        )
     return model if isinstance(model, MultiHead) else MultiHead(nn.Identity(), [model])
+
+
+def _check_depth(model: nn.Module) -> None:
+    """Raises ConfigError where Python's recursion limit would end a forward pass or a copy."""
+    level, depth = {id(model): model}, 0
+    while level and depth <= MAX_DEPTH:
+        # A module that occurs several times in a level is looked at once.
+        children = (child for module in level.values() for child in module.children())
+        level, depth = {id(child): child for child in children}, depth + 1
+    if level:
+        raise ConfigError(f"The network's modules are nested more than {MAX_DEPTH} deep: flatten them.")
 
 
 class Normalize(nn.Module):

@@ -75,10 +75,6 @@ class NoiseLaw(ABC):
         """Returns the certified radius; 0 where p_lower <= 1/2, because nothing is certified there."""
 
     @abstractmethod
-    def pair_radius(self, p_lower: float, p_upper: float, sigma: float) -> float:
-        """Returns the radius if every other class has at most p_upper; 0 where they do not separate."""
-
-    @abstractmethod
     def probability(self, radius: float, sigma: float) -> float:
         """Returns the probability at which a class is certified at the radius; 1 or more if none is."""
 
@@ -160,12 +156,6 @@ def keyed_bits(seed: int, index: int, phase: Phase, block: int) -> Philox:
     # stream would have to draw 2^64 times before it met the stream of the next block or phase.
     words = np.array([seed, index, 0, block, int(phase), 0], dtype=np.uint64)
     return Philox(key=words[:2], counter=words[2:])
-
-
-def keyed_uniform(seed: int, index: int) -> float:
-    """Returns the W in (0, 1] of the randomised bound of one image, fixed before any noise is drawn."""
-    bits = keyed_bits(seed, index, Phase.RANDOMIZED_BOUND, 0)
-    return float(1.0 - Generator(bits).random())
 
 
 def check_settings(sigma: float, grid: Grid, block_size: int) -> None:

@@ -24,21 +24,6 @@ def l2_radius(p_lower: float, sigma: float) -> float:
     return max(0.0, sigma * quantile_below(p_lower))
 
 
-def pair_radius(p_lower: float, p_upper: float, sigma: float) -> float:
-    """Returns sigma/2 * (Phi^-1(p_lower) - Phi^-1(p_upper)) rounded down, and 0 where they do not separate.
-
-    Args:
-        p_lower: lower bound of the most likely class (p_A of Cohen et al.).
-        p_upper: upper bound of every other class (p_B).
-        sigma: standard deviation of the noise per pixel.
-    """
-    check_sigma(sigma)
-    # Cohen et al. 2019, eq. 3.
-    if p_lower <= p_upper:
-        return 0.0
-    return max(0.0, 0.5 * sigma * (quantile_below(p_lower) - quantile_above(p_upper)))
-
-
 def quantile_below(p: float) -> float:
     """Returns z with Phi(z) <= p, next to Phi^-1(p)."""
     from scipy import special

@@ -29,9 +29,6 @@ class _GaussianTheorem(NoiseLaw):
     def radius(self, p_lower: float, sigma: float) -> float:
         return l2.l2_radius(p_lower, sigma)
 
-    def pair_radius(self, p_lower: float, p_upper: float, sigma: float) -> float:
-        return l2.pair_radius(p_lower, p_upper, sigma)
-
     def probability(self, radius: float, sigma: float) -> float:
         return l2.probability_above(radius, sigma)
 
@@ -98,11 +95,6 @@ class Uniform(FloatLaw):
         check_bound(p_lower, sigma)
         return max(0.0, 2 * half_width(sigma) * (p_lower - 0.5) * DOWN)
 
-    def pair_radius(self, p_lower: float, p_upper: float, sigma: float) -> float:
-        """Returns the radius: a change of norm r moves each probability by at most r / 2 lambda."""
-        check_bound(p_lower, sigma)
-        return max(0.0, half_width(sigma) * (p_lower - p_upper) * DOWN)
-
     def probability(self, radius: float, sigma: float) -> float:
         check_sigma(sigma)
         check_radius(radius)
@@ -136,17 +128,6 @@ class Laplace(FloatLaw):
         """Returns -b ln(2 (1 - p_lower)) for noise of scale b (Teng et al. 2020)."""
         check_bound(p_lower, sigma)
         return max(0.0, -laplace_scale(sigma) * math.log(2 * (1 - p_lower)) * DOWN) if p_lower > 0.5 else 0.0
-
-    def pair_radius(self, p_lower: float, p_upper: float, sigma: float) -> float:
-        """Returns the better of two radii that both hold. A change of norm r changes no probability by more
-        than a factor exp(r / b): the top class loses at most that factor, and at most what its complement
-        gains."""
-        check_bound(p_lower, sigma)
-        gap = p_lower - p_upper
-        if gap <= 0:
-            return 0.0
-        by_factor = 0.5 * math.log1p(gap / p_upper) if p_upper > 0 else 0.0
-        return laplace_scale(sigma) * max(-math.log1p(-gap), by_factor) * DOWN
 
     def probability(self, radius: float, sigma: float) -> float:
         """Returns 1 where floating point cannot tell the probability from certainty."""

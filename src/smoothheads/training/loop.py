@@ -142,6 +142,11 @@ class Trainer:
                 f"A step of {smallest} images cannot be split into {config.shards} micro-batches: lower "
                 "--train.shards or raise --train.batch."
             )
+        if not any(p.requires_grad for p in model.parameters()):
+            raise ConfigError(
+                "The network has no parameter to train: quantised modules cannot learn, and frozen ones need "
+                "requires_grad_(True)."
+            )
         heads = list(model.heads.parameters())
         of_heads = {id(p) for p in heads}
         trunk = [p for p in model.parameters() if id(p) not in of_heads]

@@ -33,9 +33,6 @@ class Logistic(FloatLaw):
     def radius(self, p_lower: float, sigma: float) -> float:
         return Laplace().radius(p_lower, LAPLACE * sigma)
 
-    def pair_radius(self, p_lower: float, p_upper: float, sigma: float) -> float:
-        return Laplace().pair_radius(p_lower, p_upper, LAPLACE * sigma)
-
     def probability(self, radius: float, sigma: float) -> float:
         return Laplace().probability(radius, LAPLACE * sigma)
 
