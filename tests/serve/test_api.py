@@ -196,7 +196,9 @@ def test_bad_image_gives_422(client: Client, name: str) -> None:
 
 def test_resize_must_be_allowed(client: Client) -> None:
     big = picture("RGB", size=(40, 30))
-    assert client.form("/v1/predict", big, n=100).status == 422
+    refused = client.form("/v1/predict", big, n=100)
+    assert (refused.status, refused.json()["resize"]) == (422, True)
+    assert "resize" not in client.form("/v1/predict", picture("I;16"), n=100).json()
     assert client.form("/v1/predict", big, n=100, resize="true").status == 200
     assert client.form("/v1/predict", sideways(), n=100, resize="true").status == 200
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -77,9 +78,47 @@ def until(page: Any, selector: str, true: Callable[[str], bool], seconds: float 
     raise AssertionError(f"{selector} stayed {text!r}")
 
 
+def test_first_test_image_runs_at_once(tab: Callable[..., Any]) -> None:
+    page = tab()
+    until(page, "#samples", lambda text: int(text.replace(",", "")) >= 200)
+    assert "SOME, 5 heads" in page.text_content("main")
+    chosen = page.get_attribute(".samples [aria-pressed=true]", "title")
+    assert chosen.rpartition(" ")[2] == page.text_content("#label")
+    page.wait_for_selector(".chart svg")  # the radius is drawn while it grows
+    page.click("#stop")
+    radius = page.text_content("#radius")
+    if float(radius) > 0:
+        assert re.match(
+            r"like changing one pixel by \d+(\.\d)? %, or every pixel by", page.text_content("#means")
+        )
+    page.click("text=Attack it")
+    page.wait_for_selector("#push")
+    assert page.text_content("#radius") == radius  # the same on both pages
+
+
+def test_deep_image_is_not_offered_to_be_resized(tab: Callable[..., Any]) -> None:
+    page = tab()
+    page.wait_for_selector("#file", state="attached")
+    page.set_input_files("#file", {"name": "x.png", "mimeType": "image/png", "buffer": picture("I;16")})
+    assert "8-bit" in page.text_content("[role=alert]")
+    assert page.query_selector("text=Resize it and go on") is None
+
+
+def test_training_in_words(tab: Callable[..., Any]) -> None:
+    page = tab("#/training?id=some")
+    page.wait_for_selector(".chart svg")
+    titles = page.eval_on_selector_all("h3", "all => all.map((each) => each.textContent)")
+    assert titles[:2] == ["loss", "validation accuracy"]
+    assert "easy images" in titles
+    for chart in page.query_selector_all(".chart"):
+        chart.query_selector("svg").hover()
+        assert "epoch" in chart.query_selector(".tip").text_content()
+
+
 def test_upload_watch_and_stop(tab: Callable[..., Any], tmp_path: Path) -> None:
     page = tab()
     page.set_input_files("#file", {"name": "x.png", "mimeType": "image/png", "buffer": picture()})
+    page.wait_for_selector("#label", state="detached")  # of the test image that ran before
     until(page, "#samples", lambda text: int(text.replace(",", "")) >= 200)
     page.click("#stop")
     page.wait_for_selector("text=Start again")
@@ -92,7 +131,7 @@ def test_upload_watch_and_stop(tab: Callable[..., Any], tmp_path: Path) -> None:
     page.screenshot(path=tmp_path / "classify.png")
 
 
-def test_a_wrong_size_says_so_and_may_be_resized(tab: Callable[..., Any]) -> None:
+def test_wrong_size_may_be_resized(tab: Callable[..., Any]) -> None:
     page = tab()
     page.wait_for_selector("#file", state="attached")
     large = {"name": "x.png", "mimeType": "image/png", "buffer": picture(size=(20, 10))}
@@ -102,7 +141,7 @@ def test_a_wrong_size_says_so_and_may_be_resized(tab: Callable[..., Any]) -> Non
     until(page, "#samples", lambda text: text != "0")
 
 
-def test_the_attack_has_a_slider(tab: Callable[..., Any]) -> None:
+def test_attack_slider(tab: Callable[..., Any]) -> None:
     page = tab("#/attack")
     page.click(".samples button >> nth=0")
     until(page, "#state", lambda text: "Push the slider" in text)

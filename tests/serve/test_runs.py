@@ -78,6 +78,25 @@ def test_name_is_no_path(client: Client, name: str) -> None:
     assert client.get("/v1/runs/curves", ("id", name)).status in (404, 422)
 
 
+def test_attack_table_is_no_ledger(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    shutil.copytree(run / "ledger-fixed", folder / "ledger")
+    (folder / "attack.tsv").write_text("idx\tlabel\tpredict\tradius\tbudget\tinside\n0\t1\t1\t0.5\t1\t0\n")
+    assert list(RunIndex(folder).contents().ledgers) == ["ledger"]
+
+
+def test_curves_have_a_table_of_every_class(client: Client) -> None:
+    tables = client.get("/v1/runs/curves", *PAIR).json()["tables"]
+    every = next(table for table in tables if table["title"] == "Every class")
+    assert sum(int(row[1]["text"]) for row in every["rows"]) == 6
+    assert len(every["columns"]) == 6
+
+
+def test_training_history_has_validation_accuracy(client: Client) -> None:
+    (training,) = client.get("/v1/runs").json()["trainings"]
+    assert all(0 <= line["validation_accuracy"] <= 1 for line in training["history"])
+
+
 def test_growing_ledger_is_read_again(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     shutil.copytree(run / "ledger-fixed", folder / "ledger")

@@ -131,9 +131,7 @@ class Service:
             elif images.is_small(source):
                 pixels.append(images.decode(source, info, name=name, limit=limit, resize=resize))
             else:
-                pixels.append(
-                    self.workers.run(images.decode, source, info, name=name, limit=limit, resize=resize)
-                )
+                pixels.append(self.workers.run(images.decode, source, info, name, limit, resize))
         return pixels
 
     async def start(self, request: Request, work: Work) -> tuple[RequestJob[Event], dict[str, Any]]:
@@ -211,7 +209,12 @@ def routes(service: Service) -> APIRouter:
     @router.get("/models", summary="The classifiers that are served, and the limits")
     def models() -> dict[str, Any]:
         shown = {"n": limits.n, "seconds": limits.seconds, "images": limits.images}
-        return {"models": networks.names, "limits": shown}
+        return {
+            "models": networks.names,
+            "default": networks.default(),
+            "descriptions": networks.descriptions(),
+            "limits": shown,
+        }
 
     @router.get("/model", summary="One of them: classes, image size, sigma, alpha")
     async def model(http: HttpRequest, model: Model = None) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from smoothheads.errors import SmoothheadsError
 from smoothheads.provenance import versions
 from smoothheads.serve import api, runs
 from smoothheads.serve.guard import COOKIE, GONE, LOGIN, Access, Guard, Metrics, QuietAccept
+from smoothheads.serve.images import ResizableError
 from smoothheads.serve.network import Networks, NetworkSettings
 from smoothheads.serve.scheduler import Scheduler
 from smoothheads.serve.server import Limits
@@ -133,7 +134,7 @@ async def _warm(scheduler: Scheduler, networks: Networks, ready: asyncio.Event) 
     def first() -> Iterator[None]:
         try:
             if networks.names:
-                networks.get(None)
+                networks.get(networks.default())
         except SmoothheadsError as error:
             _log.warning("%s", error)
         yield None
@@ -146,7 +147,8 @@ def _handle_errors(app: FastAPI, public: Callable[[str], str]) -> None:
     """Makes every error a JSON object with one sentence."""
 
     async def refused(_: Request, error: Exception) -> Response:
-        return JSONResponse({"error": public(str(error))}, 422)
+        more = {"resize": True} if isinstance(error, ResizableError) else {}
+        return JSONResponse({"error": public(str(error)), **more}, 422)
 
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

@@ -22,7 +22,11 @@ CANDIDATES = 2000
 """Test images among which those to try are chosen."""
 
 
-def decode(data: bytes, info: DataInfo, *, name: str, limit: int, resize: bool = False) -> Pixels:
+class ResizableError(DataError):
+    """Raised for an image that the network could take if it was resized."""
+
+
+def decode(data: bytes, info: DataInfo, name: str, limit: int, resize: bool = False) -> Pixels:
     """Returns grid integers [C, H, W] of the size that the network takes.
 
     With `resize` any image is made to fit: upright, cut to the shape, scaled, and grey if need be. The size
@@ -38,6 +42,20 @@ def decode(data: bytes, info: DataInfo, *, name: str, limit: int, resize: bool =
     Raises:
         DataError: For what is no image, or not of that size.
     """
+    try:
+        return _fit(data, info, name, limit, resize)
+    except DataError as error:
+        if resize:
+            raise
+        # Resizing is offered only where it helps; a 16-bit image, say, stays refused.
+        try:
+            _fit(data, info, name, limit, True)
+        except DataError:
+            raise error from None
+        raise ResizableError(str(error)) from None
+
+
+def _fit(data: bytes, info: DataInfo, name: str, limit: int, resize: bool) -> Pixels:
     rgb = pictures.decode(data, name, strict=not resize, max_pixels=limit)
     channels, height, width = info.shape
     if resize:

@@ -15,7 +15,7 @@ import numpy as np
 
 from smoothheads.errors import SmoothheadsError
 from smoothheads.report import plots, tables
-from smoothheads.report.table import Cell, Table, no_formula, to_csv, to_latex
+from smoothheads.report.table import Cell, Table, no_formula, number, to_csv, to_latex
 from smoothheads.results import ledger, metrics
 from smoothheads.results.compare import compare, summarize
 from smoothheads.results.metrics import binomial_band
@@ -78,10 +78,28 @@ def curves(logs: Sequence[Results]) -> dict[str, Any]:
     answer: dict[str, Any] = {"curves": [_curve(log) for log in logs]}
     try:
         comparison = compare(logs, align=True)  # on the images that all of them hold
-        shown = [_table(table) for table in tables.all_tables(comparison)]
+        shown = [_table(table) for table in (*tables.all_tables(comparison), per_class(comparison.logs))]
         return answer | {"tables": shown, "notes": list(comparison.notes)}
     except SmoothheadsError as error:
         return answer | {"tables": [], "notes": [str(error)]}
+
+
+def per_class(logs: Sequence[Results]) -> Table:
+    """Returns the certified accuracy and the ACR of every class, one row per class."""
+    classes = np.unique(np.concatenate([log.label for log in logs])).tolist()
+    columns = ["class", "images"]
+    for log in logs:
+        columns += [f"{log.name}: certified (%)", f"{log.name}: ACR"]
+    rows = []
+    for label in classes:
+        cells = [Cell(_class(logs[0], label)), number(int((logs[0].label == label).sum()), "d")]
+        for log in logs:
+            of = log.label == label
+            radii = metrics.certified_radii(log.correct[of], log.radius[of])
+            certified = metrics.certified_accuracy(log.correct[of], log.radius[of], (0.0,))
+            cells += [number(100 * float(certified[0]), ".0f"), number(float(radii.mean()), ".3f")]
+        rows.append(tuple(cells))
+    return Table("Every class", tuple(columns), tuple(rows), ())
 
 
 def different(logs: Sequence[Results]) -> dict[str, Any]:
@@ -217,6 +235,9 @@ def training(name: str, folder: Path) -> dict[str, Any]:
 def _numbers(line: Any) -> dict[str, Any]:
     if not isinstance(line, dict):
         raise ValueError("no metrics")
+    held_out = line.get("validation")
+    if isinstance(held_out, dict) and "accuracy" in held_out:
+        line = line | {"validation_accuracy": held_out["accuracy"]}
     means = {key: sum(value) / len(value) for key, value in line.items() if isinstance(value, list) and value}
     numbers = {key: value for key, value in (line | means).items() if isinstance(value, int | float)}
     return {key: value for key, value in numbers.items() if math.isfinite(value)}

@@ -22,9 +22,9 @@ from smoothheads.attack.ascend import ascend, move, squared_distance
 from smoothheads.certify import algorithm
 from smoothheads.certify.bounds import squared_grid_budget
 from smoothheads.certify.budgets import AnytimeBudget
-from smoothheads.checkpoint import WEIGHTS, checkpoint_folder
+from smoothheads.checkpoint import WEIGHTS, checkpoint_folder, trained_config
 from smoothheads.data import DataInfo
-from smoothheads.errors import ConfigError, suggest
+from smoothheads.errors import ConfigError, SmoothheadsError, suggest
 from smoothheads.models.adapters import BlackBox
 from smoothheads.runs.models import from_pretrained, is_export
 from smoothheads.seeding import generator
@@ -222,6 +222,25 @@ class Networks:
     @property
     def names(self) -> list[str]:
         return list(self._folders())
+
+    def default(self) -> str | None:
+        """Returns the network that the page begins with: the first one with several heads, else the first."""
+        names = self.names
+        return next((name for name in names if self._heads(name) > 1), names[0] if names else None)
+
+    def descriptions(self) -> dict[str, str]:
+        """Returns what each network is, in a few words."""
+        return {
+            name: {0: "", 1: "single network"}.get(heads := self._heads(name), f"SOME, {heads} heads")
+            for name in self.names
+        }
+
+    def _heads(self, name: str) -> int:
+        """Returns the number of heads, or 0 where the configuration does not say."""
+        try:
+            return trained_config(self.folder(name)).model.heads
+        except SmoothheadsError:
+            return 0
 
     def folder(self, name: str | None) -> Path:
         """Returns the folder of a network, of the first one for None; a name is never taken for a path."""

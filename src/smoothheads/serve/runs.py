@@ -41,7 +41,8 @@ DEEPEST: Final = 8
 FRESH: Final = 2.0
 """Seconds for which a walk is good."""
 LOG_ENDINGS: Final = (".tsv", ".txt", ".log")
-LOG_HEADER: Final = b"idx\tlabel\tpredict"
+LOG_HEADER: Final = b"idx\tlabel\tpredict\tradius\tcorrect"
+"""The field's columns; other tables of ours, such as attack.tsv, begin otherwise."""
 KINDS: Final = {
     "png": "image/png",
     "csv": "text/csv; charset=utf-8",

@@ -110,6 +110,7 @@ class Certified(Facts):
 
 class Error(BaseModel):
     error: str
+    resize: bool = Field(False, description="Whether resizing would help.")
 
 
 def parse_json(body: bytes, limits: Limits) -> Request:

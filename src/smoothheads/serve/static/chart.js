@@ -20,14 +20,15 @@ export function chart({ lines, x, y, format = (v) => v.toPrecision(3), tick = fo
   const W = Math.max(280, Math.min(760, document.getElementById("main").clientWidth / columns - 50)), H = Math.round(Math.max(220, W * 0.46));
   const right = Math.max(...lines.flatMap((line) => line.xs), 1e-9);
   const high = top ?? Math.max(...lines.flatMap((line) => line.ys), 1e-9) * 1.05;
+  const floor = Math.min(0, ...lines.flatMap((line) => line.ys));
   const px = (value) => LEFT + (W - LEFT - RIGHT) * (value / right);
-  const py = (value) => TOP + (H - TOP - BOTTOM) * (1 - Math.max(0, Math.min(1, value / high)));
+  const py = (value) => TOP + (H - TOP - BOTTOM) * (1 - Math.max(0, Math.min(1, (value - floor) / (high - floor))));
   const path = (xs, ys) => xs.map((value, i) => `${i ? "L" : "M"}${px(value).toFixed(1)} ${py(ys[i]).toFixed(1)}`).join("");
   const svg = s("svg", { style: { "max-width": `${W}px` }, viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label, tabindex: 0 });
   for (const value of ticks(right, W / 110)) {
     svg.append(s("line", { class: "grid", x1: px(value), x2: px(value), y1: TOP, y2: H - BOTTOM }), s("text", { x: px(value), y: H - BOTTOM + 17, "text-anchor": "middle" }, String(value)));
   }
-  for (const value of ticks(high, 5)) {
+  for (const value of [...(high > 1e-8 ? ticks(high, 5) : [0]), ...(floor < 0 ? ticks(-floor, 3).slice(1).map((tick) => -tick) : [])]) {
     svg.append(s("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: py(value), y2: py(value) }), s("text", { x: LEFT - 7, y: py(value) + 4, "text-anchor": "end" }, tick(value)));
   }
   svg.append(s("text", { x: (LEFT + W - RIGHT) / 2, y: H - 6, "text-anchor": "middle" }, x), s("text", { x: 14, y: (TOP + H - BOTTOM) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(TOP + H - BOTTOM) / 2})` }, y));
@@ -44,7 +45,9 @@ export function chart({ lines, x, y, format = (v) => v.toPrecision(3), tick = fo
     at = Math.max(0, Math.min(right, value));
     cross.setAttribute("visibility", "visible");
     for (const end of ["x1", "x2"]) cross.setAttribute(end, px(at));
-    show(tip, h("b", {}, `${x.split(" (")[0]} ${at.toPrecision(3)}`), lines.map((line, i) => {
+    const last = lines[0].xs.findLastIndex((other) => other <= at + 1e-12); // of one line the point that is shown
+    const where = lines.length > 1 ? at.toPrecision(3) : String(lines[0].xs[Math.max(0, last)]);
+    show(tip, h("b", {}, `${x.split(" (")[0]} ${where}`), lines.map((line, i) => {
       const beyond = at > line.xs.at(-1) + 1e-9;
       let k = line.xs.findIndex((other) => other > at + 1e-12) - 1;
       if (k < 0) k = line.xs.length - 1;

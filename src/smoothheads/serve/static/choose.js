@@ -3,21 +3,39 @@
 import { error, h, show } from "./dom.js";
 import { get, query } from "./net.js";
 
-const kept = { model: null, blob: null, name: "" }; // what was chosen, for all views
+// What was chosen, for all views. `certificate` is the last one of this image by this model: Attack shows the
+// same radius as Classify.
+const choice = { model: null, blob: null, name: "", label: null, certificate: null };
 
-export const chosen = () => kept;
+export const chosen = () => choice;
+export const choose = (change) => Object.assign(choice, { certificate: null, label: null, ...change });
 
 export async function models(signal) {
-  const { models: names, limits } = await get("/v1/models", signal);
-  if (!names.includes(kept.model)) Object.assign(kept, { model: names[0] ?? null, blob: null });
-  return { names, limits };
+  const { models: names, default: first, descriptions, limits } = await get("/v1/models", signal);
+  if (!names.includes(choice.model)) choose({ model: first, blob: null });
+  return { names, descriptions, limits };
+}
+
+// Chooses the first test image, so that a visitor sees something at once.
+export async function firstSample(signal) {
+  const { samples } = await get(`/v1/samples?${query({ model: choice.model })}`, signal).catch(() => ({ samples: [] }));
+  if (samples.length && !choice.blob) await takeSample(samples[0], signal).catch(() => {});
+}
+
+const sampleName = ({ index, class: label }) => `test image ${index}, ${label}`;
+
+async function takeSample(sample, signal) {
+  const answer = await fetch(`/v1/sample?${query({ model: choice.model, index: sample.index })}`, { signal });
+  if (answer.ok) choose({ blob: await answer.blob(), name: sampleName(sample), label: sample.class });
 }
 
 // Calls onImage() whenever an image was chosen, onModel() when another classifier was.
-export async function chooser({ names, facts, onImage, onModel, signal }) {
+export async function chooser({ names, descriptions, facts, onImage, onModel, signal }) {
   const note = h("div", {});
   const [channels, height, width] = facts.shape;
-  const take = (blob, name) => { Object.assign(kept, { blob, name }); show(note); onImage(); };
+  const samples = h("div", { class: "samples", role: "group", "aria-label": "Test images" }, h("p", { class: "soft" }, "loading…"));
+  const mark = () => { for (const button of samples.querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.title === choice.name)); };
+  const take = (blob, name) => { choose({ blob, name }); show(note); mark(); onImage(); };
 
   const input = h("input", { type: "file", accept: "image/*", class: "unseen", id: "file", onchange: () => input.files[0] && take(input.files[0], input.files[0].name) });
   const drop = h("div", { class: "drop" }, h("p", {}, "Drop or paste an image"), h("button", { type: "button", onclick: () => input.click() }, "Choose a file"), h("label", { for: "file", class: "unseen" }, "Image file"), input);
@@ -33,23 +51,22 @@ export async function chooser({ names, facts, onImage, onModel, signal }) {
     if (file) take(file, "pasted");
   }, { signal });
 
-  const select = names.length > 1 ? h("label", { class: "row" }, "Classifier ", h("select", { onchange: (event) => { kept.model = event.target.value; kept.blob = null; onModel(); } }, names.map((name) => h("option", { value: name, selected: name === kept.model }, name)))) : null;
-  const samples = h("div", { class: "samples", role: "group", "aria-label": "Test images" });
-  const parts = [select, h("div", { class: "panel" }, drop, note, h("p", { class: "soft" }, `The network takes ${width}×${height} ${channels === 1 ? "grey" : "colour"} images.`))];
+  const select = names.length > 1 ? h("label", { class: "row" }, "Classifier ", h("select", { onchange: (event) => { choose({ model: event.target.value, blob: null }); onModel(); } }, names.map((name) => h("option", { value: name, selected: name === choice.model }, descriptions[name] ? `${name} (${descriptions[name]})` : name)))) : null;
+  const parts = [select, h("div", { class: "panel" }, drop, note, h("p", { class: "soft" }, `The network${descriptions[choice.model] ? ` (${descriptions[choice.model]})` : ""} takes ${width}×${height} ${channels === 1 ? "grey" : "colour"} images.`))];
   parts.push(h("div", { class: "panel" }, h("h3", {}, "Test images"), samples));
   if (channels === 1) parts.push(sketch({ width, height, take }));
-  fillSamples(samples, take, signal);
+  fillSamples(samples, () => { show(note); mark(); onImage(); }, signal).then(mark);
   return h("div", {}, parts);
 }
 
-async function fillSamples(place, take, signal) {
-  const { model } = kept;
+async function fillSamples(place, onImage, signal) {
+  const { model } = choice;
   const { samples, reason } = await get(`/v1/samples?${query({ model })}`, signal).catch(() => ({ samples: [], reason: "" }));
   if (!samples.length) { show(place, h("p", { class: "soft" }, reason ? "The data set is not on this machine." : "None.")); return; }
-  show(place, samples.map(({ index, class: label }) => {
-    const address = `/v1/sample?${query({ model, index })}`;
-    const name = `test image ${index}, ${label}`;
-    return h("button", { type: "button", title: name, "aria-label": name, onclick: async () => { const answer = await fetch(address); if (answer.ok) take(await answer.blob(), name); } }, h("img", { class: "pixel", src: address, alt: "", loading: "lazy" }));
+  show(place, samples.map((sample) => {
+    const name = sampleName(sample);
+    const picture = h("img", { class: "pixel", src: `/v1/sample?${query({ model, index: sample.index })}`, alt: "" });
+    return h("button", { type: "button", title: name, "aria-label": name, onclick: async () => { await takeSample(sample, signal); onImage(); } }, picture);
   }));
 }
 

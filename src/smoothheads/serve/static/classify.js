@@ -1,17 +1,21 @@
 // One image, and its certificate that tightens while votes arrive.
 
 import { chart } from "./chart.js";
-import { chosen, chooser, models } from "./choose.js";
-import { bars, down, error, h, percent, show, tell, whole } from "./dom.js";
+import { chosen, chooser, firstSample, models } from "./choose.js";
+import { bars, down, error, h, meaning, show, sure, tell, whole } from "./dom.js";
 import { get, post, query } from "./net.js";
 import { direction, field, moved, paint, read } from "./pixels.js";
 
 export async function view(main, parameters, signal) {
-  const { names, limits } = await models(signal);
-  show(main, h("h1", {}, "Classify"));
+  show(main, h("h1", {}, "Classify"), h("p", { class: "soft" }, "loading…"));
+  const { names, descriptions, limits } = await models(signal);
+  if (names.length) show(main, h("h1", {}, "Classify"), h("p", { class: "soft" }, `loading ${descriptions[chosen().model] || "the classifier"}…`));
+  else show(main, h("h1", {}, "Classify"));
   if (!names.length) { main.append(h("p", { class: "lead" }, "There is no classifier in this folder. Serve a checkpoint, a training run or an export; ", h("a", { href: "#/runs" }, "the runs are here"), ".")); return; }
   if (names.includes(parameters.get("model"))) chosen().model = parameters.get("model");
   const facts = await get(`/v1/model?${query({ model: chosen().model })}`, signal);
+  if (!chosen().blob) await firstSample(signal);
+  if (signal.aborted) return; // another view has taken the place
   const result = h("section", { "aria-label": "Result" });
   let running = null;
   const again = (options = {}) => {
@@ -20,9 +24,10 @@ export async function view(main, parameters, signal) {
     signal.addEventListener("abort", () => running.abort());
     certify(result, facts, limits, options, running, again);
   };
-  const side = await chooser({ names, facts, signal, onImage: () => again(), onModel: () => { running?.abort(); view(main, new URLSearchParams(), signal); } });
-  main.append(
-    h("p", { class: "lead" }, `Every answer is a vote over noisy samples of the image (noise of deviation ${facts.sigma}). The more samples, the farther the answer is proved to hold.`),
+  const side = await chooser({ names, descriptions, facts, signal, onImage: () => again(), onModel: () => { running?.abort(); view(main, new URLSearchParams(), signal); } });
+  if (signal.aborted) return;
+  show(main, h("h1", {}, "Classify"),
+    h("p", { class: "lead" }, `Every prediction is a vote over noisy copies of the image (noise of standard deviation ${facts.sigma}). The more votes, the larger the change that provably does not matter.`),
     h("p", { class: "soft" }, facts.notes.join(" ")),
     h("div", { class: "split" }, side, result));
   if (chosen().blob) again();
@@ -32,20 +37,23 @@ export async function view(main, parameters, signal) {
 async function certify(place, facts, limits, { resize = false }, running, again) {
   const { signal } = running;
   const answer = h("strong", { class: "go", id: "answer" }, "…");
+  const { label } = chosen();
   const radius = h("strong", { class: "go", id: "radius" }, "0.000");
+  const means = h("small", { id: "means" }, "");
   const samples = h("strong", { id: "samples" }, "0");
   const says = h("div", { class: "says" });
-  const state = h("span", { class: "soft", id: "state" }, "asking…");
+  const state = h("span", { class: "soft", id: "state" }, "loading the network and the image…");
   const stop = h("button", { type: "button", class: "main", id: "stop", onclick: () => running.abort() }, "Stop");
   const votes = bars();
   const history = { xs: [0], ys: [0] };
   const graph = h("div", {});
   const views = h("div", { class: "views" });
   let pictures = null, last = null;
+  const { blob } = chosen();
 
   place.scrollIntoView({ block: "nearest" });
   show(place, h("div", { class: "panel" },
-    h("div", { class: "answer" }, h("div", {}, h("span", {}, "answer"), answer), h("div", {}, h("span", {}, `certified radius (${facts.norm})`), radius), h("div", {}, h("span", {}, "samples"), samples)),
+    h("div", { class: "answer" }, h("div", {}, h("span", {}, "prediction"), answer), label === null ? null : h("div", {}, h("span", {}, "true label"), h("strong", { id: "label" }, label)), h("div", {}, h("span", {}, `certified radius (${facts.norm})`), radius, means), h("div", {}, h("span", {}, "votes"), samples)),
     h("div", { class: "row" }, stop, state), says, views, h("h3", {}, "Votes"), votes.element, h("h3", {}, "How the radius grew"), graph));
 
   const finish = (text) => {
@@ -53,14 +61,23 @@ async function certify(place, facts, limits, { resize = false }, running, again)
     stop.replaceWith(h("div", { class: "row" },
       h("button", { type: "button", class: "main", onclick: () => again({ resize }) }, "Start again"),
       facts.norm === "l2" ? h("a", { class: "button", href: "#/attack" }, "Attack it") : null));
-    if (last) show(graph, chart({ lines: [{ name: "radius", xs: history.xs, ys: history.ys }], x: "samples", y: "radius", format: (v) => v.toFixed(3), label: `The certified radius after ${last.n} samples is ${down(last.radius)}` }));
+    draw();
+  };
+  let drawn = 0;
+  const draw = () => {
+    drawn = performance.now();
+    if (last && history.xs.length > 2) show(graph, chart({ lines: [{ name: "radius", xs: history.xs, ys: history.ys }], x: "votes", y: "radius", format: (v) => v.toFixed(3), label: `The certified radius after ${last.n} votes is ${down(last.radius)}` }));
   };
   try {
-    for await (const { kind, data } of post("/v1/certify", { image: chosen().blob, model: chosen().model, resize, n: limits.n }, signal)) {
+    for await (const { kind, data } of post("/v1/certify", { image: blob, model: chosen().model, resize, n: limits.n }, signal)) {
       if (kind === "waiting") state.textContent = data.position ? `waiting: number ${data.position} in the queue` : "opening the network…";
       if (kind === "start") pictures = await look(views, data.picture, facts);
       if (kind === "moment") {
         last = data;
+        if (chosen().blob === blob) chosen().certificate = data;
+        if (performance.now() - drawn > 400 && !graph.matches(":hover")) draw();
+        if (label !== null) answer.className = data.abstained ? "" : data.class === label ? "good" : "bad";
+        means.textContent = data.radius > 0 ? meaning(data.radius, facts) : "";
         answer.textContent = data.abstained ? "not sure yet" : data.class;
         radius.textContent = down(data.radius);
         samples.textContent = whole(data.n);
@@ -72,22 +89,21 @@ async function certify(place, facts, limits, { resize = false }, running, again)
         pictures?.at(data.radius);
         tell(`${answer.textContent}, radius ${down(data.radius)}, ${data.n} samples`);
       }
-      if (kind === "end") finish({ n: "All samples are used.", seconds: "Time is up.", radius: "The radius is shown." }[data.reason]);
+      if (kind === "end") finish({ n: "All votes are counted.", seconds: "Time is up.", radius: "The radius is shown." }[data.reason]);
     }
   } catch (problem) {
     if (signal.aborted) { finish(last ? "Stopped. What stands here holds." : "Stopped."); return; }
-    const size = /pixels|grey image/.test(problem.message) && !resize;
-    show(place, error(problem.message, size ? h("div", { class: "row" }, h("button", { type: "button", onclick: () => again({ resize: true }) }, "Resize it and go on")) : null));
+    show(place, error(problem.message, problem.resize ? h("div", { class: "row" }, h("button", { type: "button", onclick: () => again({ resize: true }) }, "Resize it and go on")) : null));
   }
 }
 
-function sentence({ abstained, class: name, radius }, { alpha, norm, scope }) {
-  const sure = percent(1 - alpha, Math.max(1, Math.ceil(-Math.log10(alpha)) - 2));
-  if (abstained) return [h("p", {}, "No class has a proven majority yet, so nothing is claimed."), h("p", { class: "soft" }, "More samples may settle it; an image on the border between two classes never settles.")];
+function sentence({ abstained, class: name, radius }, facts) {
+  const { alpha, norm, scope } = facts;
+  if (abstained) return [h("p", {}, "No class has a proven majority yet, so nothing is claimed."), h("p", { class: "soft" }, "More votes may settle it; an image on the border between two classes never settles.")];
   const l1 = norm === "l1";
   return [
-    h("p", {}, "However somebody changes this image, as long as the change is smaller than ", h("b", {}, down(radius)), `, the answer stays `, h("b", {}, `“${name}”`), ". We are ", h("b", {}, `${sure} sure`), " of that, at every moment: stop when you like, what stands here holds."),
-    h("p", { class: "soft" }, l1 ? "The size of a change is the sum over all pixels of how far each is moved, pixels counted from 0 to 1." : "The size of a change is its length: the root of the sum of squares over all pixels, counted from 0 to 1.", " It does not say that the answer is right. ", h("span", {}, `Scope: ${scope}.`)),
+    h("p", {}, "However somebody changes this image, as long as the change is smaller than ", h("b", {}, down(radius)), ` (${meaning(radius, facts)}), the prediction stays `, h("b", {}, `“${name}”`), ". We are ", h("b", {}, `${sure(alpha)} sure`), " of that, at every moment: stop when you like, what stands here holds."),
+    h("p", { class: "soft" }, l1 ? "The size of a change is the sum over all pixels of how far each is moved, pixels counted from 0 to 1." : "The size of a change is its length: the root of the sum of squares over all pixels, counted from 0 to 1.", " It does not say that the prediction is correct. ", h("span", {}, `Scope: ${scope}.`)),
   ];
 }
 

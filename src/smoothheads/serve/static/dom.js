@@ -32,6 +32,19 @@ export function down(value, digits = 3) { // a radius is never shown larger than
   return (Math.floor(value * scale + 1e-9) / scale).toFixed(digits);
 }
 
+// What a radius means: how far one pixel, or every pixel, may change. Pixels count from 0 to 1.
+export function meaning(radius, { shape: [channels, height, width], norm }) {
+  const part = (share) => `${share < 0.095 ? Math.floor(1000 * share) / 10 : Math.floor(100 * share)} %`; // rounded down
+  const one = norm === "l1" ? radius / channels : radius / Math.sqrt(channels);
+  const every = norm === "l1" ? radius / (channels * height * width) : radius / Math.sqrt(channels * height * width);
+  if (norm !== "l1" && norm !== "l2") return `like changing every pixel by ${part(radius)}`;
+  const whole = Math.floor(norm === "l1" ? one : one ** 2);
+  const first = one <= 1 ? `one pixel by ${part(one)}` : whole === 1 ? "one pixel completely" : `${whole} pixels completely`;
+  return `like changing ${first}, or every pixel by ${part(every)}`;
+}
+
+export const sure = (alpha) => percent(1 - alpha, Math.max(1, Math.ceil(-Math.log10(alpha)) - 2));
+
 export function error(text, ...more) { return h("div", { class: "error", role: "alert" }, text, ...more); }
 
 export function table({ title, columns, rows, notes }) {

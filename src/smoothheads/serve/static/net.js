@@ -1,14 +1,17 @@
 // Requests to this server, and nothing else.
 
-export class Refused extends Error {}
+export class Refused extends Error {
+  constructor(text, resize = false) { super(text); this.resize = resize; } // resize: whether that would help
+}
 
 async function checked(response) {
   if (response.ok) return response;
   let text = `${response.status} ${response.statusText}`;
-  try { text = (await response.json()).error ?? text; } catch { /* no JSON: the status will do */ }
+  let resize = false;
+  try { ({ error: text = text, resize = false } = await response.json()); } catch { /* no JSON: the status will do */ }
   if (response.status === 401) location.assign("/login");
   if (response.status === 429) text = "The server has too much to do just now. Try again in a moment.";
-  throw new Refused(text);
+  throw new Refused(text, resize);
 }
 
 export async function get(path, signal) {

@@ -41,6 +41,7 @@ export async function list(main, parameters, signal) {
   const head = h("tr", {});
   let seen = { ledgers: [], trainings: [] };
   let shown = null;
+  show(body, h("tr", {}, h("td", { colspan: 9 }, "loading…")));
   show(main, h("h1", {}, "Runs"), h("p", { class: "lead" }, "Everything that was certified or trained in ", folder, ". Choose ledgers to see their curves over each other."),
     h("div", { class: "row" }, filter), h("div", { class: "wide" }, h("table", { class: "list" }, h("caption", { class: "unseen" }, "Ledgers"), h("thead", {}, head), body)), picked, studies, trainings);
 
@@ -95,7 +96,7 @@ function accuracy(curves) {
 export async function compare(main, parameters, signal) {
   const ids = parameters.getAll("id");
   show(main, h("h1", {}, "Paired difference"));
-  const place = h("div", {});
+  const place = h("div", {}, h("p", { class: "soft" }, "loading…"));
   main.append(h("p", { class: "lead" }, h("b", {}, ids[1] ?? "?"), " against ", h("b", {}, ids[0] ?? "?"), ", image by image. ", h("a", { href: link("runs", { id: ids }) }, "Their curves")), place);
   const kinds = { all: () => true, better: (row) => row.gain > 0, worse: (row) => row.gain < 0 };
   let kind = "all";
@@ -126,7 +127,7 @@ function ledger(id, facts) {
   const votes = facts.votes ?? facts.selection;
   const aggregations = (votes ?? []).filter(({ aggregation }) => aggregation === "ensemble" || aggregation.startsWith("head-"));
   return h("section", { class: "panel" }, h("h2", {}, id), h("div", { class: "answer" },
-    h("div", {}, h("span", {}, "answer"), h("strong", { class: facts.correct ? "good" : "bad" }, facts.prediction)), h("div", {}, h("span", {}, `certified radius (${facts.norm})`), h("strong", {}, down(facts.radius))),
+    h("div", {}, h("span", {}, "prediction"), h("strong", { class: facts.correct ? "good" : "bad" }, facts.prediction)), h("div", {}, h("span", {}, `certified radius (${facts.norm})`), h("strong", {}, down(facts.radius))),
     facts.k === undefined ? null : h("div", {}, h("span", {}, "votes for it"), h("strong", {}, `${whole(facts.k)} of ${whole(facts.n)}`))),
   facts.p_lower === undefined ? null : h("p", { class: "soft" }, `Its probability under noise is at least ${down(facts.p_lower, 4)}; sigma ${facts.sigma}, alpha ${facts.alpha}, ${facts.n0} samples chose the class.`),
   aggregations.length ? h("h3", {}, facts.votes ? "Votes per head" : "Votes of the selection per head") : null,
@@ -139,21 +140,41 @@ function downloads(what, search) {
 
 export async function study(main, parameters, signal) {
   const id = parameters.get("id");
-  const place = h("div", {});
+  const place = h("div", {}, h("p", { class: "soft" }, "loading…"));
   show(main, h("h1", {}, "Study"), h("p", { class: "lead" }, id, " ", h("a", { href: "#/runs" }, "All runs")), place);
   await watch(`/v1/runs/study?${query({ id })}`, signal, (data) => show(place, data.tables.map(table), h("div", { class: "row" }, downloads("study", query({ id })))));
 }
 
+// What is measured during training, in words and in the order in which it is shown; true: a fraction.
+const MEASURES = [
+  ["loss", "loss"],
+  ["validation_accuracy", "validation accuracy", true],
+  ["head_loss", "loss of a head"],
+  ["easy_fraction", "easy images", true],
+  ["mean_weight", "mean weight of an image", true],
+  ["effective_share", "images that count", true],
+  ["lambda", "threshold between easy and hard"],
+  ["cosine_all", "cosine between heads"],
+  ["cosine_weights", "cosine between weights of heads"],
+  ["lr", "learning rate"],
+  ["seconds", "seconds"],
+];
+
 export async function training(main, parameters, signal) {
   const id = parameters.get("id");
-  const place = h("div", {});
+  const place = h("div", {}, h("p", { class: "soft" }, "loading…"));
   show(main, h("h1", {}, "Training"), h("p", { class: "lead" }, id, " ", h("a", { href: "#/runs" }, "All runs")), place);
   await watch("/v1/runs", signal, ({ trainings }) => {
     const run = trainings.find((each) => each.id === id);
     if (!run) { show(place, error("There is no such run.")); return; }
-    const keys = [...new Set(run.history.flatMap(Object.keys))].filter((key) => key !== "epoch");
-    const shown = keys.map((key) => ({ key, points: run.history.map((line, i) => [line.epoch ?? i + 1, line[key]]).filter(([, y]) => y !== undefined && y >= 0) })).filter(({ points }) => points.length);
+    const place_of = (key) => { const at = MEASURES.findIndex(([name]) => name === key); return at < 0 ? MEASURES.length : at; };
+    const keys = [...new Set(run.history.flatMap(Object.keys))].filter((key) => key !== "epoch").sort((a, b) => place_of(a) - place_of(b));
+    const shown = keys.map((key) => ({ key, points: run.history.map((line, i) => [line.epoch ?? i + 1, line[key]]).filter(([, y]) => y !== undefined) })).filter(({ points }) => points.length);
     show(place, h("p", {}, run.live ? h("span", { class: "tag live" }, "● live") : run.finished ? "finished" : "unfinished", ` after ${run.epochs} epochs`),
-      h("div", { class: "pairs" }, shown.map(({ key, points }) => h("div", {}, h("h3", {}, key), chart({ lines: [{ name: key, xs: points.map(([x]) => x), ys: points.map(([, y]) => y) }], x: "epoch", y: key, columns: innerWidth > 800 ? 2 : 1, label: `${key} over the epochs` })))));
+      h("div", { class: "pairs" }, shown.map(({ key, points }) => {
+        const [, name = key.replaceAll("_", " "), share = false] = MEASURES[place_of(key)] ?? [];
+        const format = share ? (v) => percent(v) : undefined;
+        return h("div", {}, h("h3", {}, name), chart({ lines: [{ name, xs: points.map(([x]) => x), ys: points.map(([, y]) => y) }], x: "epoch", y: "", format, tick: share ? (v) => percent(v, 0) : undefined, columns: innerWidth > 800 ? 2 : 1, label: `${name} over the epochs` }));
+      })));
   });
 }
