@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
         raise ConfigError("Name the logs to audit, or add --self-test.")
 
     from smoothheads.report.words import audit_json, audit_text
-    from smoothheads.results.audit import audit
+    from smoothheads.results.audit import SEEN_BY_RERUN, audit
 
     audits = []
     for path in args.logs:
@@ -64,7 +64,8 @@ def main(arguments: list[str]) -> int:
 
             say(f"{path}: evaluating {args.rerun} random images again in a fresh process")
             again = rerun(path, args.rerun, checkpoint=args.checkpoint, root=args.root)
-            result = replace(result, findings=(*again.findings(), *result.findings))
+            unseen = result.unseen if again.different else tuple(set(result.unseen) - set(SEEN_BY_RERUN))
+            result = replace(result, findings=(*again.findings(), *result.findings), unseen=unseen)
         audits.append(result)
     if args.json:
         print_json([audit_json(each) for each in audits])

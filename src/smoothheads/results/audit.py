@@ -42,7 +42,9 @@ UNSEEN = (
     "which network was certified, and whether its votes depend on one image alone",
     "whether the votes come from fresh noise of the stated law, added before the network",
 )
-"""What no audit of a log can see; `audit --rerun` looks at the last two."""
+"""What no audit of a log can see."""
+SEEN_BY_RERUN = UNSEEN[1:]
+"""What `audit --rerun` sees nevertheless."""
 UNSEEN_WITHOUT_VOTES = (
     "whether the class was chosen on the votes that are bounded",
     "whether the radii follow from votes at all, as none were kept",
