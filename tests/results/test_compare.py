@@ -112,12 +112,12 @@ def test_unknown_settings_are_noted(logs: tuple[Results, Results]) -> None:
     assert comparison.notes == ("alpha and n are not stated by b: audit them before comparing", RETRAINING)
 
 
-def test_budgets_and_bounds_are_not_mixed(logs: tuple[Results, Results]) -> None:
+def test_budgets_are_not_mixed(logs: tuple[Results, Results]) -> None:
     manifest = logs[1].manifest
     assert manifest is not None
     table = replace(manifest, certify=manifest.certify.changed(budget="table"))
-    pair = replace(manifest, certify=manifest.certify.changed(bound="pair"))
-    for other in (table, pair):
+    anytime = replace(manifest, certify=manifest.certify.changed(budget="anytime"))
+    for other in (table, anytime):
         mixed = [logs[0], replace(logs[1], manifest=other)]
         with pytest.raises(LedgerError, match=f"b has budget {other.budget} and a fixed"):
             compare(mixed)

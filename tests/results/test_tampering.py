@@ -156,7 +156,7 @@ def test_missing_facts_are_named(run: Callable[..., Path]) -> None:
 
 MANIFEST_CHANGES: dict[str, Any] = {
     "shape": [3, 32, 32],
-    "certify.noise": {"name": "uniform"},
+    "certify.noise": "uniform",
     "certify.sigma": 1.0,
     "certify.alpha": 0.01,
     "engine.precision": "int8",
