@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from tests.example import example_run
 
 from smoothheads.results import read_log
 from smoothheads.types import ABSTAIN, Certificate, Votes
-
-LEDGER = Path(__file__).parent / "fixtures" / "v1" / "run" / "ledger-fixed"
 
 
 def whole(html: str) -> str:
@@ -45,7 +43,7 @@ def test_votes() -> None:
 
 @pytest.mark.parametrize("name", ["some", "<b onclick='x'>&"])
 def test_results(name: str) -> None:
-    results = replace(read_log(LEDGER), name=name)
+    results = replace(read_log(example_run() / "ledger-fixed"), name=name)
     html = results._repr_html_()
     assert "<b onclick" not in html
     assert "average certified radius" in whole(html)

@@ -152,7 +152,7 @@ def test_the_judge_has_noise_of_its_own() -> None:
         sigma=SIGMA, seed=0, budget="table", radii=(0.25,), label_aware=True, aggregation="head-2"
     )
     judge = judging(table, AttackSettings(n=500, alpha=0.01))
-    assert (judge.budget, judge.alpha, judge.aggregation) == (FixedBudget(n=500), 0.01, "head-2")
+    assert (judge.plan, judge.alpha, judge.aggregation) == (FixedBudget(n=500), 0.01, "head-2")
     seeds = {judging(replace(table, seed=s), AttackSettings(seed=t)).seed for s in (0, 1) for t in (0, 1)}
     assert len(seeds) == 2
     assert not seeds & {0, 1}

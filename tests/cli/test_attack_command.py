@@ -155,13 +155,13 @@ def test_the_judge_asks_the_network_that_was_certified(
     engine = ["--engine", "openvino", "--precision", "int8"]
     ledger = tmp_path / "ledger"
     assert main(["certify", str(trained), *CERTIFY, *engine, "--out", str(ledger)]) == 0
-    monkeypatch.setattr("smoothheads.certify.engines.convert.converted", None)  # nothing is to be converted
+    monkeypatch.setattr("smoothheads.certify.engines.conversion.obtain", None)  # nothing is to be converted
     assert attack(trained, ledger) == 0
     assert "No certificate of" in capsys.readouterr().out
     (model,) = trained.glob("engines/*/openvino-int8-*/model.bin")
     model.write_bytes(b"another network")
     assert attack(trained, ledger, "--fresh") == 2
-    assert "the converted network with sha256" in capsys.readouterr().err
+    assert "no converted network with sha256" in capsys.readouterr().err
 
 
 def test_a_ledger_is_enough_where_it_lies_in_its_run(

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
+from tests.example import example_run
 
 import smoothheads as sh
 from smoothheads.cli import main
@@ -59,8 +59,8 @@ def test_other_lists(what: str, expected: str, capsys: pytest.CaptureFixture[str
 
 
 def test_a_ledger_is_told_apart_from_a_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
-    folder = Path(__file__).parents[1] / "fixtures" / "v1" / "run" / "ledger-fixed"
+    folder = example_run() / "ledger-fixed"
     assert main(["info", str(folder), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["rows"] > 0
-    assert facts["manifest"]["certify"]["sigma"] == 0.5
+    assert facts["manifest"]["certify"]["sigma"] == 0.25

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -14,7 +13,6 @@ from smoothheads.config import from_dict, to_dict
 from smoothheads.errors import ConfigError
 from smoothheads.registry import Registry
 
-V1 = Path(__file__).parents[1] / "fixtures" / "v1"
 SHAPES: Registry[type[Shape]] = Registry("shape", "smoothheads.nothing")
 
 

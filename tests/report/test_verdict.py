@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from tests.example import example_run
+
 import smoothheads as sh
-from smoothheads.report.html import page
+from smoothheads.report.html import page, report
 from smoothheads.report.words import verdict
 from smoothheads.results.compare import compare
 from smoothheads.results.results import Results
 
 Make = Callable[..., Results]
-V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
 
 
 def test_the_verdict_is_made_from_the_numbers(make_log: Make) -> None:
@@ -59,9 +60,9 @@ def test_the_page_begins_with_a_certificate_and_the_verdict(make_log: Make) -> N
 
 
 def test_report_and_audit_in_python(tmp_path: Path) -> None:
-    assert sh.audit(V1 / "ledger-fixed").sound
-    path = sh.report(V1 / "ledger-fixed", out=tmp_path / "out")
-    assert sh.report(sh.read_log(V1 / "ledger-fixed"), out=tmp_path / "out") == path
+    assert sh.audit(example_run() / "ledger-fixed").sound
+    path = report(example_run() / "ledger-fixed", out=tmp_path / "out")
+    assert report(sh.read_log(example_run() / "ledger-fixed"), out=tmp_path / "out") == path
     assert {file.name for file in (tmp_path / "out").iterdir()} == {
         "report.html",
         "certified-accuracy.png",
@@ -72,14 +73,15 @@ def test_report_and_audit_in_python(tmp_path: Path) -> None:
 def test_a_log_without_votes_and_sigma_has_no_empty_plot(tmp_path: Path) -> None:
     log = tmp_path / "log.tsv"
     log.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t0:00:01\n")
-    sh.report(log, out=tmp_path / "out")
+    report(log, out=tmp_path / "out")
     assert not (tmp_path / "out" / "label-probability.png").exists()
 
 
 def test_reports_need_no_torch(tmp_path: Path) -> None:
+    ledger, out = example_run() / "ledger-fixed", tmp_path / "out"
     program = (
         "import sys; from smoothheads.cli import main; "
-        f"code = main(['report', {str(V1 / 'ledger-fixed')!r}, '--out', {str(tmp_path / 'out')!r}]); "
+        f"code = main(['report', {str(ledger)!r}, '--out', {str(out)!r}]); "
         "sys.exit(code or 10 * ('torch' in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

@@ -69,7 +69,7 @@ def run(tmp_path: Path, manifest: Manifest) -> Callable[..., Path]:
     def make(
         name: str = "run", seed: int = 0, alpha: float = ALPHA, noise: str = "grid", **changes: Any
     ) -> Path:
-        certify = replace(manifest.certify, alpha=alpha, noise=noise)  # type: ignore[arg-type]
+        certify = replace(manifest.certify, alpha=alpha, noise=noise)
         told = replace(manifest, certify=certify, **changes)
         with Ledger.open(tmp_path / name, told) as ledger:
             for index in range(0, 60, 5):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.example import example_run
 
 from smoothheads.errors import LedgerError
 from smoothheads.results.audit import Finding, audit, check_cap, check_columns, check_images, check_rounding
@@ -15,7 +16,6 @@ from smoothheads.results.infer import SampleSettings
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 
-V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
 Run = Callable[..., Path]
 
 
@@ -66,7 +66,7 @@ def test_another_settings_ladder_below_the_cap(tmp_path: Path) -> None:
 
 
 def test_sequential_budgets_have_no_ladder() -> None:
-    assert audit(V1 / "ledger-table").inferred is None
+    assert audit(example_run() / "ledger-table").inferred is None
 
 
 def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.example import BUDGETS, example_run
 
 from smoothheads.errors import LedgerError
 from smoothheads.results.audit import audit
@@ -21,8 +22,6 @@ from smoothheads.results.read import read_log
 from smoothheads.results.row import COLUMNS, Checksums, RowError, verify_row
 from smoothheads.types import Certified, Votes
 
-V1 = Path(__file__).parents[1] / "fixtures" / "v1" / "run"
-BUDGETS = sorted(path.name for path in V1.glob("ledger-*"))
 Change = Callable[[list[list[str]]], list[list[str]]]
 
 
@@ -99,9 +98,10 @@ def test_votes_show_what_checksums_do_not(
 
 @pytest.mark.parametrize("name", BUDGETS)
 def test_a_larger_radius_contradicts_the_votes_of_every_budget(name: str, tmp_path: Path) -> None:
-    log = read_log(V1 / name)
-    assert audit(V1 / name).sound
-    shutil.copytree(V1 / name, tmp_path / name)
+    folder = example_run() / f"ledger-{name}"
+    log = read_log(folder)
+    assert audit(folder).sound
+    shutil.copytree(folder, tmp_path / name)
     position = int(np.argmax(log.radius))
 
     def larger(rows: list[list[str]]) -> list[list[str]]:
@@ -132,7 +132,7 @@ def test_negative_votes_and_votes_that_spill_are_refused(
 
 
 def test_radii_of_a_table_are_what_was_tested(tmp_path: Path) -> None:
-    log = read_log(V1 / "ledger-table")
+    log = read_log(example_run() / "ledger-table")
     assert log.manifest is not None
     tested = {*(getattr(log.manifest.certify.budget, "radii", None) or np.arange(0, 5, 0.25)), 0.0}
     assert set(log.radius.tolist()) <= tested
