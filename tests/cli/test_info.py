@@ -60,6 +60,7 @@ def test_other_lists(what: str, expected: str, capsys: pytest.CaptureFixture[str
 
 def test_a_ledger_is_told_apart_from_a_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
     folder = example_run() / "ledger-fixed"
+    capsys.readouterr()
     assert main(["info", str(folder), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["rows"] > 0

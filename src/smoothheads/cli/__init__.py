@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "tables, plots and a page from one or more ledgers or logs",
     "compare": "paired differences between logs on the same images",
     "audit": "check anybody's certification logs",
+    "board": "one page of all logs below a folder that pass the audit",
     "recertify": "certify again from stored votes, with another alpha or aggregation",
     "threats": "l-infinity and top-k certificates from a ledger's stored votes",
     "merge": "join the ledgers of shards",
