@@ -24,6 +24,8 @@ class Registry(Generic[T]):
         self.kind, self.group = kind, group
         self._components: dict[str, T] = {}
         self._failures: dict[str, str] | None = None  # None until the entry points have been loaded
+        self.plugins: list[str] = []
+        """The names of components that entry points added."""
 
     def register(self, component: Component) -> Component:
         """Adds a component under its `name` and returns it; raises ConfigError for a name that is taken."""
@@ -65,7 +67,7 @@ class Registry(Generic[T]):
         self._failures = {}
         for point in metadata.entry_points(group=self.group):
             try:
-                self.register(point.load())
+                self.plugins.append(self.register(point.load()).name)
             except Exception as error:  # a plugin may raise anything while it is imported
                 last = traceback.extract_tb(error.__traceback__)[-1]
                 self._failures[point.name] = (

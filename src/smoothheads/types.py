@@ -29,11 +29,6 @@ class Grid:
 
     max_value: int
 
-    @staticmethod
-    def upgrade(data: dict[str, Any]) -> dict[str, Any]:
-        """Version 1 wrote it as `q`."""
-        return {"max_value" if key == "q" else key: value for key, value in data.items()}
-
 
 class Phase(IntEnum):
     """What a noise sample is for; part of its key, so that no sample ever serves two purposes."""

@@ -79,7 +79,7 @@ def test_what_is_only_shown_needs_no_torch(command: str) -> None:
 def test_unknown_command_and_recipe_suggest_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean 'certify'?" in fails(capsys, "certfy")
     assert "did you mean 'digits-some'?" in fails(capsys, "train", "digit-some")
-    assert "a recipe as the first argument" in fails(capsys, "train", "--train.epochs", "3")
+    assert "The first argument must be a recipe" in fails(capsys, "train", "--train.epochs", "3")
 
 
 def test_train_and_certify_print_their_answers(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:

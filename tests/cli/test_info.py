@@ -36,8 +36,8 @@ def test_a_recipe_shows_its_sources_options_and_settings(capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["recipes", "nothing"], "recipes with 'nothing' in their names, got none"),
-        (["digits-some", "digits-single"], "one recipe or folder, got also 'digits-single'"),
+        (["recipes", "nothing"], "No recipe has 'nothing' in its name"),
+        (["digits-some", "digits-single"], "leave out 'digits-single'"),
     ],
 )
 def test_what_is_not_there(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

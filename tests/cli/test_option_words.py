@@ -40,7 +40,7 @@ def shown(command: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
     module = importlib.import_module(f"smoothheads.cli.{MODULES.get(command[0], command[0])}")
     out = io.StringIO()
     with redirect_stdout(out), suppress(SystemExit):
-        module.main([*command[1:], "--help-all" if hasattr(module, "COMMON") else "--help"])
+        module.main([*command[1:], "--help"])
     found: dict[str, str] = {}
     word = ""
     for line in out.getvalue().splitlines():

@@ -23,7 +23,7 @@ def test_help_has_the_options_of_the_recipe_first(capsys: pytest.CaptureFixture[
     options = re.findall(r"^\W*(--[a-z][a-z.-]+) ", text, re.MULTILINE)
     assert options[:3] == ["--sigma", "--method", "--heads"]
     assert {"--data.name", "--root", "--train.epochs", "--objective.method.draws"} <= {*options}
-    assert not re.search(r"default: (None|\))|\[\[|\{None\}|'\"'\"'", text)
+    assert not re.search(r"default: (None|\))|\[\[|\{None\}|init-sha256|'\"'\"'", text)
 
 
 @pytest.mark.parametrize(

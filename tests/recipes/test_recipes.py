@@ -34,16 +34,19 @@ from smoothheads.objectives import (
     TeachingConfig,
 )
 from smoothheads.objectives.objective import Objective
+from smoothheads.studies.spec import read_study
 from smoothheads.training import RunConfig, TrainConfig
 from smoothheads.training.loop import Trainer
 
 BENCHMARKS = ("digits", "mnist-lenet", "cifar10-resnet110", "cifar10-16px-resnet8", "imagenet-resnet50")
 SIGMAS = (0.25, 0.5, 1.0)
+CLASSIFIERS = [name for name, kind in METHODS.items() if kind.trains_classifier]
 JOINT = [name for name, kind in METHODS.items() if kind.independent_heads or kind.min_heads > 1]
 ALL = {
     (name, method, sigma): recipes.get(name, method=method, sigma=sigma)
     for name in recipes.names()
-    for method in (JOINT if name.endswith("-joint") else METHODS.names())
+    if name != "denoiser"
+    for method in (JOINT if name.endswith("-joint") else CLASSIFIERS)
     for sigma in SIGMAS
     if method != "drt" or name.endswith(("-some", "-text", "-heads", "-joint"))
 }
@@ -155,8 +158,8 @@ def test_published_values_of_the_methods(name: str, methods: tuple[Method, ...])
 
 def test_macer_counts_images_and_has_its_own_schedule() -> None:
     for (name, method, _), config in ALL.items():
-        own = method == "macer" and name.startswith(("mnist", "cifar10-resnet110", "imagenet"))
-        counts_images = own or "16px" in name or name.endswith("paper-text")
+        own = method == "macer" and "16px-resnet8" not in name and not name.startswith("digits")
+        counts_images = own or "16px-resnet8" in name or name.endswith("paper-text")
         assert (config.train.batch_unit == "images") == counts_images
     config = ALL["cifar10-resnet110", "macer", 1.0]
     train = config.train
@@ -251,6 +254,7 @@ def test_a_recipe_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "arguments", "message"),
     [
         ("digits-sone", {}, "Unknown recipe 'digits-sone': did you mean 'digits-some'?"),
+        ("cifar10-some", {}, "Unknown recipe 'cifar10-some': did you mean 'cifar10-resnet110-some'?"),
         ("digits-some", {"sigm": 1.0}, "Unknown argument of digits-some 'sigm': did you mean 'sigma'?"),
         ("digits-some", {"method": "gausian"}, "did you mean 'gaussian'?"),
         ("digits-single", {"method": "drt"}, "drt needs 2 heads or more"),
@@ -265,3 +269,23 @@ def test_the_papers_text_differs_from_its_code() -> None:
     config = ALL["cifar10-resnet110-some-paper-text", "gaussian", 0.25]
     assert (config.train.nesterov, config.train.batch, config.train.batch_unit) == (True, 256, "images")
     assert (config.data.validation, config.objective.diversity.form) == (0.0, "printed")
+
+
+def test_the_figures_recipes_are_the_arms_of_the_main_study() -> None:
+    study = read_study(Path(__file__).parents[2] / "benchmarks" / "paper" / "main.toml")
+    for arm, name, arguments in (
+        ("gaussian-single", "single", {}),
+        ("gaussian-single-m2", "single", {"min_draws": 2}),
+        ("gaussian-heads", "heads", {}),
+        ("gaussian-some", "some", {}),
+        ("consistency-some", "some", {"method": "consistency"}),
+    ):
+        config = recipes.get(f"cifar10-16px-figure-{name}", sigma=0.5, **arguments)
+        # Studies train in float32 on every machine.
+        config = config.with_overrides({"train.precision": "float32"})
+        assert config == study.run_config(study.arm(arm), "", 0.5, 0)
+
+
+def test_the_denoiser_is_no_classifier() -> None:
+    config = recipes.get("denoiser")
+    assert (config.objective.method.name, config.model.arch) == ("denoise", "denoiser")

@@ -98,7 +98,7 @@ def test_the_manifest_tells_the_time_of_training_over_all_resumes(
 
 def test_a_folder_with_a_run_is_not_overwritten(tmp_path: Path) -> None:
     train_run(CONFIG, tmp_path)
-    with pytest.raises(CheckpointError, match="one that holds a run; add --resume"):
+    with pytest.raises(CheckpointError, match="holds a run already: add --resume"):
         train_run(CONFIG, tmp_path)
     assert train_run(CONFIG, tmp_path, resume=True) == tmp_path / "checkpoint"  # nothing left to do
 
@@ -160,7 +160,7 @@ def test_training_starts_from_a_checkpoint(tmp_path: Path) -> None:
     start = checkpoint.load(first)
     for (name, a), b in zip(start.model.named_parameters(), tuned.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-20, msg=name)
-    assert tuned.config.init_sha256 == start.weights_hash
+    assert tuned.manifest["init_sha256"] == start.weights_hash
     assert tuned.weights_hash != start.weights_hash  # BatchNorm has seen more images
 
 
@@ -185,15 +185,12 @@ def test_other_initial_weights_are_refused(tmp_path: Path) -> None:
     second = str(train_run(replace(CONFIG, train=seed_2), tmp_path / "second"))
     out = tmp_path / "run"
     train_run(one_epoch(init=first), out)
-    with pytest.raises(CheckpointError, match=r"started with: init = .* instead of .*; init_sha256 = "):
+    with pytest.raises(CheckpointError, match=r"started with: init = .* instead of .*"):
         train_run(one_epoch(init=second), out, resume=True)
-    stored = checkpoint.load(out / "checkpoint").config
     shutil.rmtree(first)
     shutil.copytree(second, first)  # the same path, other weights
-    with pytest.raises(CheckpointError, match="init_sha256"):
+    with pytest.raises(CheckpointError, match="initial weights are not those that the run"):
         train_run(one_epoch(init=first), out, resume=True)
-    with pytest.raises(CheckpointError, match=r"holds: init_sha256 = "):
-        train_run(stored, tmp_path / "again")
 
 
 def test_weights_of_another_network_or_data_set_are_refused(tmp_path: Path) -> None:
@@ -209,7 +206,7 @@ def test_weights_of_another_network_or_data_set_are_refused(tmp_path: Path) -> N
             train_run(one_epoch(model=model, init=first), tmp_path / "run")
         assert not (tmp_path / "run").exists()
     half = replace(CONFIG.data, downscale=2)
-    with pytest.raises(DataError, match=r"images of shape \(1, 8, 8\), as of .*first.*, got \(1, 4, 4\)"):
+    with pytest.raises(DataError, match=r"first.* saw images of shape \(1, 8, 8\), not \(1, 4, 4\)"):
         train_run(one_epoch(data=half, init=first), tmp_path / "run")
 
 

@@ -79,7 +79,7 @@ def join(members: Sequence[Checkpoint]) -> tuple[MultiHead, RunConfig]:
         for k, (normalize, _) in enumerate(heads):
             state |= {f"heads.{k}.normalize.{name}": value for name, value in (normalize or neutral).items()}
     model.load_state_dict(state)
-    return model.eval(), replace(first.config, model=config, init=None, init_sha256=None)
+    return model.eval(), replace(first.config, model=config, init=None)
 
 
 def differing(one: DataInfo, other: DataInfo) -> tuple[str, str, str] | None:

@@ -14,7 +14,7 @@ import tyro
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import trained_config
-from smoothheads.cli.common import first_argument, parse, say, short_help
+from smoothheads.cli.common import first_argument, parse, say
 from smoothheads.cli.progress import Progress
 from smoothheads.data import SubsetConfig
 from smoothheads.errors import ConfigError
@@ -38,26 +38,6 @@ images are in OUT/ledger.tsv at once; run the same command again after an interr
 
 --budget (fixed, table, radius, anytime), --noise (grid, gaussian, uniform, laplace) and --engine (auto,
 torch, openvino, onnxruntime) choose what the options below are about."""
-
-COMMON = {
-    "--sigma FLOAT": "standard deviation of the noise (default: that of the training)",
-    "--n INT": "samples that bound the probability of the class (default: 100,000)",
-    "--n0 INT": "samples that choose the class (default: 100)",
-    "--alpha FLOAT": "probability that a certificate is wrong, per image (default: 0.001)",
-    "--budget NAME": "fixed: n samples of every image, as published tables have it (default);",
-    "  table": "which of --radii are certified, with a tenth of the samples;",
-    "  radius": "within --tolerance of the fixed radius;",
-    "  anytime": "until --target is certified, or for --seconds per image",
-    "--engine NAME": "auto: the fastest here, by a trial (default); torch, openvino, onnxruntime",
-    "--aggregation NAME": "the base classifier: ensemble (default), head-K, consensus-K, ...",
-    "--seed INT": "noise of an earlier run; without it one is drawn, and recorded",
-    "--first INT": "which test images; also --every, --offset, --indices",
-    "--data NAME": "data set of an ONNX file or a function, with --root, --image-size, --mean and --std",
-    "-o, --out DIR": "the ledger (default: ledger beside the checkpoint)",
-    "--workers INT": "processes (default: one per core, if the run is long enough)",
-    "--on ray": "on a Ray cluster: at --ray-address or RAY_ADDRESS, else one of this machine",
-    "--json": "print the summary as JSON",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +75,6 @@ class Certify:
 
 
 def main(arguments: list[str]) -> None:
-    arguments = short_help(arguments, "certify CLASSIFIER", DESCRIPTION, COMMON)
     name, rest = first_argument(
         arguments,
         "a classifier",

@@ -1,4 +1,4 @@
-"""What the commands share: parsing on top of a default, and output for people and programs."""
+"""What all commands share: parsing with tyro, readable help, and output for people and programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from types import UnionType
@@ -161,42 +161,34 @@ def _wrapped(text: str) -> str:
     return "\n".join(f" {line}" for line in lines[:-1])
 
 
-def short_help(arguments: list[str], usage: str, description: str, options: Mapping[str, str]) -> list[str]:
-    """Answers --help with the options that most people need; else the arguments, --help-all as --help."""
-    if not {"-h", "--help"} & set(arguments):
-        return ["--help" if argument == "--help-all" else argument for argument in arguments]
-    width = max(map(len, options))
-    lines = [f"  {name:<{width}}  {meaning}".rstrip() for name, meaning in options.items()]
-    text = [f"usage: smoothheads {usage} [options]", "", description, "", "options:", *lines]
-    print("\n".join([*text, f"  {'--help-all':<{width}}  every option"]))
-    raise SystemExit(0)
-
-
 def first_argument(
     arguments: list[str], what: str, remedy: str, *, writes: bool = False
 ) -> tuple[str | None, list[str]]:
-    """The leading positional, which decides the defaults of the rest; none when only help is asked.
+    """Returns the leading word, which decides the defaults of the rest, and the other arguments.
 
-    `hf://user/name[@revision]` becomes the folder of its copy; a command that `writes` beside what it is
-    given must then be told where else.
+    Args:
+        arguments: The words after the command; `hf://user/name[@revision]` becomes the folder of its copy.
+        what: What the word names, as in "a checkpoint", for the error.
+        remedy: What to do if it is missing.
+        writes: The command writes beside what it is given, so a copy from the Hub needs --out.
+
+    The word is None if only help is asked for.
     """
     if arguments and not arguments[0].startswith("-"):
         name, *rest = arguments
-        if (
-            writes
-            and is_address(name)
-            and not any(word.partition("=")[0] in ("-o", "--out") for word in rest)
-        ):
-            raise ConfigError(f"--out with {name}", "none", "say where the results go")
-        return str(local(name)) if is_address(name) else name, rest
+        if not is_address(name):
+            return name, rest
+        if writes and not any(word.partition("=")[0] in ("-o", "--out") for word in rest):
+            raise ConfigError(f"Add --out: the copy of {name} is no place for results.")
+        return str(local(name)), rest
     if any(flag in arguments for flag in ("-h", "--help")):
         return None, arguments
-    got = f"the option {arguments[0]!r}" if arguments else "nothing"
-    raise ConfigError(f"{what} as the first argument", got, remedy)
+    found = f"the option {arguments[0]!r}" if arguments else "nothing"
+    raise ConfigError(f"The first argument must be {what}, not {found}: {remedy}.")
 
 
 def take_option(arguments: list[str], option: str) -> tuple[str | None, list[str]]:
-    """The value of an option that decides the defaults of others, and the arguments without it."""
+    """Returns the value of an option that has another meaning for one command, and the other arguments."""
     for position, argument in enumerate(arguments):
         if argument == option and position + 1 < len(arguments):
             return arguments[position + 1], arguments[:position] + arguments[position + 2 :]
@@ -206,7 +198,7 @@ def take_option(arguments: list[str], option: str) -> tuple[str | None, list[str
 
 
 def named_plot(arguments: list[str], usual: str) -> list[str]:
-    """A bare --plot gets its usual file."""
+    """Returns the arguments with the usual file after a bare --plot; tyro has no optional values."""
     if "--plot" not in arguments:
         return arguments
     after = arguments.index("--plot") + 1
@@ -215,16 +207,24 @@ def named_plot(arguments: list[str], usual: str) -> list[str]:
 
 
 def say(text: str) -> None:
-    """For the person at the terminal; standard output is kept for the answer."""
+    """Prints for the person at the terminal; standard output is for results."""
     print(text, file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:
+    """Prints a result for programs."""
     print(json.dumps(value, indent=2))
 
 
 def print_tables(tables: Sequence[Table], form: str, *, as_json: bool, words: Sequence[str] = ()) -> None:
-    """In one of the forms of `report.table`; `words` stand before the tables, but not in JSON."""
+    """Prints tables.
+
+    Args:
+        tables: The tables.
+        form: One of the forms of `report.table`: text, markdown or latex.
+        as_json: Print JSON instead.
+        words: Paragraphs before the tables; they are left out in JSON.
+    """
     from smoothheads.report import table
 
     if as_json:
@@ -234,5 +234,6 @@ def print_tables(tables: Sequence[Table], form: str, *, as_json: bool, words: Se
 
 
 def image_size(image: tuple[int, int, int]) -> str:
+    """Returns the shape (channels, height, width) in words."""
     channels, height, width = image
     return f"{height}x{width} pixels, {channels} channel{'s' if channels > 1 else ''}"

@@ -32,7 +32,7 @@ class Import:
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
     """Folder of the checkpoint."""
     root: str | None = None
-    """Folder of the data; it can be named later, when certifying."""
+    """Where the data set lies; it can be named later, when certifying."""
     downscale: int = 1
     """Side of the square groups of pixels that were averaged."""
     size: int | None = None

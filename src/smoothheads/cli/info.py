@@ -24,18 +24,17 @@ DESCRIPTION = """Facts about recipes, methods, networks, checkpoints and ledgers
   smoothheads info digits-some                                one recipe: sources, options, every setting
   smoothheads info methods                                    base methods, those of plugins too
   smoothheads info architectures                              networks that can be built by name
+  smoothheads info plugins                                    components of other packages, and broken ones
   smoothheads info runs/some                                  a checkpoint: settings, hashes, versions
   smoothheads info runs/some/ledger                           a ledger: what was certified, and how
   smoothheads info resnet110 --heads 5 --cut stage2           parameters and operations of a network"""
-
-LISTS = ("recipes", "methods", "architectures")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Info:
     what: tyro.conf.Positional[str] = ""
-    """`recipes`, `methods`, `architectures`, one of them by its name, or the folder of a run, a checkpoint
-    or a ledger."""
+    """`recipes`, `methods`, `architectures`, `plugins`, a recipe, method or architecture by its name, or
+    the folder of a run, a checkpoint or a ledger."""
     words: tyro.conf.Positional[tuple[str, ...]] = ()
     """After `recipes`: what their names must contain."""
     arch: str | None = None
@@ -55,20 +54,14 @@ def main(arguments: list[str]) -> None:
     if args.arch is None and what in ARCHITECTURES.names() and not Path(what).is_dir():
         args = replace(args, arch=what)
     if args.words and (what != "recipes" or args.arch):
-        raise ConfigError("one recipe or folder", f"also {args.words[0]!r}", "ask for one at a time")
-    if args.arch is not None:
-        facts = network(args)
-    elif what == "recipes":
+        raise ConfigError(f"Ask for one thing at a time: leave out {args.words[0]!r}.")
+    if what == "recipes" and args.arch is None:
         _show_recipes(args.words, as_json=args.json)
         return
-    elif what == "methods":
-        facts = {name: (method.__doc__ or "").partition("\n")[0] for name, method in METHODS.items()}
-        _say_failures(METHODS.failures)
-    elif what == "architectures":
-        facts = {
-            name: f"cut {arch.cut}, made for {image_size(arch.image)}" for name, arch in ARCHITECTURES.items()
-        }
-        _say_failures(ARCHITECTURES.failures)
+    if args.arch is not None:
+        facts = network(args)
+    elif what in LISTS:
+        facts = LISTS[what]()
     else:
         facts = about(what)
     if args.json:
@@ -76,10 +69,45 @@ def main(arguments: list[str]) -> None:
         return
     for line in _lines(facts):
         print(line)
+    for registry in (METHODS, ARCHITECTURES):
+        if what == f"{registry.kind}s":
+            for name, why in registry.failures.items():
+                say(f"The plugin {name} could not be loaded: {why}")
+
+
+def methods() -> dict[str, Any]:
+    """Returns the base methods with the first line of their description."""
+    return {name: (method.__doc__ or "").partition("\n")[0] for name, method in METHODS.items()}
+
+
+def architectures() -> dict[str, Any]:
+    """Returns the networks that can be built by name, with their usual cut."""
+    return {
+        name: f"cut {arch.cut}, made for {image_size(arch.image)}" for name, arch in ARCHITECTURES.items()
+    }
+
+
+def plugins() -> dict[str, Any]:
+    """Returns the components of other packages by kind, and why those that are broken could not be loaded."""
+    from smoothheads.certify.budgets.base import BUDGETS
+    from smoothheads.certify.engines import ENGINES
+    from smoothheads.data import DATASETS
+    from smoothheads.models.aggregate import AGGREGATIONS
+    from smoothheads.noise import NOISES
+
+    found = {}
+    for registry in (METHODS, ARCHITECTURES, DATASETS, NOISES, BUDGETS, ENGINES, AGGREGATIONS):
+        broken = {name: f"could not be loaded: {why}" for name, why in registry.failures.items()}
+        if known := dict.fromkeys(registry.plugins, "loaded") | broken:
+            found[registry.kind] = known
+    return found or {"plugins": "none is installed: docs/extending.md shows how to write one"}
+
+
+LISTS = {"methods": methods, "architectures": architectures, "plugins": plugins}
 
 
 def about(what: str) -> dict[str, Any]:
-    """A recipe by its name, or what lies in a folder."""
+    """Returns the facts about a recipe or method by its name, or about what is in a folder."""
     folder = local(what)
     if (folder / "ledger.tsv").is_file():
         return ledger(folder)
@@ -96,18 +124,15 @@ def about(what: str) -> dict[str, Any]:
     if what in METHODS.names():
         method = METHODS.get(what)()
         return {"summary": method.__doc__} | to_dict(method)
-    known = [*recipes.names(), *METHODS.names(), *ARCHITECTURES.names(), *LISTS]
+    known = [*recipes.names(), *METHODS.names(), *ARCHITECTURES.names(), "recipes", *LISTS]
     raise one_of("recipe, method, architecture, or folder of a run, a checkpoint or a ledger", what, known)
 
 
 def _show_recipes(words: tuple[str, ...], *, as_json: bool) -> None:
     found = [name for name in recipes.names() if all(word in name for word in words)]
     if not found:
-        raise ConfigError(
-            f"recipes with {' and '.join(map(repr, words))} in their names",
-            "none",
-            "see `smoothheads info recipes`",
-        )
+        said = " and ".join(map(repr, words))
+        raise ConfigError(f"No recipe has {said} in its name: see `smoothheads info recipes`.")
     if as_json:
         print_json(found)
         return
@@ -116,13 +141,8 @@ def _show_recipes(words: tuple[str, ...], *, as_json: bool) -> None:
     say("Their options, such as --method and --sigma: smoothheads train RECIPE --help")
 
 
-def _say_failures(failures: dict[str, str]) -> None:
-    for name, reason in failures.items():
-        say(f"the plugin {name} could not be loaded: {reason}")
-
-
 def network(args: Info) -> dict[str, Any]:
-    """Cost of one forward pass of one image; gmacs_paper counts as the paper does."""
+    """Returns the cost of one forward pass of one image; gmacs_paper counts as the paper does."""
     from smoothheads.models import build
     from smoothheads.models.cost import cost, parts
 
@@ -147,6 +167,7 @@ def network(args: Info) -> dict[str, Any]:
 
 
 def checkpoint(folder: Path) -> dict[str, Any]:
+    """Returns the settings and hashes of a checkpoint, or the settings of a run that has none yet."""
     from smoothheads.checkpoint import WEIGHTS
     from smoothheads.runs.models import CHECKPOINT, CONFIG, open_checkpoint
 
@@ -158,6 +179,7 @@ def checkpoint(folder: Path) -> dict[str, Any]:
 
 
 def ledger(folder: Path) -> dict[str, Any]:
+    """Returns the manifest of a ledger and its number of rows."""
     rows = len((folder / "ledger.tsv").read_bytes().splitlines()) - 1
     return {"rows": rows, "manifest": load_json(folder / "manifest.json")}
 

@@ -30,7 +30,7 @@ class StudyOptions:
     root: str | None = None
     """Where the data set lies, if not where the file says."""
     store: Path = Path("runs")
-    """Folder for networks, ledgers and rows of all studies."""
+    """Where networks, ledgers and rows of all studies are stored."""
     workers: int | None = None
     """Processes, with one thread each (default: one per core). On Ray: jobs at once."""
     on: Literal["ray"] | None = None

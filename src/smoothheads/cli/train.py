@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,7 @@ from smoothheads import ranks, recipes
 from smoothheads.cli.common import HELP, first_argument, image_size, parse, print_json, say
 from smoothheads.cli.progress import Progress
 from smoothheads.config import from_dict, load_json
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, duration
 from smoothheads.training.config import RunConfig
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ of the recipe choose among published values; then every setting can be overridde
 OUT/checkpoint."""
 
 FEW_EASY = 0.5
+MINUTE = 60.0  # seconds that the suggested certification takes, about
+LEAST_N, FEW_IMAGES = 1_000, 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +67,10 @@ def main(arguments: list[str]) -> None:
         if ranks.restarted() and not args.resume:
             raise ConfigError("Add --resume: with torchrun --max-restarts it also begins new runs.")
         out = args.out or Path("runs") / name
-        checkpoint = _train(args, out)
+        show = _Show(Progress("train"))
+        checkpoint = _train(args, out, show)
         if ranks.launched()[0] == 0:
-            _report(args, out, checkpoint)
+            _report(args, out, checkpoint, show)
 
 
 def _parse(arguments: list[str]) -> tuple[Train, str]:
@@ -122,17 +126,16 @@ def _earlier(path: Path) -> recipes.Recipe:
     return recipes.Recipe(config, source=str(path), methods={})
 
 
-def _train(args: Train, out: Path) -> Path:
+def _train(args: Train, out: Path, show: _Show) -> Path:
     from smoothheads.runs.ensemble import train_members
     from smoothheads.runs.train import train_run
 
-    with Progress("train") as progress:
-        show = _Show(progress)
+    with show.progress:
         settings: dict[str, Any] = {
             "resume": args.resume,
             "on_plan": show.plan,
             "on_event": show.event,
-            "on_prepare": progress.prepare,
+            "on_prepare": show.progress.prepare,
             "save_seconds": args.save_seconds,
             "tensorboard": args.tensorboard,
             "workers": args.workers,
@@ -145,7 +148,7 @@ def _train(args: Train, out: Path) -> Path:
         )
 
 
-def _report(args: Train, out: Path, checkpoint: Path) -> None:
+def _report(args: Train, out: Path, checkpoint: Path, show: _Show) -> None:
     metrics = load_json(checkpoint / "manifest.json").get("metrics", {})
     if args.json:
         print_json({"checkpoint": str(checkpoint), "metrics": metrics})
@@ -162,7 +165,7 @@ def _report(args: Train, out: Path, checkpoint: Path) -> None:
                 "others count less: see in `smoothheads report` in how many classes anything is certified. "
                 "A higher --objective.teaching.lambda-last calls more of them easy."
             )
-    say(f"next: smoothheads certify {out}")
+    say(f"next: smoothheads certify {out} {show.suggestion(args.run, metrics)}")
     print(checkpoint)
 
 
@@ -171,8 +174,10 @@ class _Show:
 
     def __init__(self, progress: Progress) -> None:
         self.progress, self.accuracy = progress, ""
+        self.images = 0  # of an epoch
 
     def plan(self, plan: Plan) -> None:
+        self.images = plan.steps_per_epoch * plan.images_per_step
         cost = plan.model
         say(
             f"images of {image_size(plan.image)}\n"
@@ -189,3 +194,18 @@ class _Show:
             self.progress.update(event.step, f"epoch {event.epoch}, loss {event.loss:.3f}{self.accuracy}")
         elif "validation" in event.metrics:
             self.accuracy = f", accuracy {event.metrics['validation']['accuracy']:.1%}"
+
+    def suggestion(self, run: RunConfig, metrics: Mapping[str, Any]) -> str:
+        """Returns options with which a certification takes about a minute, and what the defaults would take.
+
+        Training a draw costs about three forward passes (the backward pass is two), so that the time of an
+        epoch tells that of a vote.
+        """
+        if not self.images or not metrics.get("seconds"):
+            return f"--n {LEAST_N} --first {FEW_IMAGES}"
+        vote = metrics["seconds"] / (3 * self.images * run.objective.method.trained_draws)
+        n = next((n for n in (100_000, 10_000) if n * vote * FEW_IMAGES < MINUTE), LEAST_N)
+        first = max(10, min(500, int(MINUTE / (n * vote) / 10) * 10))
+        time = duration(first * n * vote)
+        full = duration(1000 * 100_000 * vote)
+        return f"--n {n} --first {first}   (about {time}; without options {full} for 1,000 images)"

@@ -5,13 +5,14 @@ The name of a recipe is the name of its function with hyphens: `cifar10-resnet11
 what they return. A package of your own adds recipes with the decorator `recipe`.
 """
 
-from smoothheads.recipes import cifar10, digits, imagenet, mnist
+from smoothheads.recipes import cifar10, denoise, digits, imagenet, mnist, setups
 from smoothheads.recipes.registry import RECIPES, Recipe, find, get, names, recipe
 
 __all__ = [
     "RECIPES",
     "Recipe",
     "cifar10",
+    "denoise",
     "digits",
     "find",
     "get",
@@ -19,4 +20,5 @@ __all__ = [
     "mnist",
     "names",
     "recipe",
+    "setups",
 ]

@@ -72,9 +72,12 @@ def names() -> list[str]:
 
 def find(name: str) -> Recipe:
     """Returns the recipe of that name; raises ConfigError that suggests the nearest one."""
-    if name not in RECIPES:
-        raise one_of("recipe", name, RECIPES)
-    return RECIPES[name]
+    if name in RECIPES:
+        return RECIPES[name]
+    # A name with all its words is nearer than one that is spelt alike: cifar10-some is not a single network.
+    words = set(name.split("-"))
+    alike = sorted((known for known in RECIPES if words <= set(known.split("-"))), key=len)
+    raise one_of("recipe", name, alike[:1] or RECIPES)
 
 
 def get(name: str, **arguments: Any) -> RunConfig:

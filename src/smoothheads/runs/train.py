@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from io import FileIO
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,7 +25,7 @@ from torch import Tensor
 from smoothheads import checkpoint, ranks
 from smoothheads.checkpoint import MANIFEST, Checkpoint
 from smoothheads.checkpoint.join import differing
-from smoothheads.config import from_dict, leaves, load_json, require_equal, to_dict
+from smoothheads.config import Json, from_dict, leaves, load_json, require_equal, to_dict
 from smoothheads.data import DataInfo, Dataset, augments, load, read_split
 from smoothheads.data.splits import Read
 from smoothheads.device import parse, threads
@@ -50,7 +49,7 @@ from smoothheads.training import RunConfig
 from smoothheads.training.loop import EpochDone, Plan, StepDone, Trainer, resolve
 from smoothheads.training.shards import own_shards
 
-SHARED_SECONDS = 10.0  # that a network folder may take to show a new file
+SHARED_SECONDS = 10.0  # how long a network folder may take to show a new file
 OnPlan = Callable[[Plan], None]
 OnEvent = Callable[[StepDone | EpochDone], None]
 
@@ -68,33 +67,46 @@ def train_run(
     on_prepare: Callable[[int, int], None] | None = None,
     read: Read = read_split,
 ) -> Path:
-    """Trains as `config` says and returns the checkpoint folder.
+    """Trains and returns the folder of the checkpoint.
 
-    Refuses a folder that already holds a run unless `resume` is set, and a resume with another configuration
-    or from other initial weights; a run that has saved nothing yet is replaced. The folder is claimed only
-    when everything that training needs is there. `on_prepare(done, total)` follows what a method computes
-    before training, and `read` gives the whole splits of the data.
+    A folder that already holds a run is refused unless `resume` is set; so is a resume with other settings,
+    other initial weights or other training images. A run that has saved nothing yet is replaced. Under
+    torchrun every rank calls this function; the first one alone holds the folder, writes and reports.
 
-    Under torchrun every rank calls it; the first one alone claims, writes and reports.
+    Args:
+        config: The settings of the run.
+        out: The folder of the run; the checkpoint is written below it.
+        resume: Go on with the run in `out`, or begin a new one if there is none.
+        on_plan: Is called once, with the size of the run.
+        on_event: Is called after every step and epoch.
+        save_seconds: How often the state for a resume is saved.
+        tensorboard: Write events for TensorBoard too.
+        workers: Loader processes for image folders.
+        on_prepare: Is called with (done, total) while the method prepares the training images.
+        read: Reads a whole split of the data; studies pass one that remembers.
     """
     out = Path(out)
     own_shards(config.train.shards, *ranks.launched())
     with ranks.joined(config.train.device):
-        start = _start(config)
-        config = replace(
-            config, train=resolve(config.train), init_sha256=start.weights_hash if start else None
-        )
-        with _folder(out, config, resume) as finished:
+        # 1. Everything that can be wrong is checked before the folder is touched.
+        start = _open_start(config)
+        config = replace(config, train=resolve(config.train))
+        # Hashes of what the run begins with: a resume must begin with the same.
+        origin = {"init_sha256": start.weights_hash if start else None}
+        with _held_folder(out, config, resume) as finished:
             if finished:
+                _check_origin(load_json(out / CHECKPOINT / MANIFEST), origin, out)
                 return out / CHECKPOINT
             started = time.monotonic()
             with threads(config.train.threads):
+                # 2. Data, network, and what the method computes about the training images beforehand.
                 data = load(config.data, read)
+                origin["training_images"] = data.train.fingerprint
+                origin["validation_images"] = data.validation.fingerprint
                 device = parse(ranks.own_device(config.train.device))
-                model = _initial(config, data.train.info, start)
                 prepared = _prepared(config, data.train, out / PREPARED, device, on_prepare)
                 trainer = Trainer(
-                    model,
+                    _initial_model(config, data.train.info, start),
                     data.train,
                     config=config.train,
                     objective=config.objective,
@@ -103,10 +115,10 @@ def train_run(
                     workers=workers,
                     prepared=prepared,
                 )
-                images = f"{data.train.fingerprint} {data.validation.fingerprint}"
-                metrics_size, earlier = _restore(trainer, out / STATE, images)
-                started -= earlier
-                _require_same(trainer, config)
+                # 3. The state of an earlier start, if there is one. Its time counts too.
+                metrics_size, seconds_before = _restore(trainer, out / STATE, origin)
+                started -= seconds_before
+                _check_ranks_agree(trainer, config)
                 if not ranks.first():
                     _follow(trainer)
                     return out / CHECKPOINT
@@ -117,32 +129,38 @@ def train_run(
                     write_atomic(out / PREPARED, content)
                 if on_plan:
                     on_plan(trainer.plan())
-                last = _loop(
+                # 4. The training itself, and at the end the checkpoint in place of the state.
+                metrics = _run_epochs(
                     trainer,
                     out,
                     metrics_size,
                     started,
-                    images=images,
+                    origin,
                     on_event=on_event,
                     save_seconds=save_seconds,
                     tensorboard=tensorboard,
                 )
-            info = trainer.loader.dataset.info
-            test = {"name": data.test.info.name, "fingerprint": data.test.fingerprint}
-            seconds = round(time.monotonic() - started, 3)
             check_held(out)
             checkpoint.save(
-                out / CHECKPOINT, trainer.model, config, info, metrics=last, seconds=seconds, test_data=test
+                out / CHECKPOINT,
+                trainer.model,
+                config,
+                trainer.loader.dataset.info,
+                metrics=metrics,
+                seconds=round(time.monotonic() - started, 3),
+                test_data={"name": data.test.info.name, "fingerprint": data.test.fingerprint},
+                **origin,
             )
             (out / STATE).unlink(missing_ok=True)
     return out / CHECKPOINT
 
 
 @contextmanager
-def _folder(out: Path, config: RunConfig, resume: bool) -> Iterator[bool]:
-    """The run's folder for the first rank alone, and for the others to read; whether the run has finished."""
+def _held_folder(out: Path, config: RunConfig, resume: bool) -> Iterator[bool]:
+    """Yields whether the run has finished. The first rank holds the folder, the others only read it."""
     if ranks.first():
-        reserve(out, _is_run)
+        # A checkpoint has a config.json too; it is no run.
+        reserve(out, lambda folder: (folder / CONFIG).is_file() and not (folder / MANIFEST).exists())
         with exclusive(out):
             _check_folder(out, config, resume)
             finished = (out / CHECKPOINT).is_dir()
@@ -150,31 +168,59 @@ def _folder(out: Path, config: RunConfig, resume: bool) -> Iterator[bool]:
             yield finished
         return
     finished, held_by = json.loads(ranks.from_first(""))
-    _require_shared(out, held_by)
-    yield finished
-
-
-def _require_shared(out: Path, held_by: str) -> None:
-    """Raises StorageError if this rank does not see the folder that the first one has locked: after a restart
-    another node may be the first, and would start anew."""
+    # After a restart another node may be the first rank; if it saw another folder, it would begin anew.
     deadline = time.monotonic() + SHARED_SECONDS
     while (seen := holder(out)) != held_by:
         if time.monotonic() > deadline:
-            got = f"one that {seen} holds" if seen else "none, or one that nobody holds"
+            by = f"held by {seen}" if seen else "not held by anybody"
             raise StorageError(
-                f"the run that {held_by} holds at {out}", got, "choose an --out that all nodes share"
+                f"{out} is {by} on this node but held by {held_by} on the first: choose an --out that all "
+                "nodes share."
             )
         time.sleep(0.1)
+    yield finished
 
 
-def _require_same(trainer: Trainer, config: RunConfig) -> None:
-    """Raises WorkerError where ranks would not do the same: nothing is checked without others."""
+def _check_folder(out: Path, config: RunConfig, resume: bool) -> None:
+    """Raises CheckpointError unless the folder is new, or holds this very run and that is to go on."""
+    path = out / CONFIG
+    if not path.exists():
+        return
+    metrics = out / METRICS
+    written = metrics.exists() and metrics.stat().st_size > 0
+    saved = written or (out / STATE).exists() or (out / CHECKPOINT).exists()
+    if saved and not resume:
+        raise CheckpointError(f"{out} holds a run already: add --resume, or choose another --out.")
+    stored, now = to_dict(from_dict(RunConfig, load_json(path))), to_dict(config)
+    if saved:
+        remedy = "resume with the original settings or choose another --out"
+        require_equal(stored, now, CheckpointError, f"those {out} was started with", remedy)
+    elif stored != now:
+        (out / PREPARED).unlink(missing_ok=True)  # it was made for the other settings
+
+
+def _check_origin(stored: Json, origin: Json, out: Path) -> None:
+    """Raises CheckpointError where initial weights or images are not those that the run began with."""
+    if any(stored.get(key) != origin[key] for key in origin if key.endswith("_images")):
+        raise CheckpointError(
+            f"The training images are not those that the run in {out} began with: restore them, or choose "
+            "another --out and train anew."
+        )
+    if stored.get("init_sha256") != origin["init_sha256"]:
+        raise CheckpointError(
+            f"The initial weights are not those that the run in {out} began with: restore them, or choose "
+            "another --out and train anew."
+        )
+
+
+def _check_ranks_agree(trainer: Trainer, config: RunConfig) -> None:
+    """Raises WorkerError where ranks would compute different things; one rank alone checks nothing."""
     if ranks.count() == 1:
         return
-    told = to_dict(config)
-    first = json.loads(ranks.from_first(json.dumps(told)))
+    settings = to_dict(config)
+    first = json.loads(ranks.from_first(json.dumps(settings)))
     remedy = "start all ranks with the same command on machines of one kind"
-    require_equal(first, told, WorkerError, "the settings of rank 0", remedy)
+    require_equal(first, settings, WorkerError, "the settings of rank 0", remedy)
     state = trainer.state()
     content = hashlib.sha256(json.dumps(state.meta, sort_keys=True).encode())
     tensors = state.tensors | ({} if trainer.prepared is None else {"prepared": trainer.prepared})
@@ -191,27 +237,19 @@ def _require_same(trainer: Trainer, config: RunConfig) -> None:
     )
 
 
-def _follow(trainer: Trainer) -> None:
-    """What the other ranks do: they compute, and stop when all stop."""
-    with Interrupt() as interrupt:
-        for _ in trainer.run():
-            if ranks.any_of(interrupt.requested):
-                raise KeyboardInterrupt
-
-
-def _start(config: RunConfig) -> Checkpoint | None:
-    """The checkpoint that training begins with, if it is of the same network and still the same."""
+def _open_start(config: RunConfig) -> Checkpoint | None:
+    """Returns the checkpoint that training begins with; raises CheckpointError for another network."""
     if config.init is None:
         return None
     start = open_checkpoint(config.init)
-    there = to_dict(start.config.model) | {"init_sha256": start.weights_hash}
-    wanted = to_dict(config.model) | {"init_sha256": config.init_sha256 or start.weights_hash}
     remedy = "train the network of the checkpoint, or name another one"
-    require_equal(there, wanted, CheckpointError, f"what {config.init} holds", remedy)
+    stored, now = to_dict(start.config.model), to_dict(config.model)
+    require_equal(stored, now, CheckpointError, f"those of {config.init}", remedy)
     return start
 
 
-def _initial(config: RunConfig, info: DataInfo, start: Checkpoint | None) -> MultiHead:
+def _initial_model(config: RunConfig, info: DataInfo, start: Checkpoint | None) -> MultiHead:
+    """Returns a fresh network, or that of the checkpoint."""
     if start is None:
         return build(
             config.model,
@@ -222,9 +260,9 @@ def _initial(config: RunConfig, info: DataInfo, start: Checkpoint | None) -> Mul
             seed=config.train.seed,
         )
     if found := differing(start.info, info):
-        what, there, here = found
-        raise DataError(f"images of {what} {there}, as of {config.init}", here, "choose the matching data")
-    start.model.weigh(None)  # learned for logits that training will change
+        what, theirs, ours = found
+        raise DataError(f"{config.init} saw images of {what} {theirs}, not {ours}: choose its data set.")
+    start.model.weigh(None)  # these were learned for logits that training will change
     return start.model
 
 
@@ -235,8 +273,7 @@ def _prepared(
     device: torch.device,
     on_prepare: Callable[[int, int], None] | None,
 ) -> Tensor | None:
-    """What the method wants to know about the training images: from the file if an earlier start has made it,
-    else computed; nothing is written."""
+    """Returns what the method computes about the training images, or what an earlier start computed."""
     if path.exists():
         with safe_open(path, framework="pt") as file:
             if (file.metadata() or {}).get("images") == dataset.fingerprint:
@@ -252,98 +289,65 @@ def _prepared(
     )
 
 
-def _loop(
+def _restore(trainer: Trainer, path: Path, origin: Json) -> tuple[int, float]:
+    """Restores a saved state; returns how many bytes of metrics belong to it, and its seconds of training."""
+    if not path.exists():
+        return 0, 0.0
+    state, facts = checkpoint.load_state(path)
+    _check_origin(facts, origin, path.parent)
+    trainer.restore(state)
+    return int(facts["metrics_size"]), float(facts.get("seconds", 0.0))
+
+
+def _run_epochs(
     trainer: Trainer,
     out: Path,
     metrics_size: int,
     started: float,
+    origin: Json,
     *,
-    images: str,
     on_event: OnEvent | None,
     save_seconds: float,
     tensorboard: bool,
-) -> dict[str, Any]:
-    """Trains to the end, writing metrics and now and then the state; the metrics of the last epoch."""
-    last: dict[str, Any] = {}
+) -> Json:
+    """Trains to the end, writing metrics and state, and returns the metrics of the last epoch."""
+    last: Json = {}
     saved = time.monotonic()
-    with (
-        _appending(out / METRICS, metrics_size) as metrics,
-        TensorBoard(out, enabled=tensorboard) as board,
-        Interrupt() as interrupt,
-    ):
+    path = out / METRICS
+    with storage(path):
+        file = path.open("ab", buffering=0)
+    with file, TensorBoard(out, enabled=tensorboard) as board, Interrupt() as interrupt:
+        # Epochs after the restored state come again, so their lines go.
+        file.truncate(metrics_size)
+        file.seek(metrics_size)
         for event in trainer.run():
             if isinstance(event, EpochDone):
                 last = event.metrics
-                append(metrics, json.dumps(last).encode() + b"\n", out / METRICS)
+                append(file, json.dumps(last).encode() + b"\n", path)
                 board.add(event)
             if on_event:
                 on_event(event)
+            # All ranks stop after the same step, or those that go on would wait for ever.
             stop = ranks.any_of(interrupt.requested)
             if stop or time.monotonic() - saved > save_seconds:
                 saved = time.monotonic()
-                facts = {"metrics_size": metrics.tell(), "seconds": saved - started, "images": images}
-                checkpoint.save_state(out / STATE, trainer.state(), **facts)
+                facts = {"metrics_size": file.tell(), "seconds": saved - started}
+                checkpoint.save_state(out / STATE, trainer.state(), **facts, **origin)
             if stop:
                 raise KeyboardInterrupt
     return last
 
 
-def _is_run(folder: Path) -> bool:
-    """Not a checkpoint, which has a file of that name too."""
-    return (folder / CONFIG).is_file() and not (folder / MANIFEST).exists()
-
-
-def _check_folder(out: Path, config: RunConfig, resume: bool) -> None:
-    """Whether the folder is new, or holds this very run if that is to go on."""
-    path = out / CONFIG
-    if not path.exists():
-        return
-    metrics = out / METRICS
-    written = metrics.exists() and metrics.stat().st_size > 0
-    saved = written or (out / STATE).exists() or (out / CHECKPOINT).exists()
-    if saved and not resume:
-        raise CheckpointError(
-            f"a new folder at {out}", "one that holds a run", "add --resume or choose another --out"
-        )
-    stored, now = to_dict(from_dict(RunConfig, load_json(path))), to_dict(config)
-    if saved:
-        remedy = "resume with the original settings or choose another --out"
-        require_equal(stored, now, CheckpointError, f"what {out} was started with", remedy)
-    elif stored != now:
-        (out / PREPARED).unlink(missing_ok=True)  # it was made for the other settings
-
-
-def _restore(trainer: Trainer, path: Path, images: str) -> tuple[int, float]:
-    """Restores a saved state and returns how many bytes of metrics and seconds of training belong to it.
-
-    `images` are the fingerprints of training and validation images, which must be those of the state.
-    """
-    if not path.exists():
-        return 0, 0.0
-    state, facts = checkpoint.load_state(path)
-    if facts.get("images") != images:
-        raise CheckpointError(
-            f"The training images are not those that the run in {path.parent} began with; restore them, or "
-            "choose another --out and train anew."
-        )
-    trainer.restore(state)
-    return int(facts["metrics_size"]), float(facts.get("seconds", 0.0))
-
-
-@contextmanager
-def _appending(path: Path, size: int) -> Iterator[FileIO]:
-    """The metrics file cut back to the restored state, so that no epoch stands in it twice."""
-    with storage(path):
-        file = path.open("ab", buffering=0)
-    with file:
-        file.truncate(size)
-        file.seek(size)
-        yield file
+def _follow(trainer: Trainer) -> None:
+    """Trains as a rank that writes nothing."""
+    with Interrupt() as interrupt:
+        for _ in trainer.run():
+            if ranks.any_of(interrupt.requested):
+                raise KeyboardInterrupt
 
 
 class Interrupt:
-    """Inside the block the first SIGINT or SIGTERM is only noted, so that the state can be saved between two
-    steps; a second one stops at once."""
+    """Notes the first SIGINT or SIGTERM, so that the state can be saved; a second one stops at once."""
 
     def __init__(self) -> None:
         self.requested = False

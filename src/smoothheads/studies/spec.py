@@ -312,7 +312,7 @@ def _words(key: str) -> tuple[str, ...]:
 
 
 _ARM = tuple(each.name for each in dataclasses.fields(Arm) if each.name not in ("name", "overrides"))
-_RUN = tuple(each.name for each in dataclasses.fields(RunConfig) if not each.name.startswith("init"))
+_RUN = tuple(each.name for each in dataclasses.fields(RunConfig) if each.name != "init")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -71,8 +71,6 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
     init: str | None = None
     """Checkpoint whose weights training starts from, instead of a fresh draw."""
-    init_sha256: str | None = None
-    """Hash of these weights, noted when the run starts."""
 
     def __post_init__(self) -> None:
         # What only the stages together can show to be impossible.
