@@ -70,18 +70,8 @@ def test_missing_required_field_is_named() -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.7, -0.1])
 def test_alpha_outside_its_range_is_refused(alpha: float) -> None:
-    with pytest.raises(ConfigError, match=r"0 < alpha < 0\.5"):
+    with pytest.raises(ConfigError, match="alpha is"):
         CertifyConfig(sigma=0.5, seed=0, alpha=alpha)
-
-
-def test_blocks_per_pass_is_a_number_or_auto() -> None:
-    for value in (1, 8, "auto"):
-        config = from_dict(CertifyConfig, {"sigma": 0.5, "blocks_per_pass": value})
-        assert to_dict(config)["engine"]["blocks_per_pass"] == value
-    with pytest.raises(ConfigError, match="blocks_per_pass >= 1"):
-        CertifyConfig(sigma=0.5, seed=0, blocks_per_pass=0)
-    with pytest.raises(ConfigError, match=r"Unknown engine\.blocks_per_pass 'many'"):
-        from_dict(CertifyConfig, {"sigma": 0.5, "blocks_per_pass": "many"})
 
 
 def test_overrides_are_dotted_keys_or_tables() -> None:
