@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from smoothheads.cli import COMMANDS, main
+from smoothheads.cli import COMMANDS, format_warning, main
 from smoothheads.data import load_test, named
 
 ROOT = Path(__file__).parents[2]
@@ -261,3 +261,7 @@ def test_options_that_the_budget_would_ignore_are_refused(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "a budget that uses radii, got 'fixed'" in fails(capsys, "certify", str(trained), "--radii", "0.5")
+
+
+def test_a_warning_is_one_line_without_the_source() -> None:
+    assert format_warning(UserWarning("all labels are 0")) == "smoothheads: warning: all labels are 0\n"

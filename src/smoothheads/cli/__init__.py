@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from smoothheads import __version__
 from smoothheads.errors import SmoothheadsError, one_of
@@ -40,6 +42,7 @@ MODULES = {"import": "import_"}  # where the command's name is a word of the lan
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0, 2 for what the user can mend, 130 for Ctrl-C."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    python_format, warnings.formatwarning = warnings.formatwarning, format_warning
     try:
         return _dispatch(arguments)
     except SmoothheadsError as error:
@@ -57,6 +60,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"smoothheads: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
         return 2
+    finally:
+        warnings.formatwarning = python_format
+
+
+def format_warning(message: Warning | str, *_: Any, **__: Any) -> str:
+    """Returns a warning as a user should read it: without the line of the source that gave it."""
+    return f"smoothheads: warning: {message}\n"
 
 
 def _dispatch(arguments: list[str]) -> int:
