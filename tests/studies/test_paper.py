@@ -98,11 +98,16 @@ def study_of(gains: dict[str, float]) -> StudyResults:
     )
 
 
+def judged(name: str, study: StudyResults, ratios: claims.Ratios) -> str:
+    claim = claims.all_claims()[name]
+    return claims.verdict(claim, list(claims.evidence(claim, study, ratios)))
+
+
 def test_a_claim_is_confirmed_contradicted_or_not_measured() -> None:
     found = study_of({"gaussian single": 0.0, "gaussian dnn5": 0.1, "gaussian some": 0.05})
     known = claims.all_claims()
     verdicts = {
-        name: claims.verdict(list(claims.evidence(known[name], found, {})))
+        name: claims.verdict(known[name], list(claims.evidence(known[name], found, {})))
         for name in ("C1", "C2", "C3", "C4")
     }
     assert verdicts == {"C1": "contradicted", "C2": "confirmed", "C3": "confirmed", "C4": "not measured"}
@@ -129,8 +134,8 @@ def test_a_verdict_on_one_seed_says_so() -> None:
     several = study_of({"gaussian single": 0.0, "gaussian dnn5": 0.1, "gaussian some": 0.05})
     one = replace(several, rows=tuple(each for each in several.rows if each.seed == 0))
     claim = claims.all_claims()["C3"]
-    assert claims.verdict(list(claims.evidence(claim, several, {}))) == "confirmed"
-    assert claims.verdict(list(claims.evidence(claim, one, {}))) == "confirmed (one seed)"
+    assert claims.verdict(claim, list(claims.evidence(claim, several, {}))) == "confirmed"
+    assert claims.verdict(claim, list(claims.evidence(claim, one, {}))) == "confirmed (one seed)"
     one = replace(one, differences=(("gaussian some", "gaussian single"),))
     assert "one seed" in to_text(tables.differences(one))
     for found, said, colour in (
@@ -145,13 +150,12 @@ def test_a_verdict_on_one_seed_says_so() -> None:
 
 
 def test_nearly_equal_is_within_a_twentieth_and_cost_is_a_ratio() -> None:
-    known = claims.all_claims()
     near = study_of({"gaussian some": 0.5, "gaussian some-dnn5": 0.51})
     far = study_of({"gaussian some": 0.5, "gaussian some-dnn5": 0.9})
-    assert claims.verdict(list(claims.evidence(known["C23"], near, {}))) == "confirmed"
-    assert claims.verdict(list(claims.evidence(known["C23"], far, {}))) == "contradicted"
+    assert judged("C23", near, {}) == "confirmed"
+    assert judged("C23", far, {}) == "contradicted"
     ratios = {("certify", "gaussian", "some", "dnn5"): MedianInterval(0.35, 0.33, 0.38)}
-    assert claims.verdict(list(claims.evidence(known["C8"], near, ratios))) == "confirmed"
+    assert judged("C8", near, ratios) == "confirmed"
 
 
 def sized(study: StudyResults, sizes: dict[str, NetworkSize]) -> StudyResults:
@@ -314,41 +318,132 @@ def test_a_structure_that_only_another_base_has_is_compared_with_that() -> None:
     assert answer.verdict == "confirmed"
 
 
-def test_logs_of_others_are_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def at_sigma(study: StudyResults, sigma: float) -> tuple[StudyRow, ...]:
+    return tuple(replace(row, sigma=sigma) for row in study.rows)
+
+
+def test_claim_about_sigmas_is_undecided_until_they_are_measured() -> None:
+    """C17, "most at sigma 0.50 and 1.00", was confirmed from sigma 0.25 alone."""
+    small = study_of({"gaussian some": 0.1, "gaussian some-high": 0.0})
+    assert judged("C17", small, {}) == "undecided (sigma 0.5 and 1 not measured)"
+    for gain, expected in ((0.3, "confirmed"), (0.05, "contradicted")):
+        large = study_of({"gaussian some": gain, "gaussian some-high": 0.0})
+        rows = (*small.rows, *at_sigma(large, 0.5), *at_sigma(large, 1.0))
+        assert judged("C17", replace(small, rows=rows), {}) == expected
+
+
+def test_claim_about_accuracy_is_judged_by_accuracy_too() -> None:
+    """C6, "in ACR and accuracy", was judged by ACR alone."""
+    found = study_of({f"consistency {name}": 0.0 for name in ("dnn3", "single1", "single2", "single3")})
+    larger = study_of({"consistency some": 0.4}).rows
+    best = replace(found, arms=found.arms | {"consistency some": "some"}, rows=(*found.rows, *larger))
+    assert judged("C6", best, {}) == "undecided"  # larger radii, the same images are correct
+    evidence = list(claims.evidence(claims.all_claims()["C6"], best, {}))
+    assert len(evidence) == 8
+    assert {item.column for item in evidence} == {"certified_radius", "correct"}
+
+
+def test_one_measurement_shared_by_bases_counts_once() -> None:
+    """C8 and C20: certification does not depend on the base method, and two bases counted as two."""
+    ratio = MedianInterval(0.35, 0.33, 0.38)
+    shared = {("certify", base, "some", "dnn5"): ratio for base in ("gaussian", "consistency")}
+    (item,) = claims.evidence(claims.all_claims()["C8"], replace(study_of({}), rows=()), shared)
+    assert (item.cell, item.verdict) == ("gaussian and consistency", "confirmed")
+
+
+def write_log(path: Path, radii: np.ndarray, offset: int = 0) -> str:  # type: ignore[type-arg]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [f"{i + offset}\t{i % 10}\t{i % 10}\t{r:.6f}\t1\t0:00:01" for i, r in enumerate(radii)]
+    path.write_text("\n".join(["idx\tlabel\tpredict\tradius\tcorrect\ttime", *rows, ""]))
+    return str(path)
+
+
+def test_imported_logs_are_paired_on_their_common_images(tmp_path: Path) -> None:
+    some = write_log(tmp_path / "some" / "gaussian-0.25.tsv", np.full(80, 0.5))
+    single = write_log(tmp_path / "acr" / "cifar10-gaussian-0.25.tsv", np.full(40, 0.3), offset=20)
+    notes: list[str] = []
+    rows = paper.read_logs([str(tmp_path)], notes.append)
+    assert notes == []
+    found = paper.with_imports({"table3": paper.empty(experiments.get("table3"))}, rows)["table3"]
+    (item,) = claims.evidence(claims.all_claims()["C2"], found, {})
+    assert item.value == pytest.approx(0.2)
+    assert {len(row.results or ()) for row in found.certified} == {40}
+    (note,) = paper.import_notes(found)
+    assert "the 40 images that all of them have" in note
+    assert "say nothing of other trainings" in note
+    other = Path(single).read_text().replace("\n20\t0\t", "\n20\t7\t")
+    Path(single).write_text(other)
+    rows = paper.read_logs([some, single])
+    with pytest.raises(LedgerError, match="Image 20 has label"):
+        paper.with_imports(
+            {"table3": paper.empty(experiments.get("table3"))}, paper.read_logs([some, single])
+        )
+
+
+def test_imported_logs_with_another_alpha_are_not_compared(tmp_path: Path) -> None:
+    from smoothheads.certify.bounds import clopper_pearson_lower
+    from smoothheads.noise import FloatGaussian
+
+    def radii(alpha: float) -> np.ndarray:  # type: ignore[type-arg]
+        n = 100_000
+        p_lower = [clopper_pearson_lower(n - j, n, alpha) for j in range(40)]
+        return 0.25 * np.array([FloatGaussian().unit_radius(p) for p in p_lower])
+
+    write_log(tmp_path / "some" / "gaussian-0.25.tsv", radii(0.01))
+    write_log(tmp_path / "single" / "gaussian-0.25.tsv", radii(0.001))
+    rows = paper.read_logs([str(tmp_path)])
+    assert sorted(row.results.alpha or 0 for row in rows if row.results) == [0.001, 0.01]
+    found = paper.with_imports({"table3": paper.empty(experiments.get("table3"))}, rows)["table3"]
+    assert not list(claims.evidence(claims.all_claims()["C2"], found, {}))
+    assert "Certified otherwise (n = 100,000, alpha = 0.0" in paper.import_notes(found)[-1]
+
+
+def test_names_of_imported_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "some" / "gaussian-0.25.tsv"
-    log.parent.mkdir()
-    log.write_text(
-        "idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t0.5\t1\t0:00:01\n20\t1\t2\t0.2\t0\t1.5\n"
-    )
-    experiment = experiments.get("table3")
-    empty = {"table3": paper.empty(experiment), "table6": paper.empty(experiments.get("table6"))}
-    studies, without_row = paper.with_imports(empty, paper.read_logs([str(log)]))
-    assert (without_row, studies["table6"].rows) == ([], ())
-    found = studies["table3"]
-    table = paper.comparison(experiment, found)
-    row = next(row for row in table.rows if row[0].text == "gaussian some" and row[1].value == 0.25)
-    assert row[table.columns.index("ACR")].value == pytest.approx(0.25)
+    write_log(log, np.array([0.5, 0.0]))
+    named, self_taught = f"gaussian/some/0.25={log}", f"gaussian/some-self/0.5={log}"
+    assert [row.seed for row in paper.read_logs([str(tmp_path), named])] == [0, 1]
     with pytest.raises(ConfigError, match="BASE/STRUCTURE/SIGMA=PATH"):
         paper.read_logs([str(tmp_path / "log.tsv")])
-    named = f"gaussian/some/0.25={log}"
-    for logs, seeds in ([str(tmp_path)], {0}), ([str(tmp_path), named], {0, 1}):
-        studies, _ = paper.with_imports(empty, paper.read_logs(logs))
-        assert set(studies["table3"].arm("", 0.25, "gaussian some").by_seed) == seeds
-    fewer = {"table3": replace(empty["table3"], arms={})}  # at a scale that leaves this row out
-    assert "gaussian some" in paper.with_imports(fewer, paper.read_logs([named]))[0]["table3"].arms
     other = tmp_path / "other.tsv"
-    other.write_text(log.read_text().replace("\n20\t", "\n30\t"))
+    write_log(other, np.array([0.5, 0.0]), offset=7)
     with pytest.raises(ConfigError, match="has other images than the log before it of gaussian some"):
         paper.read_logs([named, f"gaussian/some/0.25={other}"])
+    logs = paper.read_logs([named, f"gaussian/single/0.25={other}"])
+    with pytest.raises(ConfigError, match="no image in common"):
+        paper.with_imports({"table3": paper.empty(experiments.get("table3"))}, logs)
     (tmp_path / "none").mkdir()
-    with pytest.raises(ConfigError, match="no certification logs"):
+    with pytest.raises(ConfigError, match="has no certification logs"):
         paper.read_logs([str(tmp_path / "none")])
     with pytest.raises(ConfigError, match=r"is a row of table6 \(gaussian some at sigma 0\.25\)"):
-        paper.with_imports({"table6": empty["table6"]}, paper.read_logs([named]))
-    assert main(["paper", "table3", "--import", named, f"gaussian/some-self/0.5={log}"]) == 0
+        paper.with_imports({"table6": paper.empty(experiments.get("table6"))}, paper.read_logs([named]))
+    fewer = {"table3": replace(paper.empty(experiments.get("table3")), arms={})}  # a scale without this row
+    assert "gaussian some" in paper.with_imports(fewer, paper.read_logs([named]))["table3"].arms
+    assert main(["paper", "table3", "--import", named, self_taught]) == 0
     assert "gaussian some-self at sigma 0.5 is no row of table3: left out" in capsys.readouterr().err
-    assert main(["paper", "--import", named]) == 2  # some/gaussian is a row of several
+    assert main(["paper", "table3", "--import", str(tmp_path)]) == 0
+    assert "1 logs in" in capsys.readouterr().err
+    assert main(["paper", "--import", named]) == 2  # some/gaussian is a row of several experiments
     assert "name the one whose rows the logs are" in capsys.readouterr().err
+
+
+@pytest.mark.shared
+def test_published_logs_of_some_and_single_networks(
+    shared_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SOME gains on single networks of another group in eight of nine cells, on the 500 common images."""
+    logs = str(shared_data / "published-logs")
+    assert main(["paper", "table3", "--import", logs, "--format", "markdown"]) == 0
+    shown = capsys.readouterr().out
+    for cell, gain, bounds in (
+        ("gaussian 0.5", "+0.1044", "[+0.0815, +0.1291]"),
+        ("smoothmix 1", "+0.0187", "[-0.0357, +0.0740]"),
+    ):
+        assert f"some − single, {cell} | " in shown
+        assert f"| {gain} | one seed | {bounds} |" in shown
+    assert "| smoothmix some | 1 | 9/10 [8, 9] | 4 | 0.000 [0.000, 0.000] |" in shown
+    assert "| macer single | 1 | 7/10 [7, 7] |" in shown
+    assert "the 500 images that all of them have (n = 100,000, alpha = 0.001" in shown
 
 
 def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

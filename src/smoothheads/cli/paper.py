@@ -38,8 +38,8 @@ class PaperOptions(StudyOptions):
     scale: str | None = None
     """paper, small, smoke, or a TOML file like ours (src/smoothheads/studies/scales)."""
     imports: Annotated[tuple[str, ...], tyro.conf.arg(name="import")] = ()
-    """Certification logs of others: paths that name base, structure and sigma (some/gaussian-0.25.tsv),
-    folders of such, or BASE/STRUCTURE/SIGMA=PATH. Several logs of one row are its seeds."""
+    """Certification logs of others, compared on the images that all of them have: paths that name base,
+    structure and sigma (some/gaussian-0.25.tsv), folders of such, or BASE/STRUCTURE/SIGMA=PATH."""
     costs: bool = False
     """Only cost tables (table2, table5, table8), and of them only the costs, which need no training."""
     page: Path | None = None
@@ -73,9 +73,7 @@ def main(arguments: list[str]) -> int:
     if found is None:
         return 0
     if args.imports:
-        found, unknown = paper.with_imports(found, paper.read_logs(args.imports))
-        for log in unknown:
-            say(f"{log.arm} at sigma {log.sigma:g} is no row of {', '.join(found)}: left out")
+        found = paper.with_imports(found, paper.read_logs(args.imports, say), say)
     costs = _costs(chosen, args)
     if args.out is not None and not args.status:  # before anything is printed: `| head` closes the pipe
         paper.save_all(found, costs if any(each.kind == "cost" for each in chosen) else None, args.out)

@@ -10,12 +10,14 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from smoothheads.config import from_dict
 from smoothheads.report.table import Cell, Table, number, word
 from smoothheads.results.metrics import Interval, MedianInterval
 from smoothheads.studies.experiments import published_rows
 from smoothheads.studies.results import StudyResults
-from smoothheads.studies.statistics import Verdict, paired_gain
+from smoothheads.studies.statistics import Verdict, gain, paired_differences, paired_gain
 from smoothheads.studies.tables import ONE_SEED, interval
 
 if TYPE_CHECKING:
@@ -44,9 +46,12 @@ class PaperClaim:
     """Pairs that are claimed to be nearly equal."""
     ratios: tuple[dict[str, Any], ...] = ()
     """Costs of one structure over another that are claimed to be below `most`."""
-    of: str = "certified_radius"
-    """The column of the results that the claim is about."""
+    of: tuple[str, ...] = ("certified_radius",)
+    """The columns of the results that the claim is about."""
     sigmas: tuple[float, ...] = ()
+    """The sigmas that the claim is about; empty: all."""
+    most_at: tuple[float, ...] = ()
+    """Sigmas at which the differences are claimed to be larger than at the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,9 @@ class Evidence:
     verdict: Verdict
     per_seed: tuple[float, ...] = ()
     """Difference of every pair of networks; empty for ratios of costs."""
+    column: str = ""
+    """The column that differs; empty for ratios of costs, and for differences between sigmas."""
+    sigma: float | None = None
 
     @property
     def one_seed(self) -> bool:
@@ -93,13 +101,15 @@ def of_experiment(name: str) -> list[PaperClaim]:
 
 def evidence(claim: PaperClaim, study: StudyResults, ratios: Ratios) -> Iterator[Evidence]:
     """Yields every comparison of which both sides were measured."""
-    for setting, sigma in study.groups():
-        if claim.sigmas and sigma not in claim.sigmas:
-            continue
-        for base in dict.fromkeys(arm.split(" ")[0] for arm in study.arms):
-            for pair in (*claim.above, *claim.close):
-                if (found := _compare(claim, study, (setting, sigma), base, pair)) is not None:
+    bases = list(dict.fromkeys(arm.split(" ")[0] for arm in study.arms))
+    for (setting, sigma), base in itertools.product(study.groups(), bases):
+        if not claim.sigmas or sigma in claim.sigmas:
+            for pair, column in itertools.product((*claim.above, *claim.close), claim.of):
+                if (found := _compare(claim, study, (setting, sigma), base, (pair, column))) is not None:
                     yield found
+    for setting in dict.fromkeys(setting for setting, _ in study.groups()):
+        for base, pair in itertools.product(bases, claim.above if claim.most_at else ()):
+            yield from _compare_sigmas(claim, study, setting, base, pair)
     for expected in claim.ratios:
         # Measured costs are of networks as large as the paper's, counted ones of those certified here; they
         # are not mixed.
@@ -108,13 +118,19 @@ def evidence(claim: PaperClaim, study: StudyResults, ratios: Ratios) -> Iterator
         yield from _compare_costs(expected, known, several=len(claim.ratios) > 1)
 
 
-def verdict(found: list[Evidence]) -> str:
-    """Returns the verdict on a claim: one contradiction is enough, confirmation needs all comparisons."""
+def verdict(claim: PaperClaim, found: list[Evidence]) -> str:
+    """Returns the verdict on a claim: one contradiction is enough, confirmation needs all of its parts."""
     verdicts = {item.verdict for item in found}
     if not verdicts:
         return "not measured"
     overall = next(each for each in ("contradicted", "undecided", "confirmed") if each in verdicts)
-    return f"{overall} (one seed)" if any(item.one_seed for item in found) else overall
+    notes = ["one seed"] if any(item.one_seed for item in found) else []
+    measured = {item.sigma for item in found}
+    missing = [f"{sigma:g}" for sigma in claim.most_at if sigma not in measured]
+    if missing:
+        overall = "undecided" if overall == "confirmed" else overall
+        notes.append(f"sigma {' and '.join(missing)} not measured")
+    return f"{overall} ({', '.join(notes)})" if notes else overall
 
 
 def table(name: str, study: StudyResults, ratios: Ratios | None = None) -> Table:
@@ -122,7 +138,7 @@ def table(name: str, study: StudyResults, ratios: Ratios | None = None) -> Table
     rows: list[tuple[Cell, ...]] = []
     for claim in of_experiment(name):
         found = list(evidence(claim, study, ratios or {}))
-        rows.append((word(claim.id), word(verdict(found)), *[Cell("")] * 3))
+        rows.append((word(claim.id), word(verdict(claim, found)), *[Cell("")] * 3))
         rows += [
             (
                 Cell(f"  {item.what}", item.what),
@@ -157,7 +173,7 @@ def summary(studies: Mapping[str, StudyResults], ratios: Ratios) -> Table:
             f"[{item.interval.low:{item.sign}.3f}, {item.interval.high:{item.sign}.3f}]"
             for item in found
         ]
-        texts = (claim.where, claim.in_print, "; ".join(here) or "–", count, verdict(found))
+        texts = (claim.where, claim.in_print, "; ".join(here) or "–", count, verdict(claim, found))
         rows.append((Cell(f"{claim.id}: {claim.claim}", claim.id), *map(word, texts)))
     return Table(
         "All claims", ("claim", "where", "in print", "here, 95 %", "confirmed here", "verdict"), tuple(rows)
@@ -179,47 +195,80 @@ def figure(studies: Mapping[str, StudyResults]) -> Figure | None:
             colour=BY_VERDICT[item.verdict],
         )
         for claim in sorted(all_claims().values(), key=lambda claim: claim.where)
-        if claim.of == "certified_radius" and claim.where in studies
+        if claim.where in studies
         for item in evidence(claim, studies[claim.where], {})
+        if item.column == "certified_radius"
     ]
     return draw_gains(lines) if lines else None
 
 
 def _compare(
-    claim: PaperClaim, study: StudyResults, group: tuple[str, float], base: str, pair: tuple[str, ...]
+    claim: PaperClaim,
+    study: StudyResults,
+    group: tuple[str, float],
+    base: str,
+    compared: tuple[tuple[str, ...], str],
 ) -> Evidence | None:
-    (setting, sigma), (this, baseline) = group, pair
+    (setting, sigma), ((this, baseline), column) = group, compared
     # The arm has the same base, or where the paper has no such row (table8) the only base that it has.
     printed = {row.base for row in published_rows(claim.where) if (row.sigma, row.structure) == (sigma, this)}
     own = next(iter(printed)) if base not in printed and len(printed) == 1 else base
     arm, other = study.arm(setting, sigma, f"{own} {this}"), study.arm(setting, sigma, f"{base} {baseline}")
-    gain = paired_gain(arm, other, claim.of)
-    if gain is None:
+    found = paired_gain(arm, other, column)
+    if found is None:
         return None
     of = base if own == base else f"{own} and {base}"
     cell = f"{of} {sigma:g}"
     what = " ".join(filter(None, (setting, f"{this} − {baseline}, {cell}")))
     if len(claim.above) + len(claim.close) > 1:
         cell = f"{this} − {baseline}, {cell}"
-    judged = gain.verdict
-    if pair in claim.close:
-        room = CLOSE * float(other.column(claim.of).mean())
-        low, high = gain.interval
+    if len(claim.of) > 1:
+        name = {"certified_radius": "ACR", "correct": "accuracy"}[column]
+        what, cell = f"{what}, {name}", f"{cell}, {name}"
+    judged = found.verdict
+    if (this, baseline) in claim.close:
+        room = CLOSE * float(other.column(column).mean())
+        low, high = found.interval
         inside, outside = low > -room and high < room, low > room or high < -room
         judged = "confirmed" if inside else "contradicted" if outside else "undecided"
-    return Evidence(what, cell, gain.value, gain.images, gain.seeds, judged, gain.per_seed)
+    return Evidence(what, cell, found.value, found.images, found.seeds, judged, found.per_seed, column, sigma)
+
+
+def _compare_sigmas(
+    claim: PaperClaim, study: StudyResults, setting: str, base: str, pair: tuple[str, ...]
+) -> Iterator[Evidence]:
+    """Yields whether a difference is larger at the sigmas `most_at` than at the others."""
+    differences = {
+        sigma: paired_differences(*(study.arm(setting, sigma, f"{base} {name}") for name in pair))
+        for sigma in dict.fromkeys(sigma for _, sigma in study.groups())
+    }
+    for high, low in itertools.product(claim.most_at, differences):
+        seeds = sorted(differences.get(high, {}).keys() & differences[low].keys())
+        if low in claim.most_at or not seeds:
+            continue
+        found = gain(*(np.stack([differences[sigma][seed] for seed in seeds]) for sigma in (high, low)))
+        cell = f"{base} {high:g} against {low:g}"
+        what = f"{pair[0]} − {pair[1]}, {cell}"
+        yield Evidence(what, cell, found.value, found.images, found.seeds, found.verdict, found.per_seed)
 
 
 def _compare_costs(expected: Mapping[str, Any], ratios: Ratios, *, several: bool) -> Iterator[Evidence]:
-    """Yields whether a cost is below the claimed fraction of another; one of several costs is named."""
+    """Yields whether a cost is below the claimed fraction of another; one of several costs is named.
+
+    A cost that does not depend on the base method is one measurement, whatever number of bases share it.
+    """
     most = float(expected["most"])
+    bases: dict[MedianInterval, list[str]] = {}
     for (cost, base, this, baseline), ratio in ratios.items():
         if (cost, this, baseline) == (expected["cost"], expected["this"], expected["baseline"]):
-            below: Verdict = "confirmed" if ratio.high < most else "undecided"
-            judged: Verdict = "contradicted" if ratio.low > most else below
-            what = f"{cost}: {this} / {baseline} < {most:g}, {base}"
-            cell = f"{cost}, {base}" if several else base
-            yield Evidence(what, cell, ratio.median, Interval(ratio.low, ratio.high), None, judged)
+            bases.setdefault(ratio, []).append(base)
+    for ratio, sharing in bases.items():
+        below: Verdict = "confirmed" if ratio.high < most else "undecided"
+        judged: Verdict = "contradicted" if ratio.low > most else below
+        of = " and ".join(sharing)
+        what = f"{expected['cost']}: {expected['this']} / {expected['baseline']} < {most:g}, {of}"
+        cell = f"{expected['cost']}, {of}" if several else of
+        yield Evidence(what, cell, ratio.median, Interval(ratio.low, ratio.high), None, judged)
 
 
 def _counted_ratios(study: StudyResults) -> Ratios:

@@ -150,8 +150,23 @@ def table(name: str, costs: Costs) -> Table:
             f"{settings['rounds']} rounds in turns on {costs.machine['processor']}, processor time of "
             f"{settings['threads']} thread. K networks trained apart take K times one, by definition.",
             f"GFLOPs in the paper's convention. {sizes}.",
+            *_not_measured(printed, costs),
         ),
     )
+
+
+def _not_measured(printed: tuple[PublishedRow, ...], costs: Costs) -> list[str]:
+    """Returns a note on published costs that were not measured here."""
+    known = {column for columns in _COLUMNS.values() for column in columns}
+    memory = [column for column in printed[0].values if column.endswith("_mib")]
+    rows = dict.fromkeys(row.arm for row in printed if (row.base, row.structure) not in costs.certify)
+    missing = []
+    if memory:
+        missing.append(f"peak memory ({', '.join(memory)})")
+    if hours := [c for c in printed[0].values if c.endswith("hours") or ("hours_" in c and c not in known)]:
+        missing.append(f"{', '.join(hours)}, which follow from the seconds")
+    missing += [f"the row {row}" for row in rows]
+    return [f"Published but not measured here: {'; '.join(missing)}."] if missing else []
 
 
 def _others(rows: tuple[PublishedRow, ...]) -> list[Key]:

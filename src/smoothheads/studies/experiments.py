@@ -127,7 +127,8 @@ def published_table(experiment: Experiment) -> Table:
         "status": "The figure prints no numbers; derived: follows from a table.",
     }
     return Table(
-        title=f"{experiment.id}: {experiment.title} (published)",
+        title=f"{experiment.id}: {experiment.title} "
+        + ("(computed from the published formula)" if experiment.kind == "schedule" else "(published)"),
         columns=tuple(column.removeprefix("ca_") for column in columns),
         rows=tuple(tuple(_cell(line[column]) for column in columns) for line in lines),
         notes=tuple(note for key, note in notes.items() if any(c.startswith(key) for c in columns)),

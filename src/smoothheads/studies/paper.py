@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,10 @@ from smoothheads.errors import ConfigError
 from smoothheads.files import reserve_file
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.report.tables import CLASSES
-from smoothheads.results import read_log
+from smoothheads.results import Results, read_log
+from smoothheads.results.infer import infer_settings
 from smoothheads.results.manifest import FILE as MANIFEST
+from smoothheads.results.results import stack
 from smoothheads.studies import costs as cost_tables
 from smoothheads.studies import experiments
 from smoothheads.studies.costs import Costs
@@ -33,7 +36,7 @@ from smoothheads.studies.results import (
     reserve_folder,
     save,
 )
-from smoothheads.studies.tables import classes_certified
+from smoothheads.studies.tables import class_table, classes_certified
 from smoothheads.studies.tables import costs as cost_table
 
 if TYPE_CHECKING:
@@ -213,6 +216,8 @@ def all_tables(experiment: Experiment, study: StudyResults, costs: Costs | None)
     if experiment.kind == "schedule":
         return [diagnoses.lambda_table()]
     shown = [comparison(experiment, study)] if experiment.trained else []
+    if any(row.facts.imported is not None for row in study.certified):
+        shown.append(class_table(study))
     if study.gaps:
         shown.append(diagnoses.gap_table(study.gaps))
     if experiment.kind == "cost" and costs is not None:
@@ -260,6 +265,7 @@ def comparison(experiment: Experiment, study: StudyResults, *, complete: bool = 
             *(meaning for name, meaning in meanings.items() if name in extra),
             CLASSES,
             *([f"The paper has {left_out} rows more, which were not measured here."] if left_out else []),
+            *import_notes(study),
             *(f"failed: {name}: {message}" for name, message in study.failed.items()),
         ),
     )
@@ -340,69 +346,137 @@ def figure(experiment: Experiment, study: StudyResults) -> Figure | None:
 # Logs of others
 
 
-def read_logs(paths: Sequence[str]) -> list[StudyRow]:
-    """Reads logs of others as rows: `BASE/STRUCTURE/SIGMA=PATH`, a path that names all three, or a folder.
+def read_logs(paths: Sequence[str], on_note: Callable[[str], None] = lambda _: None) -> list[StudyRow]:
+    """Reads logs of others as rows; several logs of one row are its seeds, in their order.
 
-    Several logs of one row are its seeds, in their order.
+    A path names base method, structure and sigma: some/gaussian-0.25.tsv, a file of eth-sri/acr-weakness
+    (cifar10-gaussian-0.25.tsv, a single network), or BASE/STRUCTURE/SIGMA=PATH. In a folder, logs whose names
+    do not tell are left out.
+
+    Args:
+        paths: Logs and folders of logs.
+        on_note: Called with what was left out.
     """
     rows: list[StudyRow] = []
-    for text in itertools.chain.from_iterable(map(_logs_in, paths)):
-        (base, structure, sigma), path = _parse_name(text)
-        arm, results = f"{base} {structure}", read_log(path)
-        before = [row.results for row in rows if (row.arm, row.sigma) == (arm, sigma)]
-        if any(other is None or not np.array_equal(other.index, results.index) for other in before):
-            raise ConfigError(f"{path} has other images than the log before it of {arm}; name one of them.")
-        rows.append(StudyRow("", sigma, arm, len(before), results, RowFacts(imported=path.name)))
+    for text in paths:
+        folder = Path(text)
+        is_folder = folder.is_dir() and not (folder / MANIFEST).is_file()
+        inside = sorted(map(str, folder.rglob("*.tsv"))) if is_folder else [text]
+        named = {path: name for path in inside if (name := _parse_name(path)) is not None}
+        if is_folder and len(named) < len(inside):
+            on_note(f"{len(inside) - len(named)} logs in {folder} name no row of the paper and are left out.")
+        if not named:
+            raise ConfigError(
+                f"{folder} has no certification logs (.tsv) that name base, structure and sigma."
+                if is_folder
+                else f"The path {text!r} does not name base, structure and sigma, as some/gaussian-0.25.tsv "
+                "does; write BASE/STRUCTURE/SIGMA=PATH, for example gaussian/single/0.25=log.tsv."
+            )
+        for path, (base, structure, sigma) in named.items():
+            arm, file = f"{base} {structure}", Path(path.rpartition("=")[2])
+            before = [row.results for row in rows if (row.arm, row.sigma) == (arm, sigma)]
+            results = _with_settings(read_log(file), sigma)
+            if any(other is None or not np.array_equal(other.index, results.index) for other in before):
+                raise ConfigError(
+                    f"{file} has other images than the log before it of {arm}; name one of them."
+                )
+            rows.append(StudyRow("", sigma, arm, len(before), results, RowFacts(imported=file.name)))
     return rows
 
 
-def with_imports(
-    found: Mapping[str, StudyResults], logs: Sequence[StudyRow]
-) -> tuple[dict[str, StudyResults], list[StudyRow]]:
-    """Returns experiments with the logs in place of their own rows, and the logs that none has a row for.
+def _with_settings(log: Results, sigma: float) -> Results:
+    """Returns the log with the n and alpha that its largest radii reveal, if it does not state them."""
+    inferred = infer_settings(log, sigma) if log.alpha is None else None
+    best = inferred and inferred.best_fit
+    if not best:
+        return replace(log, sigma=sigma)
+    return replace(log, sigma=sigma, n=best.settings.n, alpha=best.settings.alpha)
 
-    Raises ConfigError if no log is a row of any.
+
+def with_imports(
+    found: Mapping[str, StudyResults],
+    logs: Sequence[StudyRow],
+    on_note: Callable[[str], None] = lambda _: None,
+) -> dict[str, StudyResults]:
+    """Returns experiments with the logs in place of their own rows, on the images that all logs have.
+
+    Raises ConfigError if no log is a row of any experiment, and LedgerError if two logs give an image
+    different labels.
+
+    Args:
+        found: The experiments by name.
+        logs: What `read_logs` read.
+        on_note: Called with logs that are no row of these experiments.
     """
     rows = {name: {(row.sigma, row.arm) for row in EXPERIMENTS[name].rows} for name in found}
-    unknown = [log for log in logs if not any((log.sigma, log.arm) in has for has in rows.values())]
-    if len(unknown) == len(logs):
+    known = [log for log in logs if any((log.sigma, log.arm) in has for has in rows.values())]
+    if not known:
         raise ConfigError(
             f"None of the logs is a row of {' or '.join(found)} "
             f"({', '.join(f'{log.arm} at sigma {log.sigma:g}' for log in logs)}); "
             "`smoothheads paper EXPERIMENT --published` shows the rows."
         )
+    for log in logs:
+        if log not in known:
+            on_note(f"{log.arm} at sigma {log.sigma:g} is no row of {', '.join(found)}: left out")
     joined = {}
     for name, study in found.items():
-        added = [log for log in logs if (log.sigma, log.arm) in rows[name]]
+        added = _on_common_images([log for log in known if (log.sigma, log.arm) in rows[name]])
         replaced = {(log.sigma, log.arm) for log in added}
         own = [row for row in study.rows if (row.sigma, row.arm) not in replaced]
         arms = {**study.arms, **{log.arm: log.arm for log in added}}
         joined[name] = replace(study, rows=(*own, *added), arms=arms)
-    return joined, unknown
+    return joined
 
 
-def _logs_in(text: str) -> list[str]:
-    """Returns the log itself, or every .tsv below a folder that is no ledger."""
-    folder = Path(text)
-    if not folder.is_dir() or (folder / MANIFEST).is_file():
-        return [text]
-    found = sorted(map(str, folder.rglob("*.tsv")))
-    if not found:
-        raise ConfigError(f"There are no certification logs (.tsv) in {folder}; check the path.")
-    return found
+def _on_common_images(logs: list[StudyRow]) -> list[StudyRow]:
+    """Returns the logs with the images that all of them have, so that they can be paired."""
+    results = [log.results for log in logs if log.results is not None]
+    if not results:
+        return logs
+    common = reduce(np.intersect1d, [each.index for each in results])
+    if not len(common):
+        raise ConfigError(
+            "The logs have no image in common, so they cannot be compared; import fewer of them."
+        )
+    taken = [each.take(np.flatnonzero(np.isin(each.index, common))) for each in results]
+    stack(taken)  # refuses different labels, and names the first
+    return [replace(log, results=each) for log, each in zip(logs, taken, strict=True)]
 
 
-def _parse_name(text: str) -> tuple[tuple[str, str, float], Path]:
+def import_notes(study: StudyResults) -> list[str]:
+    """Returns what a reader should know of imported logs: images, settings, and what they cannot tell."""
+    logs = [row for row in study.certified if row.facts.imported is not None]
+    if not logs:
+        return []
+    settings: dict[str, list[str]] = {}
+    for row in logs:
+        assert row.results is not None
+        known = row.results.alpha is not None
+        text = f"n = {row.results.n:,}, alpha = {row.results.alpha:g}" if known else "settings unknown"
+        settings.setdefault(text, []).append(f"{row.arm} {row.sigma:g}")
+    usual, *others = sorted(settings.items(), key=lambda item: -len(item[1]))
+    images = len(logs[0].results or ())
+    notes = [
+        f"Logs of others, on the {images:,} images that all of them have ({usual[0]}, by their largest "
+        "radii). One training each: intervals are over images alone and say nothing of other trainings; where "
+        "two groups trained the networks, a difference includes that of their codes."
+    ]
+    for text, names in others:
+        notes.append(f"Certified otherwise ({text}), so not compared with the rest: {', '.join(names)}.")
+    return notes
+
+
+def _parse_name(text: str) -> tuple[str, str, float] | None:
+    """Returns base, structure and sigma of a log, from BASE/STRUCTURE/SIGMA=PATH or from the path itself."""
     given, _, path = text.rpartition("=")
+    if not given and (single := re.fullmatch(r"cifar10-([a-z]+)-([\d.]+)\.tsv", Path(path).name)):
+        base, sigma = single[1], float(single[2])  # eth-sri/acr-weakness publishes single networks
+        return (base, "single", sigma) if base in _BASES and sigma in _SIGMAS else None
     words = given.split("/") if given else re.split(r"[/\\_]|(?<=[a-z])-(?=[\d.])|\.tsv|\.txt|\.log", path)
     bases = [word for word in words if word in _BASES]
     structure = r"single\d?|dnn\d+|heads(-mid)?|some(-\w+)?|drt3"
     structures = [word for word in words if re.fullmatch(structure, word)]
     numbers = [float(word) for word in words if re.fullmatch(r"\d+(\.\d+)?", word)]
     sigmas = [number for number in numbers if number in _SIGMAS]
-    if not (bases and structures and sigmas):
-        raise ConfigError(
-            f"The path {text!r} does not name base, structure and sigma, as some/gaussian-0.25.tsv does; "
-            "write BASE/STRUCTURE/SIGMA=PATH, for example gaussian/single/0.25=log.tsv."
-        )
-    return (bases[-1], structures[-1], sigmas[-1]), Path(path)
+    return (bases[-1], structures[-1], sigmas[-1]) if bases and structures and sigmas else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -103,9 +103,6 @@ class Stack:
     def column(self, name: str = "certified_radius") -> Floats:
         """Returns a column of the results as [seeds, images]."""
         return np.asarray(stack(self.results, name))
-
-    def of_seeds(self, seeds: Sequence[int]) -> Stack:
-        return Stack({seed: self.by_seed[seed] for seed in seeds})
 
     @property
     def acr(self) -> Estimate:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.results.metrics import Interval, bootstrap
-from smoothheads.studies.results import Stack, StudyResults, StudyRow
+from smoothheads.studies.results import Stack, StudyResults
 
 Floats = NDArray[np.float64]
 Verdict = Literal["confirmed", "contradicted", "undecided"]
@@ -89,20 +89,31 @@ def crossed_interval(values: Floats, level: float = 0.95) -> Interval:
 
 def paired_gain(this: Stack, baseline: Stack, column: str = "certified_radius") -> Gain | None:
     """Compares two arms over the seeds that both have on the same images; None if there is no such seed."""
-    seeds = sorted(this.by_seed.keys() & baseline.by_seed.keys())
-    seeds = [seed for seed in seeds if _comparable(this.by_seed[seed], baseline.by_seed[seed])]
-    if not seeds:
+    found = paired_differences(this, baseline, column)
+    if not found:
         return None
-    return gain(this.of_seeds(seeds).column(column), baseline.of_seeds(seeds).column(column))
+    differences = np.stack(list(found.values()))
+    return gain(differences, np.zeros_like(differences))
 
 
-def _comparable(one: StudyRow, other: StudyRow) -> bool:
-    """Somebody else's log has other noise, and other networks than ours: the two are no pair."""
-    a, b = one.results, other.results
-    assert a is not None
-    assert b is not None, "a stack holds certified rows alone"
-    same_images = np.array_equal(a.index, b.index) and np.array_equal(a.label, b.label)
-    return same_images and (one.facts.imported is None) == (other.facts.imported is None)
+def paired_differences(this: Stack, baseline: Stack, column: str = "certified_radius") -> dict[int, Floats]:
+    """Returns the differences image by image, for every seed for which the two arms are a pair.
+
+    Rows are a pair if they have the same images and were certified with the same alpha. Somebody else's log
+    is no pair with our own row: it has other noise, and other networks.
+    """
+    found = {}
+    for seed in sorted(this.by_seed.keys() & baseline.by_seed.keys()):
+        one, other = this.by_seed[seed], baseline.by_seed[seed]
+        a, b = one.results, other.results
+        assert a is not None
+        assert b is not None, "a stack holds certified rows alone"
+        same_images = np.array_equal(a.index, b.index) and np.array_equal(a.label, b.label)
+        same_origin = (one.facts.imported is None) == (other.facts.imported is None)
+        same_alpha = a.alpha is None or b.alpha is None or a.alpha == b.alpha
+        if same_images and same_origin and same_alpha:
+            found[seed] = np.asarray(a[column], float) - np.asarray(b[column], float)
+    return found
 
 
 def gains(study: StudyResults) -> Iterator[tuple[str, float, str, str, Gain]]:
