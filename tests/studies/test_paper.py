@@ -336,7 +336,7 @@ def test_claim_about_accuracy_is_judged_by_accuracy_too() -> None:
     """C6, "in ACR and accuracy", was judged by ACR alone."""
     found = study_of({f"consistency {name}": 0.0 for name in ("dnn3", "single1", "single2", "single3")})
     larger = study_of({"consistency some": 0.4}).rows
-    best = replace(found, arms=found.arms | {"consistency some": "some"}, rows=(*found.rows, *larger))
+    best = replace(found, arms={**found.arms, "consistency some": "some"}, rows=(*found.rows, *larger))
     assert judged("C6", best, {}) == "undecided"  # larger radii, the same images are correct
     evidence = list(claims.evidence(claims.all_claims()["C6"], best, {}))
     assert len(evidence) == 8
@@ -351,7 +351,7 @@ def test_one_measurement_shared_by_bases_counts_once() -> None:
     assert (item.cell, item.verdict) == ("gaussian and consistency", "confirmed")
 
 
-def write_log(path: Path, radii: np.ndarray, offset: int = 0) -> str:  # type: ignore[type-arg]
+def write_log(path: Path, radii: np.ndarray, offset: int = 0) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [f"{i + offset}\t{i % 10}\t{i % 10}\t{r:.6f}\t1\t0:00:01" for i, r in enumerate(radii)]
     path.write_text("\n".join(["idx\tlabel\tpredict\tradius\tcorrect\ttime", *rows, ""]))
@@ -384,10 +384,10 @@ def test_imported_logs_with_another_alpha_are_not_compared(tmp_path: Path) -> No
     from smoothheads.certify.bounds import clopper_pearson_lower
     from smoothheads.noise import FloatGaussian
 
-    def radii(alpha: float) -> np.ndarray:  # type: ignore[type-arg]
+    def radii(alpha: float) -> np.ndarray:
         n = 100_000
         p_lower = [clopper_pearson_lower(n - j, n, alpha) for j in range(40)]
-        return 0.25 * np.array([FloatGaussian().unit_radius(p) for p in p_lower])
+        return 0.25 * FloatGaussian().unit_radius(np.array(p_lower))
 
     write_log(tmp_path / "some" / "gaussian-0.25.tsv", radii(0.01))
     write_log(tmp_path / "single" / "gaussian-0.25.tsv", radii(0.001))

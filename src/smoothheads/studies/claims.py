@@ -239,7 +239,9 @@ def _compare_sigmas(
 ) -> Iterator[Evidence]:
     """Yields whether a difference is larger at the sigmas `most_at` than at the others."""
     differences = {
-        sigma: paired_differences(*(study.arm(setting, sigma, f"{base} {name}") for name in pair))
+        sigma: paired_differences(
+            study.arm(setting, sigma, f"{base} {pair[0]}"), study.arm(setting, sigma, f"{base} {pair[1]}")
+        )
         for sigma in dict.fromkeys(sigma for _, sigma in study.groups())
     }
     for high, low in itertools.product(claim.most_at, differences):

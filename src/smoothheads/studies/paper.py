@@ -459,8 +459,8 @@ def import_notes(study: StudyResults) -> list[str]:
     images = len(logs[0].results or ())
     notes = [
         f"Logs of others, on the {images:,} images that all of them have ({usual[0]}, by their largest "
-        "radii). One training each: intervals are over images alone and say nothing of other trainings; where "
-        "two groups trained the networks, a difference includes that of their codes."
+        "radii). One training each: intervals are over images alone and say nothing of other trainings; "
+        "where two groups trained the networks, a difference includes that of their codes."
     ]
     for text, names in others:
         notes.append(f"Certified otherwise ({text}), so not compared with the rest: {', '.join(names)}.")
