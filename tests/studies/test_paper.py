@@ -534,7 +534,7 @@ def test_two_networks_are_drawn_on_the_same_noise(tmp_path: Path) -> None:
     assert all(sum(each.counts) == 200 for each in found.values())
     study = replace(run.results()["fig2"], gaps=found)
     assert paper.figure(experiment, study) is not None
-    assert len(diagnoses.gap_table(found).rows) == 2
+    assert len(diagnoses.gap_table(study).rows) == 2
     save(study, tmp_path / "kept")
     assert diagnoses.saved_gaps(plan, tmp_path / "kept", draws=200) == found
     assert diagnoses.saved_gaps(plan, tmp_path / "kept", draws=300) is None  # other draws: to be measured

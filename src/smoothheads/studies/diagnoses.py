@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from smoothheads.objectives import TeachingConfig
 from smoothheads.objectives.pace import scheduled_lambda
 from smoothheads.report.table import Table, number, word
 from smoothheads.studies.plan import PlannedRow, StudyPlan
-from smoothheads.studies.results import STUDY_FILE, GapCurve, load
+from smoothheads.studies.results import STUDY_FILE, GapCurve, StudyResults, load
 from smoothheads.studies.store import StudyStore
 
 if TYPE_CHECKING:
@@ -36,9 +37,18 @@ def shown_rows(plan: StudyPlan) -> list[PlannedRow]:
 
 
 def measure_gaps(plan: StudyPlan, store: StudyStore, draws: int) -> dict[str, GapCurve]:
-    """Returns the gaps of all networks on the same image and the same noise, by arm."""
+    """Returns the gaps of all networks on the same image and the same noise, by arm.
+
+    The image is drawn among those that every network certifies correctly: of an image that is lost without
+    noise the gaps show nothing.
+    """
     rows = [row for row in shown_rows(plan) if store.facts(row.network) is not None]
-    return {row.arm: _measure(row, plan, store, draws) for row in rows}
+    study = store.collect(replace(plan, rows=tuple(rows)))
+    certified = [row.results.correct for row in study.certified if row.results is not None]
+    positions = np.flatnonzero(np.logical_and.reduce(certified)) if certified else np.arange(plan.images)
+    positions = positions if len(positions) else np.arange(plan.images)
+    position = int(np.random.default_rng(IMAGE_SEED).choice(positions))
+    return {row.arm: _measure(row, plan, store, (position, draws)) for row in rows}
 
 
 def saved_gaps(plan: StudyPlan, folder: Path, draws: int) -> Mapping[str, GapCurve] | None:
@@ -56,14 +66,14 @@ def saved_gaps(plan: StudyPlan, folder: Path, draws: int) -> Mapping[str, GapCur
     return before.gaps if same else None
 
 
-def _measure(row: PlannedRow, plan: StudyPlan, store: StudyStore, draws: int) -> GapCurve:
+def _measure(row: PlannedRow, plan: StudyPlan, store: StudyStore, sampled: tuple[int, int]) -> GapCurve:
     from smoothheads.runs import diversity
     from smoothheads.runs.models import open_checkpoint
     from smoothheads.runs.sampling import Sampling
     from smoothheads.studies.jobs import certified_images
 
+    position, draws = sampled
     images = certified_images(row.network.data, plan.study.images)
-    position = int(np.random.default_rng(IMAGE_SEED).integers(len(images)))
     checkpoint = open_checkpoint(store.checkpoint(row.network))
     gaps = diversity.margins(checkpoint, images, position, Sampling(sigma=row.sigma, index_samples=draws))
     edges, counts = gaps.rebinned(BINS)
@@ -77,10 +87,20 @@ def _measure(row: PlannedRow, plan: StudyPlan, store: StudyStore, draws: int) ->
         below=1 - curve["correct"],
         mean=curve["mean"],
         deviation=curve["std"],
+        weights=str((store.facts(row.network) or {}).get("weights", "")),
     )
 
 
-def gap_table(gaps: Mapping[str, GapCurve]) -> Table:
+def gap_table(study: StudyResults) -> Table:
+    """What the figure shows, in numbers."""
+    gaps = study.gaps
+    certified = {weights for row in study.rows for weights in row.facts.weights}
+    again = [arm for arm, each in gaps.items() if each.weights and each.weights not in certified]
+    notes = (
+        [f"Drawn on networks that were trained again with the same settings: {', '.join(again)}."]
+        if again
+        else []
+    )
     rows = [
         (word(arm), number(each.below, ".2f", 100), number(each.mean, ".3f"), number(each.deviation, ".3f"))
         for arm, each in gaps.items()
@@ -91,7 +111,11 @@ def gap_table(gaps: Mapping[str, GapCurve]) -> Table:
         f"sigma {first.sigma:g}, {first.draws} draws",
         columns=("network", "below 0 (%)", "mean", "deviation"),
         rows=tuple(rows),
-        notes=("The same draws for all networks; the image is chosen by a fixed seed, not by its result.",),
+        notes=(
+            "The same draws for all networks. The image is drawn by a fixed seed among those that all of "
+            "them certify correctly.",
+            *notes,
+        ),
     )
 
 

@@ -135,7 +135,7 @@ def _page(folder: Path, studies: Mapping[str, StudyResults], parent: Path, pictu
             shown.append(to_markdown(paper.comparison(experiment, study, complete=False)))
             shown += _link_to(folder / name / f"{name}.svg", parent)
         if study is not None and study.gaps:
-            shown.append(to_markdown(gap_table(study.gaps)))
+            shown.append(to_markdown(gap_table(study)))
         shown += map(to_markdown, compared)
         shown.append(to_markdown(claims.table(name, study or paper.empty(experiment), ratios)))
         parts.append("\n\n".join(shown))

@@ -219,7 +219,7 @@ def all_tables(experiment: Experiment, study: StudyResults, costs: Costs | None)
     if any(row.facts.imported is not None for row in study.certified):
         shown.append(class_table(study))
     if study.gaps:
-        shown.append(diagnoses.gap_table(study.gaps))
+        shown.append(diagnoses.gap_table(study))
     if experiment.kind == "cost" and costs is not None:
         shown.append(cost_tables.table(experiment.id, costs))
     if any(row.facts.imported is None for row in study.certified):

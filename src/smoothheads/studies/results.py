@@ -140,6 +140,8 @@ class GapCurve:
     mean: float
     deviation: float
     """Standard deviation of the gaps."""
+    weights: str = ""
+    """SHA-256 of the weights of the network that was drawn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
