@@ -39,14 +39,14 @@ def test_the_scale_trains_the_networks_of_the_main_study() -> None:
 
 
 def test_the_page_follows_from_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every number in docs/paper.md: made again from benchmarks/paper, it is the same to the byte."""
+    """Every number in docs/paper-small.md: made again from benchmarks/paper, it is the same to the byte."""
     monkeypatch.chdir(ROOT)
-    before = Path("docs/paper.md").read_text()
+    before = Path("docs/paper-small.md").read_text()
     try:
-        assert main(["paper", "all", "--from", "benchmarks/paper", "--page", "docs/paper.md"]) == 0
-        assert Path("docs/paper.md").read_text() == before
+        assert main(["paper", "all", "--from", "benchmarks/paper", "--page", "docs/paper-small.md"]) == 0
+        assert Path("docs/paper-small.md").read_text() == before
     finally:
-        Path("docs/paper.md").write_text(before)
+        Path("docs/paper-small.md").write_text(before)
 
 
 def test_a_stranger_reads_the_rows_as_the_page_of_formats_says(
@@ -66,11 +66,13 @@ def test_a_stranger_reads_the_rows_as_the_page_of_formats_says(
 
 
 def test_what_people_wrote_quotes_what_was_measured() -> None:
-    """Every `value [low, high]` in the findings and in the README's answer is a gain or a ratio of the kept
-    results, to as many digits as it has."""
+    """Every `value [low, high]` in the findings, on the page of the paper and in the README's answer is a gain or
+    a ratio of the saved results, to as many digits as it has."""
     known = list(measured_intervals())
     answer = (ROOT / "README.md").read_text().partition("What does SOME gain")[2].partition("\n## ")[0]
-    for text in (answer, (FOLDER / FINDINGS).read_text()):
+    # The numbers from published logs have a test of their own, as the logs are not in the repository.
+    page = re.sub(r"(?m)^\| (Gaussian|Consistency|SmoothMix) \|.*$", "", (ROOT / "docs/paper.md").read_text())
+    for text in (answer, page, (FOLDER / FINDINGS).read_text()):
         quoted = re.findall(QUOTED, text)
         assert quoted
         for numbers in quoted:

@@ -1,6 +1,6 @@
 """Two pages of results: one study as self-contained HTML, and the paper's experiments as Markdown.
 
-The Markdown page (`docs/paper.md`) is made from a folder of saved results alone: one folder per experiment or
+The Markdown page (`docs/paper-small.md`) is made from a folder of saved results alone: one folder per experiment or
 study (as `--out` writes them), `costs.json` if costs were measured, and what people wrote: `findings.md`, and
 `protocol.md` from before any test image was certified.
 """
@@ -97,7 +97,7 @@ def write_page(folder: Path, path: Path) -> list[Path]:
     """
     studies, picture = load_all(folder), path.with_suffix(".svg")
     figure = claims.figure(studies)
-    text = _page(folder, studies, path.parent, picture if figure else None)
+    text = _page(folder, studies, path, picture if figure else None)
     reserve_file(path, MADE_BY)
     if figure is not None:
         plots.save(figure, picture)
@@ -105,13 +105,13 @@ def write_page(folder: Path, path: Path) -> list[Path]:
     return [path] if figure is None else [path, picture]
 
 
-def _page(folder: Path, studies: Mapping[str, StudyResults], parent: Path, picture: Path | None) -> str:
-    """Returns Markdown for a file in the folder `parent`; only findings and protocol were written by hand."""
-    measured = costs.load(folder)
+def _page(folder: Path, studies: Mapping[str, StudyResults], path: Path, picture: Path | None) -> str:
+    """Returns Markdown for the file at `path`; only findings and protocol were written by hand."""
+    measured, parent = costs.load(folder), path.parent
     ratios = measured.ratios() if measured else {}
     parts = [
-        "# The paper's experiments, measured here",
-        f"{MADE_BY} all --from {folder} --page docs/paper.md`; every number in tables and pictures "
+        "# The paper's experiments at a small scale",
+        f"{MADE_BY} all --from {folder} --page {path.as_posix()}`; every number in tables and pictures "
         "follows from the files in that folder, without training.",
         *_text_of(folder / FINDINGS),
         "## All claims",
