@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import io
 import shutil
 import tempfile
+from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
 
@@ -44,9 +46,15 @@ def example_run() -> Path:
 def example_export() -> Path:
     """Returns an export of the run."""
     run = example_run()
-    assert main(["export", str(run / "ledger"), "--out", str(run.parent / "export")]) == 0
+    _quietly("export", str(run / "ledger"), "--out", str(run.parent / "export"))
     return run.parent / "export"
 
 
 def _certify(run: Path, *options: str) -> None:
-    assert main(["certify", str(run), *FEW, *options]) == 0
+    _quietly("certify", str(run), *FEW, *options)
+
+
+def _quietly(*arguments: str) -> None:
+    """Runs a command without leaving output to the test that happens to come first."""
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        assert main(arguments) == 0

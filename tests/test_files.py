@@ -82,10 +82,16 @@ def test_new_folder_removes_only_what_was_left_of_its_own_name(tmp_path: Path) -
 
 def test_new_folder_replaces_an_empty_one_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill between two files would leave half a folder, so that there must be one rename."""
-    target, renames = tmp_path / "export", []
+    target = tmp_path / "export"
+    renames: list[Path] = []
     target.mkdir()
     replace = os.replace
-    monkeypatch.setattr(os, "replace", lambda old, new: (renames.append(new), replace(old, new))[1])
+
+    def noted(old: Path, new: Path) -> None:
+        renames.append(new)
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", noted)
     with files.new_folder(target) as partial:
         (partial / "a").write_text("1")
         (partial / "b").write_text("2")
