@@ -36,7 +36,7 @@ def test_an_unknown_name_gets_the_nearest_or_all() -> None:
 
 
 def test_other_peoples_text_cannot_steer_the_terminal_or_fill_it() -> None:
-    error = DataError("a name", "\x1b[2J\x07\ud800" + "x" * 10_000, "choose another")
+    error = DataError("A name of \x1b[2J\x07\ud800" + "x" * 10_000)
     assert "\\x1b[2J\\x07\\ud800xxx" in str(error)
     assert str(error).isprintable()
     assert len(str(error)) < 2100

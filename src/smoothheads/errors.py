@@ -1,26 +1,26 @@
-"""Errors a user can act on: one message that says what was expected, what came and what to do."""
+"""Errors that a user can act on: one sentence that says what is wrong and what to do."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-LONGEST = 2000  # characters of a part of a message: what came may be a whole file
+LONGEST = 2000  # characters of a message: a wrong value may be a whole file
 
 
 def shown(text: str) -> str:
-    """Somebody else's text for the terminal: control characters as escapes, and not without end."""
+    """Returns text from outside as a terminal can show it: control characters as escapes, and cut."""
     cut = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
     return printable(cut)
 
 
 def printable(text: str) -> str:
-    """Without the control characters that a file's name may send to a terminal; line breaks stay."""
+    """Returns text without the control characters that a file's name may hold; line breaks stay."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def duration(seconds: float) -> str:
-    """Short and readable: 8 s, 3 min 05 s, 2 h 10 min, 4.0 days; never none at all."""
+    """Returns a time as 8 s, 3 min 05 s, 2 h 10 min or 4.0 days; it is never 0."""
     if seconds < 100:
         return f"{max(1, round(seconds))} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -33,15 +33,12 @@ def duration(seconds: float) -> str:
 class SmoothheadsError(Exception):
     """Base of every error that a user can act on; the command line prints it and exits with 2."""
 
-    def __init__(self, message: str, got: str | None = None, remedy: str = "") -> None:
-        # Until every caller writes one sentence, three parts are still accepted and joined here.
-        self.expected, self.got, self.remedy = shown(message), shown(got or ""), shown(remedy)
-        legacy = f"expected {self.expected}, got {self.got}; {self.remedy}"
-        super().__init__(self.expected if got is None else legacy)
-        self._arguments = (message, got, remedy)
+    def __init__(self, message: str) -> None:
+        super().__init__(shown(message))
 
-    def __reduce__(self) -> tuple[object, ...]:  # so that worker processes can hand it on
-        return _rebuild, (type(self), *self._arguments), self.__dict__
+    def __reduce__(self) -> tuple[object, ...]:
+        # Workers hand errors on by pickle, which must not call the __init__ of a class with other arguments.
+        return _rebuild, (type(self), str(self)), self.__dict__
 
 
 class ConfigError(SmoothheadsError):
@@ -96,19 +93,17 @@ class MissingExtraError(SmoothheadsError):
     """An optional dependency that is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(
-            f"the optional package {package!r}", "none installed", f"run: pip install 'smoothheads[{extra}]'"
-        )
+        super().__init__(f"{package} is not installed: run pip install 'smoothheads[{extra}]'.")
 
 
 def reason(error: BaseException) -> str:
-    """What somebody else's code raised, in one line."""
+    """Returns what code from outside raised, in one line."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
-def _rebuild(kind: type[SmoothheadsError], message: str, got: str | None, remedy: str) -> SmoothheadsError:
+def _rebuild(kind: type[SmoothheadsError], message: str) -> SmoothheadsError:
     error = kind.__new__(kind)
-    SmoothheadsError.__init__(error, message, got, remedy)
+    SmoothheadsError.__init__(error, message)
     return error
 
 

@@ -139,9 +139,9 @@ class Certified:
         sound = math.isfinite(radius) and radius >= 0 and 0 <= p_lower <= 1
         if not sound or (self.abstained and radius > 0):
             raise SoundnessError(
-                "a finite radius >= 0, and 0 for an abstention",
-                f"radius {radius}, p_lower {p_lower}, prediction {self.prediction} for image {self.index}",
-                "this certificate is wrong; report how it came about",
+                f"The certificate of image {self.index} is wrong (radius {radius}, p_lower {p_lower}, prediction "
+                f"{self.prediction}): a radius is finite and >= 0, and 0 for an abstention. Please report how it "
+                "came about."
             )
 
     @property

@@ -129,14 +129,14 @@ def test_images_behind_a_long_one_are_not_begun_without_end() -> None:
 def fails(index: int, at: int) -> Run[int]:
     yield from asks_for(index, [10] * (1 if index == at else 5))
     if index == at:
-        raise SoundnessError("honesty", f"image {index}", "stop")
+        raise SoundnessError(f"Image {index} lies.")
     return index
 
 
 def test_an_error_of_an_image_is_raised_when_its_turn_comes() -> None:
     engine, found = Counting(4), list[int]()
     groups = run_images(engine, (pending(engine, index, fails(index, 6)) for index in range(20)))
-    with pytest.raises(SoundnessError, match="image 6"):
+    with pytest.raises(SoundnessError, match="Image 6"):
         found.extend(ended.result for group in groups for ended in group)
     assert found == [0, 1, 2, 3, 4, 5]
 
@@ -145,10 +145,10 @@ def test_an_error_of_the_engine_ends_everything() -> None:
     class Broken(Counting):
         def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
             if len(self.calls) == 2:
-                raise SoundnessError("finite logits", "others", "repair the network")
+                raise SoundnessError("The logits are not finite: repair the network.")
             return super().votes_of(requests)
 
-    with pytest.raises(SoundnessError, match="finite logits"):
+    with pytest.raises(SoundnessError, match="logits are not finite"):
         results(Broken(4), (fails(index, -1) for index in range(20)))
 
 

@@ -38,7 +38,7 @@ class AttackSettings:
         for radius in self.radii or ():
             positive("every radius", radius)
         if not self.losses or len(set(self.losses)) < len(self.losses):
-            raise ConfigError("each loss once", repr(self.losses), "name at least one, and none twice")
+            raise ConfigError(f"Name at least one loss, and none twice, not {self.losses!r}.")
 
     def outside(self, sigma: float) -> tuple[float, ...]:
         """The radii to attack at, growing."""

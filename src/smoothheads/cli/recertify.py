@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> None:
     )
     args = parse(RecertifyArguments(), rest, prog=f"recertify {name or 'LEDGER'}", description=DESCRIPTION)
     if args.alpha is None and args.aggregation is None:
-        raise ConfigError("another alpha or another aggregation", "neither", "add --alpha or --aggregation")
+        raise ConfigError("Add --alpha or --aggregation: with neither the certificates stay as they are.")
 
     from smoothheads.results.derive import recertify
     from smoothheads.results.read import ledger_folder

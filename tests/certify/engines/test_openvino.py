@@ -137,7 +137,7 @@ def test_a_changed_file_is_refused(make: Make, tmp_path: Path) -> None:
 @pytest.mark.openvino
 def test_int8_without_training_images_says_so(make: Make) -> None:
     def absent() -> Dataset:
-        raise DataError("CIFAR-10 at nowhere", "no such folder", "give its root")
+        raise DataError("There is no CIFAR-10 at nowhere: give its root.")
 
     with pytest.raises(
         DataError, match=r"calibrated with training images, which cannot be read: .*CIFAR-10 at nowhere"
