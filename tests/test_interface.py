@@ -165,10 +165,10 @@ def test_results_as_a_data_frame(results: sh.Results, monkeypatch: pytest.Monkey
         ({"budget": "tabel"}, "Unknown budget 'tabel': did you mean 'table'"),
         ({"noise": "gausian"}, "Unknown noise 'gausian': did you mean 'gaussian'"),
         ({"engine": "tensorflow"}, "Unknown engine 'tensorflow'"),
-        ({"engine": 3}, "3 is no engine: choose from auto"),
+        ({"engine": 3}, "engine is 3; give its name"),
         (
             {"tolerance": 0.1},
-            "a budget that uses tolerance, got 'fixed'; drop tolerance, or",
+            "tolerance belongs to budget radius, not to fixed",
         ),
     ],
 )

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from smoothheads import notebook
 from smoothheads.errors import SoundnessError
@@ -133,6 +133,8 @@ class Certified:
     votes: Votes
     """Of the fresh samples that the bound is computed from."""
     seconds: float = 0.0
+    rechecked: tuple[int, int] = (0, 0)
+    """Samples that were evaluated a second time, and votes that rounding changed; not part of the ledger."""
 
     def __post_init__(self) -> None:
         radius, p_lower = self.radius, self.certificate.p_lower

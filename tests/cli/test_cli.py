@@ -243,8 +243,6 @@ def test_another_method_takes_the_place_of_the_recipes(
         ["--budget", "table", "--label-aware"],
         ["--budget", "radius", "--tolerance", "0.1"],
         ["--budget", "anytime", "--target", "0.1"],
-        ["--bound", "randomized"],
-        ["--bound", "pair"],
     ],
 )
 def test_every_budget_certifies(

@@ -97,8 +97,6 @@ def test_a_sequential_ledger_cannot_be_recertified(
         ["--budget", "table", "--label-aware"],
         ["--budget", "radius", "--label-aware"],
         ["--budget", "anytime"],
-        ["--bound", "pair"],
-        ["--bound", "randomized"],
         ["--noise", "gaussian"],
     ],
 )

@@ -39,7 +39,7 @@ def test_threats_of_an_l2_ledger(network: Path, capsys: pytest.CaptureFixture[st
     [
         ("uniform", []),
         ("uniform", ["--budget", "table"]),
-        ("uniform", ["--bound", "pair"]),
+        ("uniform", ["--alpha", "0.01"]),
         ("laplace", []),
         ("laplace", ["--budget", "radius"]),
         ("laplace", ["--budget", "anytime"]),

@@ -85,7 +85,7 @@ class Certifier:
     ) -> None:
         self.counter, self.info, self.config = counter, info, config.seeded().resolved()
         self._secret = b"" if repeatable else secrets.token_bytes(32)
-        self._fingerprint = counter.engine.fingerprint()
+        self._fingerprint, self._rechecked = counter.engine.fingerprint(), counter.recheck.total
         self.budget, self.law = self.config.plan, counter.noise.law
         self.correction = counter.noise.correction(int(np.prod(info.shape)))
         self.budget.check(self.params())  # an impossible plan is refused before the first image
@@ -140,12 +140,14 @@ class Certifier:
         places = iter(left)
         started = time.monotonic()
         for group in run(self.counter, images, on_votes):
-            self._check_unchanged()
+            rechecked = self._check_function()
             records = [self._certified(image, labels[next(places)]) for image in group]
             if not all(record.seconds for record in records):
                 seconds = time.monotonic() - started
                 samples = sum(record.samples for record in records)
                 records = [replace(each, seconds=seconds * each.samples / samples) for each in records]
+            # The samples of a group are evaluated again together; the first image of the group counts them.
+            records[0] = replace(records[0], rechecked=rechecked)
             yield from records
             started = time.monotonic()
 
@@ -165,8 +167,8 @@ class Certifier:
         pending = self._certification(as_pixels(image, self.info), index, label)
         for _ in run_images(self.counter, [pending], on_votes):
             pass
-        self._check_unchanged()
-        return self._certified(pending, UNLABELLED if label is None else label)
+        rechecked = self._check_function()
+        return replace(self._certified(pending, UNLABELLED if label is None else label), rechecked=rechecked)
 
     def stream(
         self,
@@ -196,7 +198,7 @@ class Certifier:
         """
         pixels = as_pixels(image, self.info)
         for pending in run_steps(self.counter, self._pending(run(self.params()), pixels, index)):
-            self._check_unchanged()
+            self._check_function()
             yield pending
 
     def predict(self, image: Any, index: int | None = None) -> Prediction:
@@ -215,7 +217,7 @@ class Certifier:
             for image, index in zip(images, keys, strict=True)
         ]
         predictions = [image.result for group in run_images(self.counter, pending) for image in group]
-        self._check_unchanged()
+        self._check_function()
         return predictions
 
     def seconds_per_sample(self) -> float:
@@ -268,8 +270,16 @@ class Certifier:
         if not self.budget.ends:
             raise ConfigError("Budget anytime needs n or seconds to end on every image: set one of them.")
 
-    def _check_unchanged(self) -> None:
+    def _check_function(self) -> tuple[int, int]:
+        """Raises NotAFunctionError if the network changed, or if a second evaluation gives other logits.
+
+        Returns how many samples were evaluated again since the last call, and how many votes rounding
+        changed.
+        """
+        self.counter.recheck.run()
         check_unchanged(self._fingerprint, self.engine.fingerprint())
+        before, self._rechecked = self._rechecked, self.counter.recheck.total
+        return self._rechecked.samples - before.samples, self._rechecked.changed - before.changed
 
 
 def content_key(image: Pixels, secret: bytes = b"") -> int:

@@ -65,6 +65,9 @@ class CertifyConfig:
     noise: str = "grid"
     """The noise law, whose theorem decides the norm of the radii: grid (exact integers) and gaussian l2,
     uniform and laplace l1."""
+    recheck: float = 0.02
+    """Fraction of the samples, chosen in secret, that the network evaluates a second time in other batches;
+    if its logits differ then, it is refused. 0 switches this off."""
     engine: str = "torch"
     """What computes the network: torch, openvino, onnxruntime, or auto (the fastest in a trial)."""
     precision: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
@@ -88,6 +91,8 @@ class CertifyConfig:
             raise ConfigError(
                 f"alpha is {self.alpha:g}; choose {LEAST_ALPHA:g} <= alpha < 0.5, for example 0.001."
             )
+        if not 0 <= self.recheck <= 1:
+            raise ConfigError(f"recheck is {self.recheck:g}; choose a fraction from 0 to 1, such as 0.02.")
         check_fields(self)
         if self.radii is not None:
             object.__setattr__(self, "radii", tuple(self.radii))
@@ -184,6 +189,8 @@ _OPTIONAL: Final[Mapping[str, Any]] = {
 
 def _parameters(kind: str, name: str) -> Mapping[str, Any]:
     """Returns the parameters of a component with their defaults."""
+    if not isinstance(name, str):
+        raise ConfigError(f"{kind} is {name!r}; give its name, such as {_KINDS[kind].names()[0]}.")
     component = _KINDS[kind].get(name)
     if kind == "engine":
         engine: type[Engine] = component

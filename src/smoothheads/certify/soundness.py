@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 ROUNDING: Final = 16  # units in the last place of the largest logit that sums in another order may move
 BATCHES: Final = (50, 25, 10, 1)  # sizes of batches that a network must treat like the whole pass
 
+
+class NotAFunctionError(SoundnessError):
+    """The network's output depends on more than one image, so every certificate of the run is void."""
+
+
 Floats: TypeAlias = NDArray[np.float32]
 LogitsOf: TypeAlias = Callable[[Floats], Floats]
 REMEDY: Final = "put the network into eval mode and use no layer that mixes samples"
@@ -70,14 +75,14 @@ def check_function(
         """The samples at `places` are those that stood at `origin` in the first pass."""
         got, expected = logits[:, places], first[:, origin]
         if moved(expected, got, tolerance):
-            raise SoundnessError(
+            raise NotAFunctionError(
                 f"The logits of a noisy image move by {float(np.abs(expected - got).max()):.3g} with {what}: "
                 f"{REMEDY}."
             )
 
     # Twice the same input: no dropout and no other randomness.
     if not np.array_equal(first, logits_of(samples_NCHW)):
-        raise SoundnessError(
+        raise NotAFunctionError(
             "The same input gives different logits on a second pass: switch dropout and other randomness "
             "off, and let the network keep no state."
         )
@@ -160,7 +165,7 @@ def _check_equal(got: Floats, expected: Floats, what: str) -> None:
 def check_unchanged(before: str, after: str) -> None:
     """Compares `Engine.fingerprint` before and after sampling."""
     if before != after:
-        raise SoundnessError(
+        raise NotAFunctionError(
             "The network's weights, buffers or attributes changed during certification: let the forward pass "
             "keep no state (run the network once before if it fills a cache), and start a new ledger."
         )

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.certify import soundness
+from smoothheads.certify.recheck import Recheck
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.models import aggregate
 from smoothheads.types import Phase, Pixels, Votes
@@ -62,6 +63,13 @@ class VoteCounter:
                 f"choose from {', '.join(self.aggregations)}."
             )
         self._probed = False
+        row = self.aggregations.index(config.aggregation)
+        self.recheck = Recheck(
+            engine,
+            config.recheck,
+            self.blocks_per_pass * noise.block_size,
+            lambda logits_LNC: self._aggregate(logits_LNC)[row],
+        )
 
     def votes_of(self, requests: Sequence[Request]) -> list[Votes]:
         """Returns the votes for every request.
@@ -70,12 +78,14 @@ class VoteCounter:
         """
         votes = [Votes.zeros(self.aggregations, self.classes) for _ in requests]
         for logits_LNC, samples in self.logits(requests):
-            classes_RN = aggregate.aggregate_votes(logits_LNC, self.engine.head_weights, self._plugin)
+            classes_RN = self._aggregate(logits_LNC)
             start = 0
             for request, count in samples.items():
                 part_RN = classes_RN[:, start : start + count]
                 votes[request] += Votes(self.aggregations, self._count(part_RN))
                 start += count
+            if self.recheck.is_full:
+                self.recheck.run()
         return votes
 
     def votes(self, image: Pixels, index: int, phase: Phase, block: int, count: int) -> Votes:
@@ -91,6 +101,7 @@ class VoteCounter:
         for samples_NCHW, blocks in self._passes(requests):
             self._probe(samples_NCHW)
             logits_LNC = self.engine.logits(samples_NCHW)
+            self.recheck.remember(samples_NCHW, logits_LNC)
             parts: list[Floats] = []
             samples: dict[int, int] = {}
             for place, block in enumerate(blocks):
@@ -99,6 +110,9 @@ class VoteCounter:
                 parts.append(part_LNC)
                 samples[block.request] = samples.get(block.request, 0) + block.wanted
             yield parts[0] if len(parts) == 1 else np.concatenate(parts, 1), samples
+
+    def _aggregate(self, logits_LNC: Floats) -> NDArray[np.int64]:
+        return aggregate.aggregate_votes(logits_LNC, self.engine.head_weights, self._plugin)
 
     def _passes(self, requests: Sequence[Request]) -> Iterator[tuple[Floats, list[_Block]]]:
         """Yields whole passes of samples, the noise drawn ahead, and the blocks in them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,9 @@ images are in OUT/ledger.tsv at once; run the same command again after an interr
 
 --budget (fixed, table, radius, anytime), --noise (grid, gaussian, uniform, laplace) and --engine (auto,
 torch, openvino, onnxruntime) choose what the options below are about."""
+
+
+VERIFY_SECONDS = 120.0  # a shorter run is not verified in a fresh process, whose start would cost too much
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +109,7 @@ def main(arguments: list[str]) -> None:
     # With a fixed budget progress is counted in samples, otherwise their number is not known beforehand.
     fixed = args.certify.budget == "fixed"
     per_image = args.certify.plan.typical_samples if fixed else 1
+    started = time.monotonic()
     with Progress("certify") as progress, silent(cluster):
         notes = {"images": "", "cluster": ""}
 
@@ -139,6 +144,12 @@ def main(arguments: list[str]) -> None:
             on_votes=on_votes if fixed else None,
             on_status=on_status,
         )
+    if name and not own and args.certify.recheck and time.monotonic() - started > VERIFY_SECONDS:
+        from smoothheads.runs.referee import recheck_votes
+
+        say("evaluating some images again in a fresh process")
+        result = recheck_votes(name, out, root=args.root)
+        say(f"{len(result.images)} images get the same votes there")
     from smoothheads.cli.report import show
     from smoothheads.results.read import read_log
 

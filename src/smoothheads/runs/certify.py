@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,8 +22,10 @@ from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import ConversionCache, ConvertedModel
 from smoothheads.certify.engines.conversion import FACTS, load_converted
 from smoothheads.certify.pending import OnVotes
+from smoothheads.certify.soundness import NotAFunctionError
 from smoothheads.certify.votes import Request, VoteCounter
 from smoothheads.checkpoint import Checkpoint
+from smoothheads.config import load_json
 from smoothheads.config.check import at_least
 from smoothheads.data import (
     ArrayDataset,
@@ -36,10 +38,10 @@ from smoothheads.data import (
     select,
 )
 from smoothheads.errors import ConfigError, DataError, WorkerError, duration
-from smoothheads.files import exclusive, new_folder
+from smoothheads.files import exclusive, new_folder, write_json
 from smoothheads.models.adapters import BlackBox
 from smoothheads.models.multihead import MultiHead
-from smoothheads.results.ledger import Ledger, reserve_ledger
+from smoothheads.results.ledger import TABLE, Ledger, reserve_ledger
 from smoothheads.results.manifest import FILE, Manifest, Shard, read_manifest
 from smoothheads.results.results import Results
 from smoothheads.runs.executors import Executor, ProcessExecutor
@@ -50,6 +52,9 @@ from smoothheads.types import ABSTAIN, Certified, Phase, Pixels
 
 OnRow = Callable[[Certified, int, int], None]
 """Called with the record, how many images are done and how many there are."""
+
+RECHECK: Final = "recheck.json"  # samples of a ledger that were evaluated a second time, and changed votes
+VOID: Final = "void.tsv"  # the rows of a network that turned out to be no function of one image
 
 START_SECONDS: Final = 6.0  # until a worker process has loaded everything; measured on two cores
 BATCH_SECONDS: Final = 1.0  # of work that a worker is given at a time
@@ -185,10 +190,11 @@ def certify_run(
             batches = _batches(dataset, left, _batch_size(smoothed, len(left), executor.slots))
             results = stack.enter_context(executor).map(worker, batches)
             rows = chain.from_iterable(results)
-        for certified in rows:
+        total = len(dataset) - len(of_other_shards)
+        for certified in _checked(rows, out):
             ledger.append(certified)
             if on_row:
-                on_row(certified, len(ledger), len(dataset) - len(of_other_shards))
+                on_row(certified, len(ledger), total)
     return out
 
 
@@ -208,6 +214,37 @@ def abstention_note(log: Results) -> str | None:
         "Probably the network was never trained with noise: train it with noise, put a denoiser in front of "
         "it (sh.denoised), or certify with a smaller sigma."
     )
+
+
+def _checked(rows: Iterable[Certified], out: Path) -> Iterator[Certified]:
+    """Yields the rows and records how many samples were evaluated a second time.
+
+    If the network turns out to be no function of one image, the rows that were written are void: the table
+    gets another name, so that nobody takes it for a ledger.
+    """
+    checked: list[tuple[int, int]] = []
+    try:
+        for certified in rows:
+            checked.append(certified.rechecked)
+            yield certified
+    except NotAFunctionError:
+        void_ledger(out)
+        raise
+    samples, changed = (sum(column) for column in zip((0, 0), *checked, strict=True))
+    earlier = recheck_facts(out)
+    total = {"samples": earlier.get("samples", 0) + samples, "changed": earlier.get("changed", 0) + changed}
+    write_json(out / RECHECK, earlier | total)
+
+
+def void_ledger(out: Path | str) -> None:
+    """Takes the rows of a ledger away from its readers."""
+    Path(out, TABLE).replace(Path(out, VOID))
+
+
+def recheck_facts(out: Path | str) -> dict[str, Any]:
+    """Returns how many samples of a ledger were evaluated a second time, over all runs that wrote it."""
+    path = Path(out, RECHECK)
+    return load_json(path) if path.is_file() else {}
 
 
 def with_earlier_choices(config: CertifyConfig, out: Path) -> CertifyConfig:

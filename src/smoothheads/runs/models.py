@@ -284,6 +284,7 @@ def is_export(folder: Path | str) -> bool:
 
 _FREE: Final = (
     "alpha",
+    "recheck",
     "seed",
     "budget",
     "n0",

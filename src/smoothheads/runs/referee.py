@@ -6,6 +6,7 @@ before the network. Votes that come out equal therefore belong to this network, 
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import secrets
 from collections.abc import Callable
@@ -15,14 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
+from smoothheads.certify.soundness import NotAFunctionError
 from smoothheads.config.check import at_least
 from smoothheads.data import Dataset, SubsetConfig
 from smoothheads.errors import LedgerError
+from smoothheads.files import write_json
 from smoothheads.results.audit import Finding
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import ledger_folder, read_log
 from smoothheads.runs.attack import Subject, subject
-from smoothheads.runs.certify import certification_images
+from smoothheads.runs.certify import RECHECK, VOID, certification_images, recheck_facts, void_ledger
 from smoothheads.runs.models import open_model
 from smoothheads.types import Certified
 
@@ -126,6 +129,38 @@ def rerun(
         network=str(about.network),
         law=f"{manifest.noise} noise of standard deviation {sigma:g}",
     )
+
+
+def recheck_votes(
+    checkpoint: Path | str, ledger: Path | str, count: int | None = None, *, root: str | None = None
+) -> Rerun:
+    """Evaluates a random sample of a ledger again in a fresh process, which must reproduce its votes.
+
+    Whatever a network keeps outside of its weights (a counter, a hook, a global, a file of its own) is as it
+    was at the start there. Raises NotAFunctionError if the votes differ, and the ledger is void.
+
+    Args:
+        checkpoint: The network or export that was certified.
+        ledger: The folder of the ledger.
+        count: Images to evaluate (default: the fraction `recheck` of the settings, and at least one).
+        root: The folder of the data set, if not where it lay in training.
+    """
+    folder = ledger_folder(Path(ledger))
+    log = read_log(folder)
+    if count is None:
+        fraction = log.manifest.certify.recheck if log.manifest else 0.0
+        count = max(1, math.ceil(fraction * len(log)))
+    result = rerun(folder, count, checkpoint=checkpoint, root=root)
+    if result.different:
+        void_ledger(folder)
+        raise NotAFunctionError(
+            f"Image {result.different[0]} and {len(result.different) - 1} others of {len(result.images)} get "
+            "other votes in a fresh process: the network keeps state outside of its weights, so every "
+            f"certificate is void; the rows are in {folder / VOID}."
+        )
+    fresh = {"images": list(result.images), "samples": sum(result.samples), "changed": sum(result.moved)}
+    write_json(folder / RECHECK, recheck_facts(folder) | {"fresh_process": fresh})
+    return result
 
 
 def _evaluate(
