@@ -221,7 +221,7 @@ def test_one_label_is_warned_about() -> None:
 def test_a_network_without_trainable_parameters_is_refused(small_digits: Splits, quantised: bool) -> None:
     network: nn.Module = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     if quantised:
-        network = torch.ao.quantization.quantize_dynamic(network, {nn.Linear})
+        network = torch.ao.quantization.quantize_dynamic(network, {nn.Linear})  # type: ignore[no-untyped-call]
     else:
         network.requires_grad_(False)
     with pytest.raises(ConfigError, match="no parameter to train"):
