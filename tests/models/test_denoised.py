@@ -129,7 +129,7 @@ def test_denoised_is_certified_like_any_network() -> None:
     smoothed = sh.Smoothed(composed, sigma=0.5, n=1000, shape=SHAPE, classes=10, seed=1)
     found = smoothed.certify_image((clean * 255).round().numpy().astype(np.uint8))
     assert found.prediction == int(classifier()(clean[None]).argmax())
-    assert found.radius == pytest.approx(smoothed.max_radius, abs=1e-5)
+    assert found.radius == pytest.approx(smoothed.certifier.max_radius, abs=1e-5)
 
 
 def test_denoised_checkpoint_round_trip(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_an_image_has_the_same_noise_whatever_else_is_measured(images: ArrayData
 
 
 def test_what_is_not_finite_or_not_a_function_is_refused(images: ArrayDataset) -> None:
-    with pytest.raises(SoundnessError, match="noisy samples of image 1 with NaN"):
+    with pytest.raises(SoundnessError, match="noisy samples of image 1 have NaN"):
         margins(ready(images.info, linear([float("nan")] * 4)), images, 1, Sampling(sigma=SIGMA))
 
     class Restless(nn.Module):
