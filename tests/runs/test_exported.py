@@ -68,7 +68,7 @@ def test_it_answers_as_the_run_did_when_that_is_gone(
     shutil.move(tmp_path / "out", tmp_path / "moved")
     shutil.rmtree(run)
     smoothed = sh.from_pretrained(str(tmp_path / "moved"), seed=0)
-    assert smoothed.config == config
+    assert smoothed.config == config.resolved()
     assert not smoothed.notes
     assert answers(smoothed, small_digits) == before
 
