@@ -14,6 +14,7 @@ from typing import TypeVar
 import pytest
 
 from smoothheads import checkpoint
+from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import Dataset, Splits, SubsetConfig, select
@@ -138,7 +139,7 @@ def test_batches_fill_a_pass_and_leave_no_worker_without_images(
     ready: Checkpoint, count: int, seconds: float, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     smoothed = Smoothed(ready.model, ready.info, CONFIG.changed(blocks_per_pass=4))
-    monkeypatch.setattr(Smoothed, "seconds_per_sample", lambda _: seconds / 120)
+    monkeypatch.setattr(Certifier, "seconds_per_sample", lambda _: seconds / 120)
     assert _batch_size(smoothed, count, 2) == size
 
 
@@ -228,7 +229,7 @@ def test_a_long_run_gets_its_workers_and_the_same_ledger(
     ready: Checkpoint, images: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2))
-    monkeypatch.setattr(Smoothed, "seconds_per_sample", lambda _: 1.0)
+    monkeypatch.setattr(Certifier, "seconds_per_sample", lambda _: 1.0)
     notes: list[str] = []
     certify_run(ready, images, CONFIG, tmp_path / "one", workers=1)
     certify_run(ready, images, CONFIG, tmp_path / "auto", workers=None, on_note=notes.append)

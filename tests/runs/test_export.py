@@ -11,33 +11,20 @@ from typing import Any
 
 import pytest
 
-from smoothheads.config import load_json
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.data import Splits, SubsetConfig, select
 from smoothheads.errors import CheckpointError, LedgerError, StorageError
-from smoothheads.files import write_json
 from smoothheads.results.derive import recertify
 from smoothheads.results.read import read_log
+from smoothheads.runs.certify import certify_run
 from smoothheads.runs.export import export_run
+from smoothheads.runs.models import open_checkpoint
 
 Make = Callable[..., Path]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def claim_artefact(run: Path, data: bytes) -> Path:
-    """Makes the ledger one of engine openvino that ran this artefact, and puts it where `certify` does."""
-    folder = run / "engines" / "0123456789abcdef" / "openvino-float32"
-    folder.mkdir(parents=True)
-    (folder / "model.xml").write_bytes(b"<net></net>")
-    (folder / "model.bin").write_bytes(data)
-    digest = hashlib.sha256(b"<net></net>" + data).hexdigest()
-    write_json(folder / "artefact.json", {"format": "smoothheads-openvino/1", "sha256": digest})
-    manifest = load_json(run / "ledger" / "manifest.json")
-    manifest["certify"]["engine"] = "openvino"
-    manifest["engine"] = {"engine": "openvino", "artefact": {"sha256": digest}}
-    write_json(run / "ledger" / "manifest.json", manifest)
-    return folder
 
 
 def test_the_folder_is_whole_and_the_same_every_time(certified_run: Make, tmp_path: Path) -> None:
@@ -69,26 +56,24 @@ def test_the_receiver_sees_what_was_certified(certified_run: Make, tmp_path: Pat
     assert "{" not in text
 
 
-def test_the_artefact_of_the_ledger_is_the_one_that_is_shipped(certified_run: Make, tmp_path: Path) -> None:
-    run = certified_run()
-    folder = claim_artefact(run, b"certified")
-    shutil.copytree(folder, folder.with_name("an-older-one"))
-    (folder.with_name("an-older-one") / "model.bin").write_bytes(b"older")
+@pytest.mark.openvino
+def test_the_converted_network_of_the_ledger_is_the_one_that_is_shipped(
+    certified_run: Make, tmp_path: Path
+) -> None:
+    run = certified_run(engine="openvino")
+    (folder,) = run.glob("engines/*/openvino-float32")
+    older = shutil.copytree(folder, folder.with_name("an-older-one"))
+    (older / "model.bin").write_bytes(b"older")
     out = export_run(run / "ledger", tmp_path / "out")
     assert contents(out / "engine") == contents(folder)
     assert "with its extra openvino" in (out / "README.txt").read_text()
-
-
-def test_another_artefact_than_the_certified_one_is_refused(certified_run: Make, tmp_path: Path) -> None:
-    run = certified_run()
-    folder = claim_artefact(run, b"certified")
     (folder / "model.bin").write_bytes(b"quantised once more")
-    with pytest.raises(CheckpointError, match=r"converted network with sha256 .*others \(openvino-float32\)"):
-        export_run(run / "ledger", tmp_path / "out")
-    shutil.rmtree(folder)
-    with pytest.raises(CheckpointError, match=r"engines, got none; restore it, or certify again"):
-        export_run(run / "ledger", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    with pytest.raises(CheckpointError, match="openvino-float32"):
+        export_run(run / "ledger", tmp_path / "again")
+    shutil.rmtree(run / "engines")
+    with pytest.raises(CheckpointError, match="certify again"):
+        export_run(run / "ledger", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
 
 
 def test_other_weights_than_the_certified_ones_are_refused(certified_run: Make, tmp_path: Path) -> None:
@@ -111,17 +96,19 @@ def test_a_ledger_elsewhere_is_told_its_checkpoint(certified_run: Make, tmp_path
     assert one == contents(export_run(ledger, tmp_path / "again", checkpoint=run / "checkpoint"))
 
 
-def test_half_a_ledger_and_a_foreign_log_are_refused(certified_run: Make, tmp_path: Path) -> None:
+def test_half_a_ledger_and_a_foreign_log_are_refused(
+    certified_run: Make, tmp_path: Path, small_digits: Splits
+) -> None:
     run = certified_run()
     table = run / "ledger" / "ledger.tsv"
     table.write_text("".join(table.read_text().splitlines(keepends=True)[:2]))
     with pytest.raises(LedgerError, match="lacks 2 of 3 images: run its `certify` again"):
         export_run(run / "ledger", tmp_path / "out")
-    manifest = load_json(run / "ledger" / "manifest.json")
-    shard = manifest | {"shard": {"number": 0, "of": 3}}  # whole as a shard, but not the run
-    write_json(run / "ledger" / "manifest.json", shard)
-    with pytest.raises(LedgerError, match="or `merge` the shards"):
-        export_run(run / "ledger", tmp_path / "out")
+    images = select(small_digits.test, SubsetConfig(first=3))
+    settings = CertifyConfig(sigma=0.25, seed=0, n0=20, n=100, block=20)
+    shard = certify_run(open_checkpoint(run), images, settings, run / "ledger-0-of-3", shard=(0, 3))
+    with pytest.raises(LedgerError, match="or `merge` the shards"):  # a complete shard, but not the run
+        export_run(shard, tmp_path / "out")
     log = tmp_path / "foreign.tsv"
     log.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t0:00:01\n")
     with pytest.raises(LedgerError, match="is no ledger of `smoothheads certify`"):

@@ -45,7 +45,7 @@ def answers(smoothed: Smoothed, digits: Splits) -> list[Any]:
     "settings",
     [
         {},
-        {"aggregation": "consensus-2", "lazy_consensus": True},
+        {"aggregation": "consensus-2"},
         {"noise": "gaussian"},
         {"budget": "table", "radii": (0.0, 0.1), "label_aware": True},
     ],
@@ -77,9 +77,9 @@ def test_it_answers_as_the_run_did_when_that_is_gone(
 @pytest.mark.parametrize(
     "settings",
     [
-        {"precision": precision} | lazy
+        {"precision": precision} | aggregation
         for precision in ("float32", "int8")
-        for lazy in ({}, {"aggregation": "consensus-2", "lazy_consensus": True})
+        for aggregation in ({}, {"aggregation": "consensus-2"})
     ],
 )
 def test_it_runs_the_converted_network_that_was_certified(
@@ -102,7 +102,7 @@ def test_it_runs_the_converted_network_that_was_certified(
     def never(*_: object) -> None:
         raise AssertionError("an export converts nothing")
 
-    monkeypatch.setattr("smoothheads.certify.engines.convert.converted", never)
+    monkeypatch.setattr("smoothheads.certify.engines.openvino.obtain", never)
     smoothed = from_pretrained(out, seed=0)
     assert smoothed.engine.describe() == stated
     assert answers(smoothed, small_digits) == before
@@ -172,10 +172,11 @@ def test_another_budget_is_fine_but_another_function_is_refused(out: Path, small
     assert smoothed.predict(small_digits.test.image(0))[1].sum() == 60
     others: dict[str, Any] = {
         "sigma": 0.5, "noise": "gaussian", "aggregation": "head-1", "block": 10, "engine": "openvino",
-        "precision": "bfloat16", "compile": "on", "graphs": False, "device": "cuda",
+        "precision": "bfloat16", "compile": True, "device": "cuda",
         "blocks_per_pass": 2, "threads": 2,
     }  # fmt: skip
-    assert others.keys() | {"lazy_consensus"} == set(function_settings(CertifyConfig(sigma=0.25)))
+    stated = set(function_settings(CertifyConfig(sigma=0.25)))
+    assert stated - {"options"} <= others.keys()
     for name, value in others.items():
         said = re.escape(json.dumps(value))
         with pytest.raises(ConfigError, match=rf"was certified: .*{name} = {said} instead of"):
@@ -201,7 +202,7 @@ def test_a_network_that_the_registry_does_not_know(
     images = select(small_digits.test, SubsetConfig(first=1))
     settings = CertifyConfig(sigma=0.25, seed=0, n0=20, n=100, block=20)
     out = export_run(certify_run(ready, images, settings, tmp_path / "own" / "ledger"), tmp_path / "out")
-    with pytest.raises(CheckpointError, match="somebody's own module"):
+    with pytest.raises(CheckpointError, match="holds a module of your own"):
         from_pretrained(out)
     smoothed = from_pretrained(out, model=tiny_network(heads=2, seed=7))
     assert smoothed.predict(images.image(0), 0)[1].sum() == 100

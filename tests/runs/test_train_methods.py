@@ -130,7 +130,7 @@ def test_soft_labels_are_the_teachers_votes_and_made_once(teacher: str, tmp_path
 
 
 def test_cat_rs_without_a_teacher_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a teacher for cat-rs, got none"):
+    with pytest.raises(ConfigError, match="cat-rs needs a teacher"):
         train_run(replace(CONFIG, objective=ObjectiveConfig(method=CatRs())), tmp_path)
 
 

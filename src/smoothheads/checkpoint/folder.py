@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError, safe_open
-
 from smoothheads import hub
 from smoothheads.config import from_dict, load_json, parse_json, to_dict
 from smoothheads.data import DataInfo
@@ -167,6 +165,7 @@ def load(place: str | Path, model: nn.Module | None = None) -> Checkpoint:
         model: the structure of a network of your own, which no registry knows.
     """
     import safetensors.torch
+    from safetensors import SafetensorError
 
     from smoothheads.models.multihead import as_multihead
 
@@ -196,6 +195,8 @@ def save_state(path: Path, state: TrainState, **facts: Any) -> None:
 
 def load_state(path: Path) -> tuple[TrainState, dict[str, Any]]:
     """Returns a training state and the facts that were saved with it."""
+    from safetensors import SafetensorError, safe_open
+
     from smoothheads.training.loop import TrainState
 
     try:
@@ -217,6 +218,7 @@ def _no_checkpoint(folder: Path) -> CheckpointError:
 def _build(config: ModelConfig, info: DataInfo, folder: Path) -> MultiHead:
     """Builds the network that config.json describes, if the weights can be those of such a network."""
     import torch
+    from safetensors import SafetensorError, safe_open
 
     from smoothheads.models import build
 
