@@ -70,6 +70,7 @@ def reserve(
         if not folder.is_dir():
             raise StorageError(f"{folder} is a file, not a folder; choose another place.")
         names = sorted(entry.name for entry in folder.iterdir())
+    # What is neither ours nor to be ignored belongs to somebody else.
     foreign = [name for name in names if name not in (LOCK, *ignore) and not _PARTIAL.fullmatch(name)]
     if foreign and not is_own(folder):
         some = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
@@ -105,6 +106,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = _partial(path)
         try:
+            # Write, wait for the disk, rename: no reader ever sees a part of the file.
             with partial.open("wb") as file:
                 file.write(data.encode() if isinstance(data, str) else data)
                 file.flush()

@@ -98,5 +98,5 @@ def test_shards_are_named_by_the_run_that_they_lie_in(tmp_path: Path) -> None:
 
 def test_no_command_is_forgotten() -> None:
     """`serve` is in the tests of the page, `bench` in its own; the others take no such place."""
-    others = {"demo", "zoo", "serve", "merge", "import", "study", "paper"}
+    others = {"board", "demo", "zoo", "serve", "merge", "import", "study", "paper"}
     assert {name.partition(" ")[0] for name in TAKE} | others == COMMANDS.keys()

@@ -144,6 +144,7 @@ def save(
             tensors[name] = value.half() if value.dtype == torch.float32 else value
             if not tensors[name].isfinite().all():
                 raise CheckpointError(f"{name} has values beyond half precision; save it without half=True.")
+    # The manifest comes last: it holds the hashes of the others.
     with new_folder(Path(folder)) as partial:
         write_atomic(partial / WEIGHTS, safetensors.torch.save(tensors))
         write_json(partial / CONFIG, {"run": to_dict(config), "data": to_dict(info)})
@@ -169,6 +170,7 @@ def load(place: str | Path, model: nn.Module | None = None) -> Checkpoint:
 
     from smoothheads.models.multihead import as_multihead
 
+    # Hashes first, then the description, then the network, then its weights.
     folder = checkpoint_folder(place)
     manifest = verified_manifest(folder)
     config, info = description(folder)

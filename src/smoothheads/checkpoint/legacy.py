@@ -60,6 +60,7 @@ def import_weights(
             f"{len(paths)} files are separate networks, hence {len(paths)} heads and the cut 'input', not "
             f"{heads} head(s) and the cut {cut!r}; leave --heads and --cut out."
         )
+    # The constants of the normalisation are not in the files: the data set's, unless others are given.
     info = describe(config.data)
     info = replace(info, mean=tuple(mean) or info.mean, std=tuple(std) or info.std)
     if centre_only:
@@ -111,6 +112,7 @@ def read_legacy(path: Path) -> dict[str, Tensor]:
             problem = f"is not a complete file of torch.save{reason}"
             remedy = "check that these are PyTorch weights, or fetch the file again"
         raise CheckpointError(f"{path} {problem}; {remedy}.") from error
+    # Training scripts save {"state_dict": ..., "epoch": ..., ...}, others the state alone.
     state = content.get("state_dict", content) if isinstance(content, dict) else content
     if not (isinstance(state, dict) and state and all(_is_entry(*item) for item in state.items())):
         raise CheckpointError(
@@ -177,6 +179,7 @@ def _is_entry(name: object, value: object) -> bool:
 
 def _unwrap(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Removes the prefixes of Sequential and DataParallel, in whatever order they were put on."""
+    # A prefix counts as a wrapper only if every name has it.
     names = dict(state)
     while wrapper := next((w for w in WRAPPERS if names and all(n.startswith(w) for n in names)), None):
         names = {name.removeprefix(wrapper): value for name, value in names.items()}

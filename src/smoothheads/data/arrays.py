@@ -34,6 +34,7 @@ class ArrayDataset:
                 f"The images of {where} must be uint8 of shape [N, {', '.join(map(str, self.info.shape))}], "
                 f"not {self.images.dtype} of shape {self.images.shape}; from_arrays converts other forms."
             )
+        # A byte holds at most 255, so that only coarser grids have to be checked.
         if limit < 255 and self.images.size and self.images.max() > limit:
             raise DataError(f"The images of {where} must be in 0..{limit}, and one has {self.images.max()}.")
         if not self.indices.size:
@@ -90,10 +91,12 @@ def statistics(images: NDArray[np.uint8], max_value: int) -> tuple[tuple[float, 
     values = np.arange(max_value + 1) / max_value
     means, stds = [], []
     for channel in range(images.shape[1]):
+        # Histogram, mean, and mean square distance from it.
         counts = np.bincount(images[:, channel].reshape(-1), minlength=max_value + 1)
         mean = float(counts @ values / counts.sum())
         std = float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum()))
         means.append(mean)
+        # A constant channel has nothing to be divided by.
         stds.append(std if std > 1e-9 else 1.0)
     return tuple(means), tuple(stds)
 
@@ -106,6 +109,7 @@ def average(images: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
     # One place of all groups at a time, which is far quicker than group by group.
     for row, column in places:
         total += images[..., row::factor, column::factor]
+    # Divide by the area and round halves up: (2 total + area) // (2 area).
     area = len(places)
     mean: NDArray[np.uint8] = ((2 * total + area) // (2 * area)).astype(np.uint8)
     return mean

@@ -56,6 +56,7 @@ def from_arrays(
     """
     if not 1 <= max_value <= 255:
         raise DataError(f"max_value must be in 1..255, not {max_value}: a pixel is stored in one byte.")
+    # Bring both to one form: grid integers [N, C, H, W] and class numbers [N].
     pixels = channels_first(grid_integers(as_numpy(images), max_value))
     targets = _class_numbers(as_numpy(labels))
     if not len(pixels) or not len(targets):
@@ -111,12 +112,15 @@ def as_dataset(
         names = getattr(data.features.get(target), "names", None)
         rows = [(as_numpy(row[images]), row[target]) for row in data]
         return _stacked(rows, {"classes": names} | facts if names else facts)
+    # A mapping, such as a dict or an open .npz file.
     if hasattr(data, "keys") and hasattr(data, "__getitem__"):
         keys = list(data.keys())
         images, target = column_of("image", image_column, keys), column_of("label", label_column, keys)
         return from_arrays(data[images], data[target], **facts)
+    # A pair of arrays; a list of two pairs (image, label) has smaller elements.
     if isinstance(data, (tuple, list)) and len(data) == 2 and np.ndim(as_numpy(data[0])) >= 3:
         return from_arrays(data[0], data[1], **facts)
+    # Of a loader the data set is taken: its order and batches do not matter here, its augmentation would.
     if hasattr(data, "dataset") and hasattr(data, "batch_size"):
         sampler = type(getattr(data, "sampler", None)).__name__
         if sampler not in PLAIN_SAMPLERS:
@@ -199,6 +203,7 @@ def grid_integers(images: NDArray[Any], max_value: int) -> NDArray[np.uint8]:
                 f"0..{max_value}; undo a normalisation (it is a layer inside the network), then "
                 f"{_quantise(max_value)}."
             )
+        # float32 pixels m / q are off by rounding only; anything more is another image than the nearest one.
         off = np.abs(exact - np.rint(exact)).max()
         if off > OFF_GRID:
             raise DataError(
@@ -221,6 +226,7 @@ def channels_first(images: NDArray[Any]) -> NDArray[Any]:
     forms = "[N, H, W], [N, C, H, W] or [N, H, W, C] with 1 or 3 channels"
     if images.ndim != 4:
         raise DataError(f"Images must be {forms}, not of shape {images.shape}.")
+    # Exactly one end may look like channels, or the layout would be a guess.
     first, last = images.shape[1] in CHANNELS, images.shape[3] in CHANNELS
     if first == last:
         which = "both ends" if first else "neither end"

@@ -143,6 +143,7 @@ class Folder(DataConfig):
                 f"{folder.name} and {other.name} of {root} must have the same class folders, and "
                 f"{differing[0]!r} is only in {only} ({len(differing)} differ)."
             )
+        # Classes in alphabetical order, files sorted within: the order never depends on the disk.
         files = [_files(folder, name) for name in classes]
         labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(names) for names in files])
         paths = tuple(name for names in files for name in names)
@@ -158,10 +159,12 @@ def framed(picture: Image.Image, size: int | None) -> Image.Image:
     """Resizes the shorter side and crops the central square of `size`; without a size nothing changes."""
     if size is None:
         return picture
+    # The shorter side to 8/7 of the size, the other in proportion (256 for 224).
     shorter = min(picture.size)
     width, height = (int(shorter_side(size) * side / shorter) for side in picture.size)
     if (width, height) != picture.size:
         picture = picture.resize((width, height), Image.Resampling.BILINEAR)
+    # The central square.
     left, top = round((width - size) / 2), round((height - size) / 2)
     return picture.crop((left, top, left + size, top + size))
 

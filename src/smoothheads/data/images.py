@@ -107,6 +107,7 @@ def _check_header(picture: Image.Image, source: str, max_pixels: int) -> None:
     """Checks what is known before anything is decoded."""
     if picture.width * picture.height > max_pixels:
         raise _too_large(source, f"{picture.width}x{picture.height}", max_pixels)
+    # Viewers show one frame of an animation, and nobody knows which.
     if getattr(picture, "n_frames", 1) > 1:
         raise DataError(f"{source} is animated; save the frame that you mean as a picture of its own.")
     if picture.mode not in EIGHT_BIT:
@@ -129,6 +130,7 @@ def _check_plain(picture: Image.Image, source: str) -> None:
         raise DataError(f"{source} has print colours (CMYK); convert it to RGB.")
     if picture.getexif().get(ExifTags.Base.Orientation, 1) != 1:
         raise DataError(f"{source} has a rotation in its EXIF data; save it upright and without that entry.")
+    # An alpha channel that is opaque everywhere changes nothing.
     if picture.mode in ("LA", "PA", "RGBA") or "transparency" in picture.info:
         alpha = np.asarray(picture.convert("RGBA"))[..., 3]
         if alpha.min(initial=255) < 255:

@@ -48,6 +48,7 @@ class Frame:
         Raises DataError for a picture of a size that training would not take, unless it may be resized. On a
         grid coarser than 8 bits the grey levels are rounded to it, and distances count from there.
         """
+        # First what training did to its pictures, then resizing if it is allowed.
         channels, height, width = self.info.shape
         factor = 1 if self.data is None else self.data.downscale
         if self.data is not None:
@@ -55,6 +56,7 @@ class Frame:
         full = (width * factor, height * factor)
         if self.resize and picture.size not in ((width, height), full):
             picture = _covering(picture, *full)
+        # A picture of the full size is averaged as in training; one of the network's own size stays.
         image = pixels(picture)
         if picture.size == full:
             image = average(image, factor) if factor > 1 else image
@@ -127,6 +129,7 @@ def _arrays(path: Path, frame: Frame) -> Iterator[Input]:
         )
     images: NDArray[Any] = members[key]
     fit: Callable[[Any, str], Pixels] = lambda image, _: as_pixels(image, frame.info)  # noqa: E731
+    # Zeros of the same shape and type tell whether the network takes such arrays at all.
     try:
         as_pixels(np.zeros_like(images[:1]), frame.info)
         exact = images.dtype != np.uint8 or images.max(initial=0) <= frame.info.grid.max_value

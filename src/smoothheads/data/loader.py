@@ -104,6 +104,7 @@ class Loader:
         """Yields the epoch's batches from `start_step` on; `order` replaces the keyed permutation."""
         if order is None:
             order = torch.randperm(len(self.dataset), generator=generator(self.seed, "order", epoch))
+        # Near-equal parts: no image is dropped, and no batch is much smaller than the others.
         parts = np.array_split(order.numpy(), self.steps_per_epoch)
         reader = _Reader(self.dataset, (self.seed, epoch) if self.augment else None, self.shards)
         yield from _batches(reader, list(enumerate(parts))[start_step:], self.workers)
@@ -176,6 +177,7 @@ def _batches(reader: _Reader, steps: Sequence[tuple[int, Positions]], workers: i
     for (_, positions), images in zip(steps, results, strict=True):
         if isinstance(images, DataError):
             raise images
+        # m / q in float32, computed here so that processes exchange bytes only.
         own = torch.from_numpy(positions[reader.shards.place(len(positions))])
         pixels = torch.from_numpy(images).to(torch.float32).div_(dataset.info.grid.max_value)
         yield Batch(pixels, labels[own], own)

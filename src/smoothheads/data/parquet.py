@@ -95,6 +95,7 @@ def published(
     """
     content = read_parquet(files, label=label_column, shape=info.shape)
     check_labels(content.labels, info.classes, str(files[0]))
+    # Sets with the same shape and number of classes differ in their class names or their number of images.
     names, count = content.class_names, len(content.labels)
     problem = ""
     if names not in (None, info.class_names):
@@ -150,6 +151,7 @@ def read_parquet(
             image_column = _column("image", image, schema.names)
             label_column = _column("label", label, schema.names)
             names = names or _class_names(schema, label_column)
+            # Other columns are never read.
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=[image_column, label_column]):
                 labels.append(_labels(batch.column(label_column), path))
                 for data in _encoded(batch.column(image_column), path):
@@ -191,6 +193,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
     try:
         with pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            # The footer announces what the pages unpack to.
             meta = file.metadata
             groups = [meta.row_group(number) for number in range(meta.num_row_groups)]
             size = sum(

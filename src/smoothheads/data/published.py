@@ -185,11 +185,13 @@ class Cifar10(DataConfig):
             return any((folder / name).is_file() for name in names)
 
         archives = {kind: f"{self.archive}-{kind}.tar.gz" for kind in CIFAR_KINDS}
+        # The root may be an archive, or a folder with the unpacked batches in it or one level below.
         for kind in CIFAR_KINDS:
             if root.name == archives[kind] and root.is_file():
                 return root, kind
             if folder := only_place(root, self.name, partial(holds_any, names=self._batches(split, kind))):
                 return folder, kind
+        # Otherwise an archive in it.
         for kind, archive in archives.items():
             if folder := only_place(root, self.name, partial(holds_any, names=[archive])):
                 return folder / archive, kind
@@ -203,6 +205,7 @@ class Cifar10(DataConfig):
         size = self.label_bytes + CIFAR_PIXELS
         if not data or len(data) % size:
             raise damaged(source / name, f"file of {size}-byte records", f"it has {len(data)} bytes")
+        # A record: one or two label bytes (coarse and fine for CIFAR-100), then the red, green and blue planes.
         records = np.frombuffer(data, np.uint8).reshape(-1, size)
         labels = records[:, self.label_bytes - 1].astype(np.int64)
         return records[:, self.label_bytes :].reshape(-1, *CIFAR_SHAPE), labels
@@ -241,6 +244,7 @@ class Cifar100(Cifar10):
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """Returns an array of unsigned bytes; the file must be exactly as long as its header says."""
+    # Two zeros, 8 for unsigned bytes, the number of dimensions, then each of them as a big-endian integer.
     data = read_file(path, "idx file")
     header = 4 + 4 * dimensions
     if data[:4] != bytes([0, 0, 8, dimensions]) or len(data) < header:

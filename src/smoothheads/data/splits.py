@@ -92,6 +92,7 @@ def select(dataset: Dataset, subset: SubsetConfig) -> Dataset:
     """Returns the images that `subset` names, in its order; its positions are those in `dataset`."""
     where = f"{dataset.info.name} ({len(dataset)} images)"
     positions = np.arange(len(dataset), dtype=np.int64)
+    # Explicit indices come first; a repeated image would count twice in every average.
     if subset.indices is not None:
         positions = np.array(subset.indices, dtype=np.int64)
         if not positions.size:
@@ -104,10 +105,12 @@ def select(dataset: Dataset, subset: SubsetConfig) -> Dataset:
             raise DataError(
                 f"subset.indices has {values[counts > 1][0]} more than once; drop the repetition."
             )
+    # Then offset, every and first, as in `--skip` and `--max` of the field's scripts.
     positions = positions[subset.offset :: subset.every][: subset.first]
     if not positions.size:
         remedy = f"; lower subset.offset {subset.offset}." if subset.offset else "."
         raise DataError(f"No images of {where} are left{remedy}")
+    # All images in their order are the data set itself, with its own fingerprint.
     return dataset if np.array_equal(positions, np.arange(len(dataset))) else take(dataset, positions)
 
 
@@ -131,6 +134,7 @@ def hold_out(dataset: Dataset, fraction: float) -> tuple[Dataset, Dataset]:
         raise DataError(
             f"data.validation holds out {held} of {count} images and leaves none to train on; lower it."
         )
+    # The permutation is fixed, so that runs with other seeds are validated on the same images.
     order = fixed_permutation(count, "validation")
     return take(dataset, np.sort(order[held:])), take(dataset, np.sort(order[:held]))
 

@@ -140,6 +140,7 @@ def _staged(folder: Path) -> Iterator[Path]:
     """Yields a temporary folder with the files to upload."""
     with tempfile.TemporaryDirectory() as temporary:
         staged = Path(temporary) / "repository"
+        # An export goes as it is, a run with a ledger as an export, anything else as a bare checkpoint.
         if is_export(folder):
             copy_files({name: folder / name for name in (SUMS, *Export.open(folder).check_files())}, staged)
         elif (folder / LEDGER).is_dir():
