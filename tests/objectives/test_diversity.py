@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from smoothheads.models import ModelConfig, build
-from smoothheads.objectives.diversity import cosine_penalty, cosines, printed_penalty
+from smoothheads.objectives.objective import cosine_penalty, cosines, printed_penalty
 
 
 def heads() -> list[list[Tensor]]:

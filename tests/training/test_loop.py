@@ -16,7 +16,7 @@ from smoothheads.data.loader import Loader
 from smoothheads.errors import ConfigError, TrainingError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives import DiversityConfig, Gaussian, ObjectiveConfig
-from smoothheads.objectives.diversity import cosine_penalty
+from smoothheads.objectives.objective import cosine_penalty
 from smoothheads.training import TrainConfig
 from smoothheads.training.fit import train
 from smoothheads.training.loop import EpochDone, StepDone, Trainer

@@ -1,11 +1,11 @@
-"""From the logits of L heads to the answers of several base classifiers, all out of one forward pass.
+"""Turns the logits of L heads into the classes of several base classifiers, all from one forward pass.
 
 Each aggregation is a classifier of its own, and a certificate belongs to the aggregation that was sampled:
 `ensemble` (mean of all heads), `head-K`, `prefix-K` (mean of the first K heads), `consensus-K` (the label
 that the first K heads agree on, otherwise the ensemble's), `softmax` (mean of the heads' probabilities),
-`vote` (what most heads say), `margin` (what the head says whose two largest probabilities are furthest apart)
-and, for networks that have learned weights, `weighted` (their weighted sum). Of equals the smallest class
-wins, or the first head.
+`vote` (the class of most heads), `margin` (the class of the head whose two largest probabilities are furthest
+apart) and, for networks that have learned weights, `weighted` (their weighted sum). Of equals the smallest
+class wins, or the first head.
 
 These are counted in every certification. An aggregation of somebody else's package is a class like
 `Aggregation` in the registry AGGREGATIONS (entry points `smoothheads.aggregations`); it is counted when it is
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Aggregation(Protocol):
-    """A base classifier made of the answers of all heads."""
+    """A base classifier made of the logits of all heads."""
 
     name: ClassVar[str]
 

@@ -1,4 +1,4 @@
-"""What a forward pass of one image costs, in both usual currencies, and which part of a network is a head."""
+"""The cost of a forward pass of one image, in both usual currencies, and the sizes of trunk and heads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class NetworkParts:
 
     @property
     def head_share_of_layers(self) -> float:
-        """0 where no layer is a module that is counted."""
+        """Fraction of the layers that is in one head; 0 where no layer is a module that is counted."""
         return self.head_layers / max(1, self.trunk_layers + self.head_layers)
 
 

@@ -1,4 +1,4 @@
-"""What a noise law and a noise sampler are, and how every sample is keyed.
+"""The interfaces of noise laws and noise samplers, and the key of every sample.
 
 A law is the one object that ties a certificate to what was sampled: it has the theorem that turns a
 probability into a radius, and it makes the sampler. A sampler is a pure function of (seed, image index,

@@ -131,7 +131,7 @@ class GridNoise:
         return steps
 
     def correction(self, dimension: int) -> float:
-        """The pixels are independent, so their total variations add up (a union bound)."""
+        # The pixels are independent, so their total variations add up (a union bound).
         if dimension < 1:
             raise SoundnessError(f"An image has one pixel value or more (image.size), not {dimension}.")
         return math.nextafter(dimension * self.table.total_variation, math.inf)

@@ -1,4 +1,4 @@
-"""From a probability to an l2 radius and back, under Gaussian noise of standard deviation sigma per pixel.
+"""Turns probabilities into l2 radii and back, under Gaussian noise of standard deviation sigma per pixel.
 
 Radii are rounded down and probabilities up, so that rounding never makes a certificate wrong.
 """

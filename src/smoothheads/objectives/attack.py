@@ -1,4 +1,4 @@
-"""What the l2 attacks of training share. Inside `frozen` they differentiate the inputs and nothing else."""
+"""Parts that the l2 attacks of training share. Inside `frozen` they differentiate the inputs alone."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Method(ABC):
 
     @property
     def trained_draws(self) -> int:
-        """Noise draws of an image that a step trains on; a batch of draws counts these."""
+        """Returns the noise draws of an image that a step trains on; a batch of draws counts these."""
         return self.draws
 
     def __post_init__(self) -> None:

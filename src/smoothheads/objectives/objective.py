@@ -1,14 +1,19 @@
-"""What one step minimises: the method's losses under teaching weights, plus the cosine constraint."""
+"""The objective of one step: the method's losses under teaching weights, plus the cosine constraint.
+
+It follows Algorithm 1 of the SOME paper; equation numbers are the paper's.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.config import ObjectiveConfig, resolve_preset
-from smoothheads.objectives.diversity import cosine_penalty, printed_penalty
 from smoothheads.objectives.method import Losses, Step
 from smoothheads.objectives.teaching import Teaching
 
@@ -39,9 +44,11 @@ class Objective:
 
     def terms(self, losses: Losses, labels_N: Tensor) -> StepTerms:
         """Returns the method's losses under the teaching weights, after `teaching.update` saw the batch."""
+        # SPL coefficients from the smoothed losses (eq. 5), shifted by one head; no gradient (eq. 6).
         smoothed_LN = losses.smoothed_LN.detach()
         weights_LN = self.teaching(smoothed_LN, labels_N)
         lam_LC = self.teaching.lam_LC
+        # The weighted mean over heads and images (eq. 6; its mean over the draws is in the losses).
         loss = (weights_LN * losses.per_sample_LN).mean()
         if losses.unweighted_LN is not None:
             loss = loss + losses.unweighted_LN.mean()
@@ -58,7 +65,7 @@ class Objective:
         return StepTerms(loss, metrics)
 
     def diversity(self, model: MultiHead) -> Tensor | None:
-        """The cosine term; none for a single head or when it is switched off."""
+        """Returns the cosine term; None for a single head or when it is switched off."""
         settings = self.config.diversity
         if len(model.heads) == 1 or settings.weight == 0:
             return None
@@ -67,8 +74,36 @@ class Objective:
         return settings.weight * penalty(heads)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What the objective remembers between steps; part of a resumable training state."""
+        """Returns the state of teaching between steps; part of a resumable training state."""
         return self.teaching.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.teaching.load_state_dict(state)
+
+
+def cosines(heads: Sequence[Sequence[Tensor]]) -> Tensor:
+    """Returns the cosine of every pair i < j of heads, each head's parameters taken as one long vector."""
+    flat_LP = torch.stack([torch.cat([p.flatten() for p in head]) for head in heads])
+    unit_LP = F.normalize(flat_LP, dim=1)
+    first, second = torch.triu_indices(len(heads), len(heads), offset=1)
+    return (unit_LP @ unit_LP.T)[first, second]
+
+
+def cosine_penalty(heads: Sequence[Sequence[Tensor]]) -> Tensor:
+    """Returns the sum over pairs i < j of the squared cosine: zero when the heads are orthogonal.
+
+    This is eq. 3 of the SOME paper as its authors' code has it; `printed_penalty` is the printed formula.
+    """
+    return cosines(heads).square().sum()
+
+
+def printed_penalty(heads: Sequence[Sequence[Tensor]]) -> Tensor:
+    """Returns eq. 3 as printed: the sum over ordered pairs of <h_i, h_j>^2 / (|h_i| |h_j|).
+
+    It is in the tens of thousands for a ResNet-110 at initialisation.
+    """
+    flat_LP = torch.stack([torch.cat([p.flatten() for p in head]) for head in heads])
+    norms_L = flat_LP.norm(dim=1).clamp_min(1e-12)
+    squared_LL = (flat_LP @ flat_LP.T).square() / (norms_L[:, None] * norms_L[None, :])
+    both: Tensor = squared_LL.sum() - squared_LL.diagonal().sum()
+    return both

@@ -43,7 +43,7 @@ class Teaching:
 
     @property
     def needs_whole_batch(self) -> bool:
-        """Whether the weights of one image depend on the losses of the others in its batch."""
+        """Says whether the weights of an image depend on the losses of the others in its batch."""
         return self.pace.reads_losses or self.config.balance == "class" or self.config.weights == "superloss"
 
     @torch.no_grad()
@@ -84,7 +84,7 @@ class Teaching:
         return weights_LN
 
     def _unscaled(self, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
-        """The weights before balancing and before SuperLoss is divided by its mean."""
+        """Returns the weights before balancing and before SuperLoss is divided by its mean."""
         if len(smoothed_LN) == 1 and self.config.shift != "self":
             return torch.ones_like(smoothed_LN)  # a single head has no teacher
         if self.config.weights == "superloss":
@@ -194,6 +194,7 @@ def teaching_weights(
     """
     if config.weights == "uniform":
         return torch.ones_like(smoothed_LN)
+    # Eq. 6: head k is weighted by what its teacher says about the image.
     judged, lam = smoothed_LN[teachers_L], lam_LN[teachers_L]
     graded = smoothed_LN if config.hard_weight_source == "student" else judged
     match config.weights:
@@ -204,6 +205,7 @@ def teaching_weights(
         case _:
             # The paper gives no formula for favouring hard samples: the mirror image about lambda.
             full, partial = judged >= lam, (1 + torch.exp(-lam)) * torch.sigmoid(graded - lam)
+    # Eq. 5: weight 1 on one side of lambda, the partial weight on the other.
     weights = torch.where(full, torch.ones_like(judged), partial)
     if config.tie == "zero":
         weights[judged == lam] = 0
@@ -211,7 +213,7 @@ def teaching_weights(
 
 
 def _teachers(heads: int, shift: str, generator: torch.Generator | None = None) -> Tensor:
-    """Entry k: which head's judgement trains head k."""
+    """Returns the teacher of each head: entry k says whose judgement trains head k (eq. 6: k - 1)."""
     order = torch.arange(heads)
     match shift:
         case "circular":

@@ -98,15 +98,17 @@ class Trainer:
         workers: int = 0,
         prepared: Tensor | None = None,
     ) -> None:
-        """Args:
-        model: the network; its heads are trained at `head_lr_scale` times the learning rate.
-        train: the training images.
-        config: batch, schedule, precision, seed and so on.
-        objective: base method, teaching and cosine constraint.
-        validation: images that are held out; their accuracy under noise is part of the metrics.
-        augment: crop and flip the training images.
-        workers: loader processes for image folders.
-        prepared: what the method's `prepare` gave for the training images.
+        """Prepares training; nothing is trained before `run`.
+
+        Args:
+            model: the network; its heads are trained at `head_lr_scale` times the learning rate.
+            train: the training images.
+            config: batch, schedule, precision, seed and so on.
+            objective: base method, teaching and cosine constraint.
+            validation: images that are held out; their accuracy under noise is part of the metrics.
+            augment: crop and flip the training images.
+            workers: loader processes for image folders.
+            prepared: what the method's `prepare` gave for the training images.
         """
         self.config = resolve(config)
         self.device = parse(ranks.own_device(config.device))

@@ -1,4 +1,4 @@
-"""What is measured during training: running means, accuracy under noise on held-out images, similar heads."""
+"""Measurements during training: running means, accuracy under noise on held-out images, similar heads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from smoothheads.data import Dataset
 from smoothheads.data.loader import plain_batches
 from smoothheads.models.aggregate import ensemble
 from smoothheads.models.multihead import MultiHead, temporary_mode
-from smoothheads.objectives.diversity import cosines
 from smoothheads.objectives.losses import add_noise
+from smoothheads.objectives.objective import cosines
 
 
 @dataclass(slots=True)
