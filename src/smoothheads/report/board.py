@@ -70,14 +70,15 @@ class Entry:
         return [f.message for f in self.audit.findings if f.severity == "warning"]
 
 
-def find_logs(folder: Path) -> list[Path]:
+def find_logs(folder: Path | str) -> list[Path]:
     """Returns the ledgers and log files below a folder."""
+    folder = Path(folder)
     ledgers = [path.parent for path in folder.rglob(TABLE) if not is_partial(path)]
     files = [path for path in folder.rglob("*") if path.suffix in ENDINGS and path.is_file()]
     return sorted([*ledgers, *(path for path in files if path.name != TABLE and not is_partial(path))])
 
 
-def collect(folder: Path) -> tuple[list[Entry], dict[Path, str]]:
+def collect(folder: Path | str) -> tuple[list[Entry], dict[Path, str]]:
     """Returns the entries of a board, and why the other files below the folder are not on it."""
     entries, refused = [], {}
     for path in find_logs(folder):
@@ -95,7 +96,7 @@ def collect(folder: Path) -> tuple[list[Entry], dict[Path, str]]:
     return entries, refused
 
 
-def board_html(entries: Sequence[Entry], refused: dict[Path, str], *, title: str, out: Path) -> str:
+def board_html(entries: Sequence[Entry], refused: dict[Path, str], *, title: str, out: Path | str) -> str:
     """Returns the page; links lead from `out` to the evidence.
 
     Args:
@@ -104,6 +105,7 @@ def board_html(entries: Sequence[Entry], refused: dict[Path, str], *, title: str
         title: The title of the page.
         out: The file that the page is written to.
     """
+    out = Path(out)
     columns = ("log", "data", "method", "network", "sigma", "images", "ACR", *(f"CA {r:g}" for r in RADII))
     columns += ("classes", "worst class ACR", "samples", "seconds", "evidence")
     head = "".join(f'<th scope=col data-sort="">{escape(name)}</th>' for name in columns)
