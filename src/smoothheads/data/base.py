@@ -1,4 +1,4 @@
-"""What a data set is: its settings, the facts about its images, and the interface of a split.
+"""Data sets: their settings, the facts about their images, and the interface of a split.
 
 Everything that runs on settings alone (`--help`, recipes, reports) needs this module and no torch.
 """
@@ -90,7 +90,7 @@ class Splits(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SubsetConfig:
-    """Which images of a split are used; applied in the order indices, offset, every, first."""
+    """Chooses images of a split; the fields apply in the order indices, offset, every, first."""
 
     offset: Natural = 0
     """Leave out this many images first: --offset 10 --every 20 keeps 10, 30, 50, ..."""

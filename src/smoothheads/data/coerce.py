@@ -1,4 +1,4 @@
-"""What users have, as data sets and grid integers: arrays, tensors, pictures, other libraries' data sets.
+"""Turns what users have into data sets and grid integers: arrays, tensors, pictures, other libraries' sets.
 
 Values become grid integers exactly, or an error says how to quantise them; nothing is rounded silently.
 """

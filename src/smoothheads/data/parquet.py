@@ -31,7 +31,7 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What parquet files hold."""
+    """The content of the parquet files of a split."""
 
     images: NDArray[np.uint8]
     """[N, C, H, W], one channel if every picture is grey and no shape was given."""

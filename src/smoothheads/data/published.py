@@ -205,7 +205,7 @@ class Cifar10(DataConfig):
         size = self.label_bytes + CIFAR_PIXELS
         if not data or len(data) % size:
             raise damaged(source / name, f"file of {size}-byte records", f"it has {len(data)} bytes")
-        # A record: one or two label bytes (coarse and fine for CIFAR-100), then the red, green and blue planes.
+        # A record: one or two label bytes (coarse and fine for CIFAR-100), then red, green and blue planes.
         records = np.frombuffer(data, np.uint8).reshape(-1, size)
         labels = records[:, self.label_bytes - 1].astype(np.int64)
         return records[:, self.label_bytes :].reshape(-1, *CIFAR_SHAPE), labels
