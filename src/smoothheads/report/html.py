@@ -163,7 +163,8 @@ def table_html(table: Table) -> str:
     rows = "".join(
         "<tr>" + "".join(shown(i, cell) for i, cell in enumerate(row)) + "</tr>\n" for row in table.rows
     )
-    notes = f"<figcaption>{escape(' '.join(table.notes))}</figcaption>" if table.notes else ""
+    sentences = " ".join(note if note.endswith((".", ")")) else f"{note}." for note in table.notes)
+    notes = f"<figcaption>{escape(sentences)}</figcaption>" if table.notes else ""
     return (
         f"<figure><h3>{escape(table.title)}</h3><div class=wide><table><thead><tr>{head}</tr></thead>\n"
         f"<tbody>{rows}</tbody></table></div>{notes}</figure>"
@@ -249,7 +250,7 @@ def _explanation(log: Results) -> str:
             for i, c in enumerate(top)
         )
         bars = f'<text x="4" y="18">votes on {row.votes.n:,} noisy copies</text>{bars}'
-    left = 130 if bars else 0
+    left = 130 if bars else -50
     ball = (
         f'<g transform="translate({left + 195} 82)"><circle r="52" fill="var(--c0)" fill-opacity=".14" '
         'stroke="var(--c0)"/><circle r="3" fill="var(--ink)"/><path d="M0 0 L45 -26" stroke="var(--ink)"/>'
