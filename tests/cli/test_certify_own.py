@@ -155,3 +155,11 @@ def test_predict_says_that_it_needs_more_than_a_file(
 ) -> None:
     assert main(["predict", "mine:make", str(pictures)]) == 2
     assert "does not say what images it takes" in capsys.readouterr().err
+
+
+def test_help_names_the_sigma_that_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["certify", "--help"])
+    words = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "whatever its law (default: that of the training)." in words
+    assert "(default: 0.25)" not in words

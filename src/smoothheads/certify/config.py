@@ -32,7 +32,7 @@ class CertifyConfig:
     """Settings of a certification run; the network and the data are not among them."""
 
     sigma: float
-    """Standard deviation of the noise per pixel, whatever its law."""
+    """Standard deviation of the noise per pixel, whatever its law (default: that of the training)."""
     alpha: float = 0.001
     """Probability that a certificate is wrong, per image."""
     aggregation: str = "ensemble"

@@ -74,12 +74,15 @@ _busy = threading.local()
 
 def _readable_field(field: StructFieldSpec) -> StructFieldSpec:
     kind, *metadata = get_args(field.type) if get_origin(field.type) is Annotated else (field.type,)
-    settings = tyro.conf.arg(metavar=_placeholder(field.name, kind, metadata), help_behavior_hint=_hint)
 
     def text() -> str | None:
         found = field.helptext() if callable(field.helptext) else field.helptext
         return found and " ".join(found.split())  # tyro keeps line breaks of docstrings
 
+    def hint(default: str) -> str:
+        return "" if "(default" in (text() or "") else _hint(default)  # a text that names it knows better
+
+    settings = tyro.conf.arg(metavar=_placeholder(field.name, kind, metadata), help_behavior_hint=hint)
     # The command's own settings come later, and so win.
     annotated: Any = Annotated[(kind, settings, *metadata)]
     return replace(field, type=annotated, helptext=text)
