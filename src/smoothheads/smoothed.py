@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress
 
 from smoothheads.certify.algorithm import Prediction
 from smoothheads.certify.certifier import make_certifier
@@ -129,14 +131,41 @@ class Smoothed:
         """Yields growing certificates, every one of which holds; see `Certifier.stream`."""
         return self.certifier.stream(image, index, n=n, target=target, seconds=seconds)
 
-    def certify(self, data: Any, labels: Any = None, *, on_record: OnRecord | None = None) -> Results:
-        """Certifies every image of a data set, or of images and their labels."""
+    def __repr__(self) -> str:
+        config, info = self.config, self.info
+        size = "x".join(map(str, info.shape))
+        return (
+            f"Smoothed({len(self.model.heads)} head(s), {info.classes} classes, images {size}, "
+            f"sigma {config.sigma:g}, budget {config.budget} with n = {self.certifier.n:,}, "
+            f"alpha {config.alpha:g}, engine {config.engine} in {config.precision})"
+        )
+
+    def certify(
+        self,
+        data: Any,
+        labels: Any = None,
+        *,
+        progress: bool = True,
+        on_record: OnRecord | None = None,
+    ) -> Results:
+        """Certifies every image of a data set, or of images and their labels.
+
+        Args:
+            data: A data set, or images.
+            labels: The labels of images.
+            progress: Show a bar on standard error, if that is a terminal or a notebook.
+            on_record: Called with the record of every image.
+        """
         dataset = as_dataset(data, labels, classes=self.info.class_names, max_value=self.info.grid.max_value)
         records = []
-        for record in self.certifier.records(dataset):
-            records.append(record)
-            if on_record:
-                on_record(record)
+        console = Console(stderr=True)
+        with Progress(console=console, disable=not (progress and console.is_interactive)) as bar:
+            task = bar.add_task("certify", total=len(dataset))
+            for record in self.certifier.records(dataset):
+                records.append(record)
+                bar.advance(task)
+                if on_record:
+                    on_record(record)
         return Results.of(dataset.info.name, records, self.manifest(dataset))
 
     def manifest(self, dataset: Dataset) -> Manifest:

@@ -193,3 +193,32 @@ def test_images_under_way_together_share_the_time(tiny_network: Network, small_d
     found = list(smoothed.certify(select(small_digits.test, SubsetConfig(first=6))))
     assert 0 < sum(each.seconds for each in found) <= time.monotonic() - started
     assert all(each.samples == 60 and each.seconds > 0 for each in found)
+
+
+def test_few_samples_are_noted(tiny_network: Network, small_digits: Splits) -> None:
+    few = Smoothed(tiny_network(), small_digits.test.info, sigma=0.5, n=10, n0=10)
+    assert any("n = 10 certifies a radius of at most 0.0" in note for note in few.notes)
+    assert not Smoothed(tiny_network(), small_digits.test.info, sigma=0.5, n=100).notes
+
+
+def test_repr_is_a_sentence(tiny_network: Network, small_digits: Splits) -> None:
+    text = repr(Smoothed(tiny_network(heads=2), small_digits.test.info, **SETTINGS))
+    assert text.startswith(
+        "Smoothed(2 head(s), 10 classes, images 1x8x8, sigma 0.5, budget fixed with n = 400"
+    )
+
+
+def test_no_bar_without_a_terminal(
+    tiny_network: Network, small_digits: Splits, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = select(small_digits.test, SubsetConfig(first=2))
+    Smoothed(tiny_network(), data.info, **SETTINGS).certify(data)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_predict_with_ten_samples_says_how_many_are_needed(
+    tiny_network: Network, small_digits: Splits
+) -> None:
+    subject = Smoothed(tiny_network(), small_digits.test.info, sigma=0.5, n=10, n0=10)
+    with pytest.raises(ConfigError, match=r"n = 10 is too small for alpha = 0\.001: .*use n >= 11"):
+        subject.predict(small_digits.test.image(0))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from smoothheads.noise import Noise
 
 T = TypeVar("T")
+FEW_SIGMAS: Final = 0.5  # a largest radius below so many sigmas is worth a note
 _PREDICT_SAMPLES: Final = 1000  # where the budget has no limit
 
 
@@ -47,7 +48,8 @@ def make_certifier(
 
     Args:
         model: The network, or a classifier that is only called; None if `cache.given` has a converted one
-        that needs no PyTorch. info: The images that it takes.
+            that needs no PyTorch.
+        info: The images that it takes.
         config: Settings; `auto` is resolved and a seed is drawn if there is none.
         cache: Where converted networks are kept.
         images: How many images there will be, about; a trial for `auto` must pay for itself.
@@ -66,7 +68,7 @@ def make_certifier(
     network = Network(model, info, noise, cache or ConversionCache())
     resolved = resolve(seeded, network, samples=images * seeded.plan.typical_samples)
     certifier = Certifier(resolved.counter, info, resolved.config, repeatable=config.seed is not None)
-    certifier.notes = notes + resolved.notes
+    certifier.notes += notes + resolved.notes
     return certifier
 
 
@@ -93,6 +95,11 @@ class Certifier:
         self.max_radius = (
             math.inf if endless else max_radius(self.n, config.alpha, config.sigma, self.law.radius)
         )
+        if self.max_radius < FEW_SIGMAS * config.sigma:
+            self.notes += (
+                f"n = {self.n} certifies a radius of at most {self.max_radius:.2g}, even if all votes agree: "
+                "raise n (100 for a first look, 100,000 in published tables)",
+            )
 
     @property
     def engine(self) -> Engine:
