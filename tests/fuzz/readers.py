@@ -35,6 +35,7 @@ from smoothheads.results.audit import audit
 from smoothheads.results.compare import compare, summarize
 from smoothheads.results.derive import linf, merge, recertified, top_k
 from smoothheads.results.read import read_log
+from smoothheads.results.results import Results
 from smoothheads.runs.models import Export
 from smoothheads.training import RunConfig
 from smoothheads.training.loop import TrainState
@@ -350,3 +351,105 @@ def foreign_weights(root: Path) -> Once:
         return read_legacy(path)
 
     return once
+
+
+@reader
+def study_results(root: Path) -> Once:
+    """The folder that `study --out` writes: study.json and rows, read and shown as tables."""
+    from smoothheads.report.table import to_text
+    from smoothheads.studies.results import (
+        GapCurve,
+        NetworkSize,
+        RowFacts,
+        StudyResults,
+        StudyRow,
+        load,
+        save,
+    )
+    from smoothheads.studies.tables import all_tables, costs
+
+    log = small_results()
+    facts = RowFacts(
+        certification="0" * 20,
+        aggregation="ensemble",
+        weights=("0" * 64,),
+        loss=1.0,
+        processors=("none",),
+        size=NetworkSize(params=10, gmacs=0.1, gmacs_paper=0.1, head_fraction=0.0),
+    )
+    curve = GapCurve(
+        image=0, sigma=0.25, draws=2, edges=(0.0, 1.0), counts=(2,), below=0.0, mean=0.5, deviation=0.1
+    )
+    study = StudyResults(
+        name="small",
+        title="Small",
+        arms={"a": "one", "b": "two"},
+        radii=(0.0, 0.25),
+        differences=(("b", "a"),),
+        rows=tuple(StudyRow("", 0.25, arm, 0, log, facts) for arm in "ab"),
+        certify={"budget": "table", "n": 100},
+        gaps={"a": curve},
+    )
+    folder = root / "study"
+    save(study, folder)
+
+    def read() -> object:
+        found = load(folder)
+        return [to_text(table) for table in (*all_tables(found), costs(found))]
+
+    study_file, good = folder / "study.json", (folder / "study.json").read_text()
+    (row,) = (folder / "rows").iterdir()
+    plain = with_one_damaged([study_file, row], read, nothing)
+
+    def once(rng: Random) -> object:
+        if rng.random() < 0.6:
+            return plain(rng)
+        # Whoever changes rows on purpose makes their checksum agree.
+        data = gzip.compress(damage_table(gzip.decompress(row.read_bytes()), rng), mtime=0)
+        name = hashlib.sha256(data).hexdigest()[:16]
+        changed = row.with_name(f"{name}.tsv.gz")
+        if changed == row:
+            return read()
+        changed.write_bytes(data)
+        study_file.write_text(good.replace(row.name.removesuffix(".tsv.gz"), name))
+        try:
+            return read()
+        finally:
+            study_file.write_text(good)
+            changed.unlink()
+
+    return once
+
+
+@reader
+def measured_costs(root: Path) -> Once:
+    from smoothheads.report.table import to_text
+    from smoothheads.studies import costs
+
+    rates = {("gaussian", name): np.array([1.0, 2.0]) for name in ("some", "dnn5")}
+    counted = {("gaussian", name): 3 for name in ("some", "dnn5")}
+    settings = {"arch": "resnet8", "side": 8, "rounds": 2, "threads": 1}
+    measured = costs.Costs(settings, {"processor": "none"}, rates, rates, counted, dict(counted))
+    costs.save(measured, root)
+
+    def read() -> object:
+        found = costs.load(root)
+        assert found is not None
+        return found.ratios(), to_text(costs.table("table2", found))
+
+    return with_one_damaged([root / costs.FILE], read, nothing)
+
+
+def small_results() -> Results:
+    """A log of 20 images, as a study has them."""
+    images = np.arange(20)
+    return Results(
+        name="small",
+        index=images,
+        label=images % 4,
+        prediction=images % 3,
+        radius=images / 40,
+        seconds=np.ones(20),
+        noisy=images / 20,
+        samples=np.full(20, 100),
+    )

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from smoothheads.config import load_json
-from smoothheads.errors import LedgerError
+from smoothheads.config import from_dict, load_json
+from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.files import write_json
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.results.metrics import Floats, MedianInterval, interval_of_median
@@ -32,6 +32,8 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "params": ("params",),
 }
 """Every cost with its columns in the published tables."""
+MOST = 1e15
+"""More than any rate, arithmetic or number of parameters."""
 _AMOUNTS = ("gflops", "params")
 """The other costs are rates, of which more is cheaper."""
 
@@ -95,24 +97,54 @@ def save(costs: Costs, folder: Path) -> None:
     write_json(folder / FILE, {"settings": costs.settings, "machine": costs.machine, **plain})
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _CostFile:
+    """`costs.json` as it is written; the codec of configurations checks all types."""
+
+    settings: dict[str, Any]
+    machine: dict[str, Any]
+    train: dict[str, tuple[float, ...]]
+    certify: dict[str, tuple[float, ...]]
+    params: dict[str, int]
+    gflops: dict[str, float]
+
+
 def load(folder: Path) -> Costs | None:
     """Returns the costs in a folder of results, if there are any; raises LedgerError if they are damaged."""
     path = folder / FILE
     if not path.is_file():
         return None
+    try:
+        file = from_dict(_CostFile, load_json(path))
+        for name in _COLUMNS:
+            _check_costs(name, getattr(file, name))
+        if file.params.keys() != file.gflops.keys():
+            raise ConfigError("params and gflops have different rows.")
+        missing = [name for name in ("arch", "side", "rounds", "threads") if name not in file.settings]
+        missing += [name for name in ("processor",) if name not in file.machine]
+        if missing and (file.train or file.certify or file.params):
+            raise ConfigError(f"{missing[0]} is missing.")
+    except ConfigError as error:
+        raise LedgerError(f"The measured costs in {path} are damaged, measure them again: {error}") from None
 
     def keyed(values: Mapping[str, Any]) -> dict[Key, Any]:
         pairs = {(name.split(" ")[0], name.split(" ")[1]): value for name, value in values.items()}
-        return {key: np.array(v, float) if isinstance(v, list) else 0 + v for key, v in pairs.items()}
+        return {key: np.array(v) if isinstance(v, tuple) else v for key, v in pairs.items()}
 
-    data = load_json(path)
-    try:
-        parts = {name: keyed(data[name]) for name in _COLUMNS}
-        return Costs(dict(data["settings"]), dict(data["machine"]), **parts)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise LedgerError(
-            f"The measured costs in {path} are damaged ({type(error).__name__}: {error}); measure them again."
-        ) from None
+    return Costs(file.settings, file.machine, **{name: keyed(getattr(file, name)) for name in _COLUMNS})
+
+
+def _check_costs(name: str, values: Mapping[str, Any]) -> None:
+    """Refuses what cannot be a cost: every row has a base and a structure, and positive finite numbers."""
+    rounds = {len(value) for value in values.values() if isinstance(value, tuple)}
+    if len(rounds) > 1:
+        raise ConfigError(f"The rows of {name} have different numbers of rounds.")
+    for key, value in values.items():
+        numbers = value if isinstance(value, tuple) else (value,)
+        if len(key.split(" ")) != 2:
+            raise ConfigError(f"{key[:40]!r} in {name} is no base and structure.")
+        if not numbers or not all(0 < number < MOST for number in numbers):
+            raise ConfigError(f"{key} in {name} has a number that is not between 0 and {MOST:g}.")
 
 
 def table(name: str, costs: Costs) -> Table:

@@ -1,8 +1,8 @@
 """Two pages of results: one study as self-contained HTML, and the paper's experiments as Markdown.
 
-The Markdown page (`docs/paper-small.md`) is made from a folder of saved results alone: one folder per experiment or
-study (as `--out` writes them), `costs.json` if costs were measured, and what people wrote: `findings.md`, and
-`protocol.md` from before any test image was certified.
+The Markdown page (`docs/paper-small.md`) is made from a folder of saved results alone: one folder per
+experiment or study (as `--out` writes them), `costs.json` if costs were measured, and what people wrote:
+`findings.md`, and `protocol.md` from before any test image was certified.
 """
 
 from __future__ import annotations

@@ -317,6 +317,10 @@ def load(folder: Path) -> StudyResults:
         file = from_dict(_StudyFile, {key: value for key, value in data.items() if key != "format"}, "study")
         if wrong := [pair for pair in (*file.arms, *file.differences) if len(pair) != 2]:
             raise ConfigError(f"{list(wrong[0])} is not a pair.")
+        arms = {arm for arm, _ in file.arms}
+        named = {*(entry.arm for entry in file.rows), *(name for pair in file.differences for name in pair)}
+        if unknown := sorted(named - arms):
+            raise ConfigError(f"{unknown[0]!r} is not one of its arms.")
         rows = tuple(_row(entry, folder, file.certify) for entry in file.rows)
     except ConfigError as error:
         raise LedgerError(f"{path} is damaged: {error}") from None
