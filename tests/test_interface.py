@@ -35,6 +35,7 @@ SOURCE = Path(sh.__file__).parent
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 3, 8, 8), dtype=np.uint8)
 LABELS = np.arange(6) % 2
 OWN = {
+    *("board.board_html", "board.collect", "board.find_logs"),
     "certify.of",
     "certify.with_earlier_choices",
     "models.checksums",
@@ -258,4 +259,22 @@ def test_eight_frames_from_certify_to_the_network() -> None:
     ours = [file.relative_to(SOURCE).as_posix() for file in files if file.is_relative_to(SOURCE)]
     assert ours[0] == "smoothed.py"
     assert len(dict.fromkeys(ours)) <= 6
-    assert len([name for name in ours if name != "models/multihead.py"]) <= 7
+    assert len([name for name in ours if name != "models/multihead.py"]) <= 8
+
+
+def test_certify_in_one_call_with_numbers_as_people_type_them() -> None:
+    """The last layer of this network is its bias, so that every image has class 1 with certainty."""
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+    with torch.no_grad():
+        network[1].weight.zero_()
+        network[1].bias.copy_(torch.tensor([0.0, 1.0, 0.0]))
+    images, labels = np.zeros((3, 1, 8, 8), np.uint8), np.array([1, 1, 2])
+    settings = {"sigma": "0.25", "n": 1e3, "classes": 3, "seed": 0}
+    results = sh.certify(network, images, labels, **settings)
+    assert results.manifest is not None
+    assert (results.manifest.certify.sigma, results.manifest.certify.n) == (0.25, 1000)
+    assert results.correct.tolist() == [True, True, False]
+    assert len(set(results.radius.tolist())) == 1
+    for wrong, message in (("many", "Set n to a number, not 'many'"), (10.5, "Set n to a whole number")):
+        with pytest.raises(ConfigError, match=message):
+            sh.certify(network, images, labels, **settings | {"n": wrong})

@@ -27,6 +27,7 @@ _MODULES = {
     "adapt": "models.adapters",
     "audit": "results.audit",
     "build": "models",
+    "certify": "smoothed",
     "compare": "results.compare",
     "dataset": "data",
     "denoised": "models.denoiser",

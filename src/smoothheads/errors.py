@@ -121,6 +121,6 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"choose from {', '.join(names)}."
 
 
-def one_of(kind: str, name: str, known: Iterable[str]) -> ConfigError:
+def one_of(kind: str, name: object, known: Iterable[str]) -> ConfigError:
     """Returns the error for a `name` that is no known `kind`; it suggests the nearest one."""
-    return ConfigError(f"Unknown {kind} {name!r}: {suggest(name, known)}")
+    return ConfigError(f"Unknown {kind} {name!r}: {suggest(str(name), known)}")

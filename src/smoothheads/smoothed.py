@@ -32,6 +32,33 @@ from smoothheads.types import Certificate, Certified, Grid
 OnRecord: TypeAlias = Callable[[Certified], None]
 
 
+def certify(
+    model: Any,
+    data: Any,
+    labels: Any = None,
+    *,
+    sigma: float,
+    classes: int | Sequence[str] | None = None,
+    on_record: OnRecord | None = None,
+    **settings: Any,
+) -> Results:
+    """Certifies every image of `data` in one call.
+
+    Args:
+        model: Any classifier that `Smoothed` takes.
+        data: A data set, or images with `labels`.
+        labels: The labels, if `data` is images alone.
+        sigma: Standard deviation of the noise; that of the training is usual.
+        classes: Number of classes or their names, if the data do not tell.
+        on_record: Is called with every finished image.
+        settings: Other settings of a certification, such as n=10_000 or budget="radius".
+    """
+    facts = {} if classes is None else {"classes": classes}
+    dataset = as_dataset(data, labels, **facts)
+    smoothed = Smoothed(model, dataset, sigma=sigma, images=len(dataset), **settings)
+    return smoothed.certify(dataset, on_record=on_record)
+
+
 class Smoothed:
     """`G(x)`, the class that the base classifier gives most often under noise of standard deviation `sigma`.
 

@@ -141,9 +141,9 @@ class Certified:
         sound = math.isfinite(radius) and radius >= 0 and 0 <= p_lower <= 1
         if not sound or (self.abstained and radius > 0):
             raise SoundnessError(
-                f"The certificate of image {self.index} is wrong (radius {radius}, p_lower {p_lower}, prediction "
-                f"{self.prediction}): a radius is finite and >= 0, and 0 for an abstention. Please report how it "
-                "came about."
+                f"The certificate of image {self.index} is wrong (radius {radius}, p_lower "
+                f"{p_lower}, prediction {self.prediction}): a radius is finite and >= 0, and 0 for an "
+                "abstention. Please report how it came about."
             )
 
     @property

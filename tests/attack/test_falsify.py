@@ -229,8 +229,8 @@ def test_certificates_in_another_norm_are_refused(half_space: Any, noise: Any) -
         ({"halvings": -1}, "halvings >= 0"),
         ({"radii": (0.5, 0.0)}, "every radius > 0"),
         ({"radii": (np.nan,)}, "every radius > 0"),
-        ({"losses": ()}, "each loss once"),
-        ({"losses": ("smoothed", "smoothed")}, "each loss once"),
+        ({"losses": ()}, "Name at least one loss, and none twice"),
+        ({"losses": ("smoothed", "smoothed")}, "Name at least one loss, and none twice"),
     ],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, Any], message: str) -> None:

@@ -75,7 +75,7 @@ def test_recertifying_needs_no_forward_pass_and_is_what_certifying_gives(
     chained = [[row[:-1] for row in rows(folder)] for folder in (out, fresh)]  # their manifests differ
     assert chained[0] == chained[1]
     assert main(["recertify", str(ledger)]) == 2
-    assert "another alpha or another aggregation" in capsys.readouterr().err
+    assert "Add --alpha or --aggregation" in capsys.readouterr().err
 
 
 def test_a_sequential_ledger_cannot_be_recertified(

@@ -86,6 +86,7 @@ class CertifyConfig:
     """Parameters of budgets, noise laws and engines of other packages."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_sigma(self.sigma)
         if not LEAST_ALPHA <= self.alpha < 0.5:
             raise ConfigError(
@@ -93,7 +94,6 @@ class CertifyConfig:
             )
         if not 0 <= self.recheck <= 1:
             raise ConfigError(f"recheck is {self.recheck:g}; choose a fraction from 0 to 1, such as 0.02.")
-        check_fields(self)
         if self.radii is not None:
             object.__setattr__(self, "radii", tuple(self.radii))
         parameters = {kind: _parameters(kind, getattr(self, kind)) for kind in _KINDS}

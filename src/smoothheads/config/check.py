@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from functools import cache, partial
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from smoothheads.errors import SettingError, suggest
 
@@ -38,9 +39,16 @@ Share: TypeAlias = Annotated[float, partial(between, low=0, high=1)]
 
 
 def check_fields(config: Any) -> None:
-    """Checks every field against the range, or the words, of its type, at which Python does not look."""
+    """Checks every field against the range, or the words, of its type, at which Python does not look.
+
+    Numbers of another type whose meaning is clear, such as n=1e3 or sigma="0.25", are converted.
+    """
     for name, hint in _hints(type(config)).items():  # type: ignore[arg-type]
         value = getattr(config, name)
+        kind = _number_type(hint)
+        if kind is not None and value is not None and not isinstance(value, (bool, kind, int)):
+            value = _as_number(kind, name, value)
+            object.__setattr__(config, name, value)
         if get_origin(hint) is Literal and value not in get_args(hint):
             owner = getattr(config, "name", None)
             what = f"{name} of {owner}" if isinstance(owner, str) else name
@@ -49,6 +57,31 @@ def check_fields(config: Any) -> None:
             for check in getattr(part, "__metadata__", ()):
                 if isinstance(check, partial) and value is not None:
                     check(name, value)
+
+
+def _number_type(hint: Any) -> type[int] | type[float] | None:
+    """Returns int or float for `Count`, `Positive | None` and the like; None for any other type."""
+    members = [part for part in get_args(hint) if part is not type(None)] if _is_union(hint) else [hint]
+    kind = members[0] if len(members) == 1 else None
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    return kind if kind in (int, float) else None
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, UnionType)
+
+
+def _as_number(kind: type[int] | type[float], name: str, value: Any) -> int | float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise SettingError(f"Set {name} to a number, not {value!r}.", name) from None
+    if kind is float:
+        return number
+    if not number.is_integer():
+        raise SettingError(f"Set {name} to a whole number, not {value!r}.", name)
+    return int(number)
 
 
 @cache
