@@ -64,7 +64,7 @@ class GoneError(Exception):
 
 @dataclass(frozen=True)
 class Service:
-    """What the routes share."""
+    """Holds what the routes share."""
 
     networks: Networks
     scheduler: Scheduler
@@ -113,6 +113,7 @@ class Service:
         if kind != "multipart/form-data":
             shown = repr(kind[:80]) if kind else "missing"
             raise ConfigError(f"The Content-Type is {shown}: send application/json or multipart/form-data.")
+        # One file more than allowed, so that the message counts images instead of parts of a form.
         files, fields = self.limits.images + 1, len(schemas.ImageRequest.model_fields)
         async with request.form(max_files=files, max_fields=fields, max_part_size=2**16) as form:
             values = {key: value for key, value in form.items() if isinstance(value, str)}
@@ -125,6 +126,7 @@ class Service:
         limit, resize = self.limits.pixels, request.resize
         pixels = []
         for i, source in enumerate(request.images, 1):
+            # Messages count from 1, as people do.
             name = f"image {i}"
             if not isinstance(source, bytes):
                 pixels.append(images.from_numbers(source, info, name=name))
@@ -251,6 +253,7 @@ async def all_answers(
     http.scope["release_body"]()
     answers: list[dict[str, Any]] = [{"error": "not reached in time"} for _ in request.images]
     try:
+        # Every moment holds at once, so that the last one of an image is its answer.
         async for event in job:
             if event.kind == kind:
                 answers[event.image] = event.data
@@ -329,6 +332,7 @@ class EventStream(Response):
 
 async def unless_gone(receive: Receive, answer: Awaitable[T]) -> T:
     """Returns the answer; cancels it and raises GoneError when the client leaves before it is there."""
+    # Two tasks: whichever ends first decides, and the other one is cancelled.
     working = asyncio.ensure_future(answer)
     leaving = asyncio.ensure_future(_left(receive))
     try:

@@ -71,6 +71,7 @@ class Access:
         """Returns whether the request has the token or the cookie, where one is needed."""
         if self.token is None:
             return True
+        # compare_digest takes the same time for every guess, so that nobody learns a token letter by letter.
         kind, _, text = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return self.is_token(text.strip())
@@ -129,6 +130,7 @@ class Guard:
                 failed = _error(500, "This is the server's own fault; its log says more.")
                 await failed(scope, receive, guarded_send)
         finally:
+            # Labels are routes, not addresses: an address of a client's making would be a new counter.
             body.release()
             route = getattr(scope.get("route"), "path", "other")
             self.metrics.requests.labels(route, status or 500).inc()
@@ -184,6 +186,7 @@ class _Body:
                 message = await self._receive()
         except TimeoutError:
             raise HTTPException(408, "the request took too long to arrive") from None
+        # A body without Content-Length shows its size only as it arrives.
         count = len(message.get("body", b""))
         if self._size + count > self._limits.body:
             raise HTTPException(413, f"more than {self._limits.body:,} bytes")
@@ -214,6 +217,7 @@ def connection_class(limits: Limits) -> type[H11Protocol]:
             self._address = self.client[0] if self.client else ""
             open_per_address[self._address] += 1
             if open_per_address[self._address] > limits.connections:
+                # Without an answer: whoever opens so many connections does not read it.
                 transport.abort()
             else:
                 self._expect_headers()

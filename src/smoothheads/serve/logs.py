@@ -108,6 +108,7 @@ def different(logs: Sequence[Results]) -> dict[str, Any]:
     first, second = comparison.logs
     gains = metrics.certified_radii(second.correct, second.radius)
     gains = gains - metrics.certified_radii(first.correct, first.radius)
+    # Radii are rounded when they are written: smaller gains are no gains.
     gains[np.abs(gains) < WRITTEN] = 0.0
     order = np.argsort(-np.abs(gains), kind="stable")
     apart = [int(i) for i in order if gains[i] != 0 or first.prediction[i] != second.prediction[i]]

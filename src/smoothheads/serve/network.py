@@ -41,7 +41,7 @@ PREDICT_SAMPLES, ATTACK_SAMPLES = 1000, 500
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What one step of the work has to tell the client."""
+    """Tells the client about one step of the work."""
 
     image: int
     """Position of the image in the request."""
@@ -108,6 +108,7 @@ class ServedNetwork:
             at: Position of the image in the request.
         """
         yield Event(at, "start", {"picture": self._picture(image)})
+        # Any reason to stop is a good one: with probability 1 - alpha every certificate on the way holds.
         budget = AnytimeBudget(n=n, target=None if math.isinf(target) else target)
         seen = 0
         for pending in self._smoothed.certifier.steps(budget.run, image):
@@ -144,8 +145,10 @@ class ServedNetwork:
             if event.kind == "answer":
                 label = int(np.argmax(event.data["votes"]))
             yield Event(-1, "quiet", {}, event.samples)
+        # The direction that hurts most: gradient ascent on the smoothed loss of that class.
         direction = self._direction(image, label, radius)
         yield QUIET
+        # Farther and farther along it, by distances that the integer grid can represent.
         q, seen = self.info.grid.max_value, -1
         for i in range(FRAMES):
             budget = squared_grid_budget(radius * i / (FRAMES - 1), q) if i else 0
@@ -253,6 +256,7 @@ class Networks:
     def get(self, name: str | None) -> ServedNetwork:
         """Opens a network, or returns one that is open; the one that was used longest ago is closed."""
         name, folder = self._find(name)
+        # Networks are closed in the order of their last use.
         if name not in self._open:
             self._open[name] = open_network(folder, self.settings)
             self._known[name] = self._open[name].info, self._open[name].facts()

@@ -55,7 +55,7 @@ Tag = Annotated[str | None, Header(alias="If-None-Match", include_in_schema=Fals
 
 @dataclass(frozen=True)
 class Contents:
-    """What a folder holds, by name."""
+    """Lists what a folder holds, by name."""
 
     networks: dict[str, Path] = field(default_factory=dict)
     ledgers: dict[str, Path] = field(default_factory=dict)
@@ -89,6 +89,7 @@ class RunIndex:
     def _walk(self) -> Contents:
         contents = Contents()
         inside: set[Path] = set()  # checkpoints of runs and exports, which go by the names of these
+        # From the top down: a run comes before the checkpoint inside of it.
         for folder, files in _folders(self.root):
             name = self._name(folder)
             if is_network(folder) and folder not in inside and not _has_special(folder):

@@ -66,6 +66,7 @@ class RequestJob(Generic[T]):
     def take(self) -> list[T]:
         """Returns the items since the last call; raises the error of the work when all items were taken."""
         self._changed.clear()
+        # The scheduler's thread may append meanwhile: only what is there now is taken.
         items = [self._items.popleft() for _ in range(len(self._items))]
         if self.done:
             self._changed.set()
@@ -205,6 +206,7 @@ class Scheduler:
     def _step(self, job: RequestJob[Any]) -> bool:
         """Makes one step of a job, and returns whether there is more to do."""
         error: BaseException | None = None
+        # A job ends because it was cancelled, its time is over, its work is done, or its work failed.
         if not job.cancelled:
             if job._late():
                 error = OutOfTimeError()

@@ -61,6 +61,7 @@ class ImageRequest(BaseModel):
 
     def sources(self) -> list[Source]:
         """Returns the image files and pixel arrays; raises DataError for what is neither."""
+        # Files and numbers may be mixed; their order is that of the answers.
         files = [*([] if self.image is None else [self.image]), *self.images]
         sources: list[Source] = [_from_base64(text, f"image {i}") for i, text in enumerate(files, 1)]
         if self.pixels is not None:
@@ -73,7 +74,7 @@ class ImageRequest(BaseModel):
 
 
 class Prediction(BaseModel):
-    """What is known of one image; only `error` if there was no time for it."""
+    """Answer for one image; it has only `error` if there was no time for it."""
 
     label: str | None = Field(None, alias="class", description="null for an abstention.")
     prediction: int | None = None
@@ -124,6 +125,7 @@ def parse_json(body: bytes, limits: Limits) -> Request:
 
 def parse_form(values: Mapping[str, str], files: Sequence[bytes], limits: Limits) -> Request:
     """Reads a request from the fields and files of a form; empty fields count as omitted."""
+    # A browser sends every field of a form, also those that were left empty.
     given = {name: value for name, value in values.items() if value != ""}
     try:
         fields = ImageRequest.model_validate(given, context=limits)

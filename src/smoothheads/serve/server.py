@@ -23,7 +23,7 @@ BACKLOG = 128
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one request may ask for, and what all requests together may hold.
+    """Bounds on what one request may ask for, and on what all requests together may hold.
 
     Everything beyond these is refused with a status that says so.
     """
@@ -108,6 +108,7 @@ class Server:
         folder = Path(folder)
         if not folder.is_dir():
             raise CheckpointError(f"There is no folder {folder}: check the path.")
+        # What cannot be served is refused now, and not when the first client comes.
         contents = RunIndex(folder).contents()
         if not (contents.networks or contents.ledgers or contents.trainings):
             raise CheckpointError(
