@@ -96,12 +96,13 @@ def test_connections_per_address_are_bounded(run: Path) -> None:
 
 
 def test_all_bodies_together_are_bounded(run: Path) -> None:
-    with Server(run, port=0, limits=Limits(body=2**20, bodies=2**20)) as server, ExitStack() as stack:
+    limits = Limits(body=2**20, bodies=2**20, patience=120)
+    with Server(run, port=0, limits=limits) as server, ExitStack() as stack:
         client = Client(server.url)
         for _ in range(3):
-            part = head(500_000) + b'{"image": "' + b"A" * 300_000
+            part = head(500_000) + b'{"image": "' + b"A" * 340_000
             stack.enter_context(connect(server, part))
-        body = b'{"image": "' + b"A" * 400_000 + b'"}'
+        body = b'{"image": "' + b"A" * 50_000 + b'"}'
         wait_until(
             lambda: client.request("POST", "/v1/predict", body, Content_Type="application/json").status == 429
         )
