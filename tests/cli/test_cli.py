@@ -140,12 +140,12 @@ def test_info_shows_recipes_and_checkpoints(trained: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--n", "5"], "n >= 10 for alpha = 0.001, got 5"),
-        (["--alpha", "0.7"], "0 < alpha < 0.5, not 0.7"),
+        (["--n", "5"], "n = 5 is too small for alpha = 0.001"),
+        (["--alpha", "0.7"], "alpha is 0.7; choose"),
         (["--sigma", "0"], "sigma <= 1e+06, not 0"),
         (["--sigma", "-1"], "sigma <= 1e+06, not -1"),
         (["--indices", "5000"], "5000"),
-        (["--aggregation", "head-7"], "a known aggregation of this network, got 'head-7'"),
+        (["--aggregation", "head-7"], "This network has no aggregation 'head-7'"),
         (["--device", "cuda:9"], "This machine has no device 'cuda:9'"),
     ],
 )

@@ -52,9 +52,9 @@ def without_time(out: Path) -> list[list[str]]:
     "settings",
     [
         {"budget": "table", "engine": "onnxruntime", "n": 2000},
-        {"budget": "radius", "aggregation": "consensus-2", "lazy_consensus": True, "n": 1000},
+        {"budget": "radius", "aggregation": "consensus-2", "n": 1000},
     ],
-    ids=["table-onnxruntime", "radius-lazy"],
+    ids=["table-onnxruntime", "radius-consensus"],
 )
 def test_the_ledger_is_that_of_one_process(
     cluster: TwoNodes,
@@ -73,9 +73,6 @@ def test_the_ledger_is_that_of_one_process(
     )
     assert len(without_time(two)) == 1 + 9
     assert without_time(two) == without_time(one)
-    if config.aggregation != "ensemble":
-        first, second = (note.partition(";")[0] for note in notes)
-        assert first == second  # as many samples, on as many of which the heads agreed
 
 
 class EnoughError(Exception):
