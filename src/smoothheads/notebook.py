@@ -10,17 +10,23 @@ _WIDTH, _HEIGHT = 360, 180
 
 
 def table(facts: Mapping[str, str], title: str) -> str:
-    """Names and values, one row each."""
+    """Returns a table of names and values, one row each."""
     return _table({name: escape(value) for name, value in facts.items()}, title)
 
 
 def bars(rows: Mapping[str, Sequence[int]], title: str, most: int = 10) -> str:
-    """For every row the classes with most votes, as bars."""
+    """Returns a table with the classes of most votes as bars.
+
+    Args:
+        rows: Votes per class, by the name of the classifier.
+        title: The caption.
+        most: How many classes are drawn in each row.
+    """
     return _table({name: _bar_chart(counts, most) for name, counts in rows.items()}, title)
 
 
 def _table(cells: Mapping[str, str], title: str) -> str:
-    """Cells of HTML, each behind its name."""
+    """Returns a table of cells that are HTML already."""
     rows = "".join(
         f'<tr><th style="text-align:left;vertical-align:top;font-weight:500">{escape(name)}</th>'
         f'<td style="text-align:left">{cell}</td></tr>'
@@ -49,15 +55,22 @@ def _bar_chart(counts: Sequence[int], most: int) -> str:
 
 
 def curve(xs: Sequence[float], ys: Sequence[float], x: str, y: str) -> str:
-    """A falling curve from 0 to 1, as SVG."""
+    """Returns a falling curve from 1 to 0 as SVG.
+
+    Args:
+        xs: Positions from 0.
+        ys: Fractions.
+        x: The name of the horizontal axis.
+        y: The name of the vertical axis.
+    """
     right = max(xs) or 1.0
     points = " ".join(
         f"{40 + (_WIDTH - 50) * a / right:.1f},{10 + (_HEIGHT - 40) * (1 - b):.1f}"
         for a, b in zip(xs, ys, strict=True)
     )
     ticks = "".join(
-        f'<text x="34" y="{14 + (_HEIGHT - 40) * (1 - share):.0f}" text-anchor="end">{share:.0%}</text>'
-        for share in (0.0, 0.5, 1.0)
+        f'<text x="34" y="{14 + (_HEIGHT - 40) * (1 - fraction):.0f}" text-anchor="end">{fraction:.0%}</text>'
+        for fraction in (0.0, 0.5, 1.0)
     )
     below = (
         f'<text x="{_WIDTH - 10}" y="{_HEIGHT - 14}" text-anchor="end">{escape(x)} up to {right:.3g}</text>'

@@ -1,4 +1,4 @@
-"""Small frozen types that the stages hand to each other. No torch here, and numpy only where it is used."""
+"""Small frozen types that the stages pass to each other. Importing them imports neither torch nor numpy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pixels: TypeAlias = "NDArray[np.uint8]"  # one image [channels, height, width] o
 Counts: TypeAlias = "NDArray[np.int64]"  # votes per class [C]
 
 ABSTAIN: Final = -1
-UNLABELLED: Final = -2  # the label of an image whose label nobody knows; no answer equals it
+UNLABELLED: Final = -2  # the label of an image whose label is unknown; no prediction equals it
 ENSEMBLE: Final = "ensemble"
 
 
@@ -53,16 +53,19 @@ class Votes:
 
     @classmethod
     def zeros(cls, aggregations: tuple[str, ...], classes: int) -> Votes:
+        """Returns the votes on no sample."""
         import numpy as np
 
         return cls(aggregations, np.zeros((len(aggregations), classes), dtype=np.int64))
 
     def for_aggregation(self, aggregation: str = ENSEMBLE) -> Counts:
+        """Returns the votes [C] for one of the aggregations."""
         row: Counts = self.counts[self.aggregations.index(aggregation)]
         return row
 
     @property
     def n(self) -> int:
+        """The number of samples."""
         return int(self.counts[0].sum())
 
     def __add__(self, other: Votes) -> Votes:
@@ -81,8 +84,11 @@ class Votes:
 
 
 def format_radius(radius: float, decimals: int = 6) -> str:
-    """Rounded down; a radius that was chosen with as many decimals stays what it is: 0.3 is 0.300000,
-    although the nearest double lies just below. Bounds of probabilities are written likewise."""
+    """Returns a radius, or the bound of a probability, rounded down.
+
+    A radius that was chosen with as many decimals keeps them: 0.3 is 0.300000, although the nearest double is
+    a little smaller.
+    """
     nearest = f"{radius:.{decimals}f}"
     if float(nearest) == radius:
         return nearest
@@ -91,16 +97,23 @@ def format_radius(radius: float, decimals: int = 6) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """With probability at least 1 - alpha: if `prediction` is a class, no perturbation of norm below
-    `radius` changes the smoothed classifier's answer. The noise decides the norm: l2 if it is Gaussian.
-    ABSTAIN has radius 0."""
+    """The statement about one image.
+
+    With probability at least 1 - alpha over the noise of the certification: if `prediction` is a class, no
+    perturbation of norm below `radius` changes the prediction of the smoothed classifier. The noise decides
+    the norm: l2 if it is Gaussian. ABSTAIN has radius 0.
+    """
 
     prediction: int
     radius: float
     p_lower: float
+    """Lower bound of the probability of the class under the noise (the papers' underlined p_A)."""
     k: int
+    """Votes for the class."""
     n: int
+    """Samples that the bound is computed from."""
     n0: int
+    """Samples that chose the class."""
     label_aware: bool = False
     """The class was the true label, fixed before sampling: for evaluation, where the label is known."""
 
@@ -122,16 +135,18 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """One image's certificate and the votes that it rests on; raises SoundnessError where the certificate is
-    none: a radius that is not finite, or an abstention with one."""
+    """The certificate of one image with the votes that prove it.
+
+    Raises SoundnessError for a radius that is not finite or negative, and for an abstention with a radius.
+    """
 
     index: int
     label: int
     certificate: Certificate
     selection: Votes
-    """Of the samples that chose the class, those of a pilot included."""
+    """Votes on the samples that chose the class, those of a pilot included."""
     votes: Votes
-    """Of the fresh samples that the bound is computed from."""
+    """Votes on the fresh samples that the bound is computed from."""
     seconds: float = 0.0
     rechecked: tuple[int, int] = (0, 0)
     """Samples that were evaluated a second time, and votes that rounding changed; not part of the ledger."""
@@ -165,5 +180,5 @@ class Certified:
 
     @property
     def samples(self) -> int:
-        """That the image took in all."""
+        """All samples of the image."""
         return self.selection.n + self.votes.n

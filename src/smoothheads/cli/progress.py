@@ -17,12 +17,15 @@ LINE_SECONDS = 10.0
 
 
 class Progress:
-    """`update(done)` as often as one likes; everything goes to standard error. The time left is measured:
-    from what was done since the work began, whatever came before."""
+    """Shows progress on standard error; `update(done)` may be called as often as one likes.
+
+    The time left is extrapolated from what was done since the work began; what an earlier run did does not
+    count.
+    """
 
     def __init__(self, title: str, total: int | None = None) -> None:
         self.title, self.total, self.done = title, total, 0
-        self._opened = self._started = self._said = time.monotonic()
+        self._opened = self._started = self._printed = time.monotonic()
         self._first = 0
         self._bar: RichProgress | None = None
         if sys.stderr.isatty():
@@ -50,22 +53,24 @@ class Progress:
             say(f"{self.title}: done in {duration(time.monotonic() - self._opened)}")
 
     def begin(self, total: int, done: int = 0) -> None:
-        """Work of `total` begins now, of which an earlier run had done some already."""
+        """Starts the clock for work of `total`, of which an earlier run had done `done` already."""
         self.total, self.done, self._first = total, done, done
         self._started = time.monotonic()
         if self._bar:
             self._bar.reset(self._task, total=total, completed=done)
 
     def prepare(self, done: int, total: int) -> None:
-        """What comes before the work itself: so many of the training images are read, perhaps in rounds."""
+        """Shows the preparation of the training images, which may go over them several times."""
         if self.total != total or done < self.done:
             self.begin(total)
         self.update(done, "images of the training set, in preparation")
 
     def add(self, count: int, note: str = "") -> None:
+        """Counts `count` more as done."""
         self.update(self.done + count, note)
 
     def update(self, done: int, note: str = "") -> None:
+        """Shows that `done` is done: at once in the bar, every ten seconds as a line."""
         self.done = done
         if self._bar:
             self._bar.update(self._task, completed=done)
@@ -73,7 +78,7 @@ class Progress:
                 self._bar.update(self._task, note=note)
             return
         now = time.monotonic()
-        if self.total and now - self._said >= LINE_SECONDS and self._first < done < self.total:
-            self._said = now
+        if self.total and now - self._printed >= LINE_SECONDS and self._first < done < self.total:
+            self._printed = now
             left = (now - self._started) / (done - self._first) * (self.total - done)
             say(f"{self.title}: {done / self.total:.0%}, {duration(left)} left{', ' + note if note else ''}")
