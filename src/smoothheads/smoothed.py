@@ -162,7 +162,7 @@ class Smoothed:
         config, info = self.config, self.info
         size = "x".join(map(str, info.shape))
         return (
-            f"Smoothed({len(self.model.heads)} head(s), {info.classes} classes, images {size}, "
+            f"Smoothed({self.engine.heads} head(s), {info.classes} classes, images {size}, "
             f"sigma {config.sigma:g}, budget {config.budget} with n = {self.certifier.n:,}, "
             f"alpha {config.alpha:g}, engine {config.engine} in {config.precision})"
         )

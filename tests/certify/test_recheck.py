@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from smoothheads.certify import soundness, votes
+from smoothheads.certify import soundness
 from smoothheads.certify.recheck import Recheck
 from smoothheads.certify.soundness import NotAFunctionError
 from smoothheads.data import from_arrays
@@ -50,7 +50,7 @@ def ghost(size: int) -> Answer:
     """Batch statistics over groups of `size` neighbours."""
 
     def answer(_: nn.Module, x: Tensor) -> Tensor:
-        groups = torch.cat([part.mean(0, keepdim=True).expand_as(part) for part in x.split(size)])
+        groups = torch.cat([part.mean(0, keepdim=True).expand_as(part) for part in torch.split(x, size)])
         return honest(_, x - groups)
 
     return answer
@@ -95,7 +95,7 @@ def smoothed(answer: Answer, **settings: Any) -> Smoothed:
 
 @pytest.fixture
 def _no_guard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(votes.soundness, "check_function", lambda *_, **__: True)
+    monkeypatch.setattr(soundness, "check_function", lambda *_, **__: True)
     monkeypatch.setattr(Recheck, "run", lambda _: None)
 
 
@@ -113,7 +113,7 @@ def test_mixing_network_is_certified_without_the_guards(name: str) -> None:
 
 @pytest.mark.parametrize("name", BATCH)
 def test_recheck_alone_finds_mixing_networks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(votes.soundness, "check_function", lambda *_, **__: True)
+    monkeypatch.setattr(soundness, "check_function", lambda *_, **__: True)
     with pytest.raises(NotAFunctionError, match="evaluated a second time"):
         smoothed(BATCH[name], recheck=0.1).certify(DATA)
 
@@ -266,7 +266,7 @@ def test_votes_do_not_depend_on_the_recheck() -> None:
 def test_unusual_state_is_hashed_or_explained(kind: str) -> None:
     module = nn.Linear(2, 1)
     held: Any = {
-        "sparse": lambda: torch.eye(3).to_sparse(),
+        "sparse": lambda: torch.eye(3).to_sparse(),  # type: ignore[no-untyped-call]
         "quantized": lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
         "meta": lambda: torch.empty(3, device="meta"),
         "nested": lambda: [],

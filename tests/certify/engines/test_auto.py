@@ -154,7 +154,7 @@ def test_smoothed_has_the_choice_in_its_settings(
     clock: Clock, tiny_network: Network, small_digits: Splits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auto, "TRIAL_SECONDS", 0.0)
-    settings = {"sigma": 0.5, "n": 100, "block": 20, "engine": "auto", "blocks_per_pass": 1}
+    settings: dict[str, Any] = {"sigma": 0.5, "n": 100, "block": 20, "engine": "auto", "blocks_per_pass": 1}
     smoothed = Smoothed(tiny_network(), small_digits.train.info, **settings)
     assert smoothed.config.engine == "torch"
     assert not smoothed.config.has_auto

@@ -198,7 +198,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"precision": "float16", "engine": "auto", "device": "cpu"}, "float16 needs device cuda"),
     ],
 )
-def test_what_an_engine_cannot_do_is_refused(settings: dict[str, str], message: str) -> None:
+def test_what_an_engine_cannot_do_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         CertifyConfig(sigma=0.5, seed=0, **settings)
     CertifyConfig(sigma=0.5, seed=0, precision="float16", device="cuda:1")
