@@ -85,3 +85,13 @@ def test_reports_need_no_torch(tmp_path: Path) -> None:
         "sys.exit(code or 10 * ('torch' in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+def test_files_are_written_although_nobody_reads_the_tables(tmp_path: Path) -> None:
+    """As `report LEDGER --out DIR | head` does."""
+    command = [sys.executable, "-m", "smoothheads", "report", str(example_run() / "ledger-fixed")]
+    with subprocess.Popen([*command, "--out", str(tmp_path / "out")], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+    assert (tmp_path / "out" / "report.html").is_file()
+    assert (tmp_path / "out" / "certified-accuracy.png").is_file()
