@@ -66,8 +66,8 @@ def test_a_stranger_reads_the_rows_as_the_page_of_formats_says(
 
 
 def test_what_people_wrote_quotes_what_was_measured() -> None:
-    """Every `value [low, high]` in the findings, on the page of the paper and in the README's answer is a gain
-    or a ratio of the saved results, to as many digits as it has."""
+    """Every `value [low, high]` in the findings, on the page of the paper and in the README's answer is
+    a gain or a ratio of the saved results, to as many digits as it has."""
     known = list(measured_intervals())
     answer = (ROOT / "README.md").read_text().partition("What does SOME gain")[2].partition("\n## ")[0]
     # The numbers from published logs have a test of their own, as the logs are not in the repository.
