@@ -181,8 +181,8 @@ def certify_run(
         if ray is None:
             executor = _processes(smoothed, len(left), workers, note)
         else:
-            told = on_status or (lambda _: None)
-            executor = RayPool(ray, _need(smoothed.config), most=workers, on_note=note, on_status=told)
+            need, ignore = _need(smoothed.config), lambda _: None
+            executor = RayPool(ray, need, most=workers, on_note=note, on_status=on_status or ignore)
         if executor is None:
             rows = smoothed.certifier.records(dataset, skip=skip, on_votes=on_votes)
         else:

@@ -128,6 +128,7 @@ class ProcessExecutor(Executor):
     def submit(self, function: Callable[[Item], Result], item: Item) -> Future[Result]:
         if function is not self._function:
             self._function, self._pickled = function, pickled(function)
+        # The caller's future outlives a worker: it is set when the worker's own future ends, or breaks.
         future: Future[Result] = Future()
         self._queue.append(_Task(future, self._pickled, item))
         self._assign()
@@ -150,6 +151,7 @@ class ProcessExecutor(Executor):
 
     def close(self) -> None:
         workers = [*self._idle, *(worker for worker, _ in self._busy.values())]
+        # All are asked before the first one is waited for, so that they save their states side by side.
         for worker in workers:
             worker.terminate()
         deadline = time.monotonic() + self._stop_seconds

@@ -108,6 +108,7 @@ def export_run(ledger: Path | str, out: Path | str, *, checkpoint: Path | str | 
         write_json(partial / models.FACTS, {"format": models.FORMAT, "summary": facts})
         write_atomic(partial / models.README, _readme(facts, manifest))
         write_atomic(partial / models.SUMS, models.checksums(partial))
+        # Before anybody sees the folder: whoever receives it will make the same checks.
         Export.open(partial)
     return out
 

@@ -172,6 +172,7 @@ class Export(Model):
 
     def certifier(self, config: CertifyConfig | None = None, images: int = 1, **changes: Any) -> Certifier:
         config = self._same_function(config, changes)
+        # Of all engines only onnxruntime runs without PyTorch, which takes seconds to import.
         if config.engine != "onnxruntime":
             return self.smoothed(config, images).certifier
         _, info = description(self.folder / CHECKPOINT)

@@ -334,6 +334,7 @@ class RayPool(Executor):
         return future
 
     def wait(self, seconds: float) -> list[Future[Any]]:
+        # Look for room, give work to whoever is idle, and listen to all who are at work or start.
         self._hire()
         self._assign()
         awaited = {member.answer: member for member in self._members if not member.idle}
@@ -432,6 +433,7 @@ class RayPool(Executor):
         if task is None:
             member.process = reply
             return None
+        # A result shows that the node works, so its earlier losses are forgiven.
         self._losses[member.node], member.task = 0, None
         self._longest = max(self._longest, member.waited)
         failed = isinstance(reply, SmoothheadsError)
@@ -449,6 +451,8 @@ class RayPool(Executor):
         self._members.remove(member)
         self._ray.kill(member.actor)
         if member.task is not None:
+            # In front, because the rows behind it wait for this one. Votes depend on their keys alone, so
+            that # an item that runs twice gives the same rows.
             self._queue.appendleft(member.task)
         self._on_note(f"{member} is lost ({why}); others do its work")
         self._losses[member.node] += 1

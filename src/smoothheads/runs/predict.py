@@ -106,6 +106,7 @@ def answer_pictures(
             yield {"image": each.name, "error": text if each.name in text else f"{each.name}: {text}"}
             continue
         sha256 = hashlib.sha256(image.tobytes()).hexdigest()
+        # The name alone does not tell: another picture may have taken its place.
         if (earlier := answered.get(each.name)) is None:
             answer = _answer(certifier, image, question, budget)
             yield {"image": each.name, "sha256": sha256} | answer
@@ -203,6 +204,7 @@ class AnswerFile:
         Errors, which are tried again, and a torn last line are removed from the file."""
         with storage(self.path):
             data = self.path.read_bytes() if self.path.exists() else b""
+        # What follows the last line break is the beginning of an answer that a kill cut off.
         complete = data[: data.rfind(b"\n") + 1]
         try:
             rows = self._parse(complete)
