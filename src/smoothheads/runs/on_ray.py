@@ -451,8 +451,8 @@ class RayPool(Executor):
         self._members.remove(member)
         self._ray.kill(member.actor)
         if member.task is not None:
-            # In front, because the rows behind it wait for this one. Votes depend on their keys alone, so
-            that # an item that runs twice gives the same rows.
+            # In front, because the rows behind it wait for this one. Votes depend on their keys alone, so an
+            # item that runs twice gives the same rows.
             self._queue.appendleft(member.task)
         self._on_note(f"{member} is lost ({why}); others do its work")
         self._losses[member.node] += 1
