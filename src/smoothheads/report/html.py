@@ -186,6 +186,7 @@ def plot_html(figure: Figure, key: str, caption: str) -> str:
     figure.set_size_inches(_WIDTH)
     svg = plots.render(figure, "svg").decode()
     svg = svg[svg.index("<svg") :]
+    # No fixed size, so that it scales; a label for screen readers; ids of its own; the page's font.
     svg = re.sub(r'<svg ([^>]*?)width="[^"]*" ', rf'<svg role="img" aria-label="{escape(caption)}" \1', svg)
     svg = re.sub(r'(<svg [^>]*?)height="[^"]*" ', r"\1", svg, count=1)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)

@@ -43,6 +43,7 @@ def certified_accuracy(logs: Sequence[Results]) -> Figure:
         grid = np.linspace(0, float(log.radius.max()), 500)
         accuracy = metrics.certified_accuracy(log.correct, log.radius, grid.tolist())
         colour, dash = style(i)
+        # Nothing is certified beyond the largest radius: the curve drops to 0 there.
         drop = [*grid, grid[-1]], [*accuracy, 0.0]
         axes.plot(*drop, dash, color=colour, linewidth=1.8)
         axes.fill_between(grid, *binomial_band(accuracy, len(log)), color=colour, alpha=0.14, linewidth=0)
@@ -87,6 +88,7 @@ def label_probability(logs: Sequence[Results]) -> Figure:
     Logs without votes show the certified lower bound, from 1/2 on; logs without sigma are left out.
     """
     figure, axes = new_axes("probability p of the true label under noise", "images with at least p")
+    # A log keeps its colour although others are left out.
     shown = [(i, log, p) for i, log in enumerate(logs) if (p := log.label_probability()) is not None]
     limit = (_LOWEST if any(log.has_votes for _, log, _ in shown) else 0.0, 4.2)
     for i, log, p in shown:
@@ -228,6 +230,7 @@ def _radius_axis(axes: Axes, logs: Sequence[Results], limit: tuple[float, float]
     law, sigma = maps.pop()
     if sigma is None:
         return
+    # A tick stands where a class of that probability would have a round radius.
     most = sigma * float(law.unit_radius(special.ndtr(np.array(limit[1]))))
     step = next((step for step in _STEPS if most / step <= 5), _STEPS[-1])
     radii = np.arange(0, most, step).tolist()

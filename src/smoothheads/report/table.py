@@ -65,6 +65,7 @@ class Table:
 def to_text(table: Table, width: int = 100) -> str:
     """Returns lines of at most `width` characters; columns that do not fit follow in further panels."""
     table = _printable(table)
+    # Columns that do not fit beside the others follow below, again with the names in front.
     panels = [_panel(table, chosen) for chosen in _fitting(table, width)]
     return "\n".join([table.title, "", "\n\n".join(panels), *(["", *table.notes] if table.notes else [])])
 

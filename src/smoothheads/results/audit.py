@@ -197,6 +197,7 @@ def _check_progression(indices: list[int]) -> Iterator[Finding]:
     """
     if len(indices) < 3:
         return
+    # The most common distance between neighbours is the step; images that it skips are missing.
     step = Counter(np.diff(indices).tolist()).most_common(1)[0][0]
     missing = sorted(set(range(indices[0], indices[-1] + 1, step)) - set(indices))
     if any((index - indices[0]) % step for index in indices):
@@ -226,6 +227,7 @@ def _check_progression(indices: list[int]) -> Iterator[Finding]:
 
 def check_columns(log: Results) -> Iterator[Finding]:
     """Finds columns that contradict each other."""
+    # Some scripts write a running total where each image should have 0 or 1.
     written = log.columns.get("correct", ())
     wrong = [i for i, text in enumerate(written) if text not in _TRUTH[bool(log.correct[i])]]
     totals = [str(total) for total in np.cumsum(log.correct)]
@@ -234,6 +236,7 @@ def check_columns(log: Results) -> Iterator[Finding]:
     elif wrong:
         message = f"column `correct` contradicts label and predict in {len(wrong)} rows"
         yield Finding("error", "correct-column", message, _indices(log, wrong))
+    # An abstention claims nothing, and no ball has a negative radius.
     bad = np.flatnonzero(log.abstained & (log.radius != 0)).tolist()
     if bad:
         yield Finding("error", "abstention", f"{len(bad)} abstentions have a radius", _indices(log, bad))
@@ -252,6 +255,7 @@ def check_rounding(log: Results, step: float = 0.25) -> Iterator[Finding]:
     shown = log.radius[log.radius > 0]
     if not len(shown) or digits_of(log).significant > 3:
         return
+    # A radius rounded up onto 0.25, 0.5, ... counts in a table although the true one may lie below.
     ties = np.flatnonzero(log.correct & (log.radius > 0) & (np.abs(log.radius % step) < 1e-9)).tolist()
     message = (
         "radii have three digits, rounded to the nearest: about half of them claim more than was shown; "

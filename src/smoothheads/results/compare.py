@@ -211,6 +211,7 @@ def compare(
         seed: The seed of the bootstrap.
         resamples: The number of bootstrap samples.
     """
+    # Sources may come one by one or as a list; what is on the disk gets distinct names.
     flat = [each for s in sources for each in ([s] if isinstance(s, Results | Path | str) else s)]
     if not flat:
         raise LedgerError("There is nothing to compare; name at least one log.")
@@ -350,10 +351,12 @@ def _require_comparable(logs: Sequence[Results]) -> None:
 
 def _align(logs: Sequence[Results]) -> tuple[tuple[Results, ...], tuple[str, ...]]:
     """Returns the logs on their common images, at the smallest alpha, and notes on what was done."""
+    # 1. The images that every log holds, in rising order.
     common = reduce(np.intersect1d, [log.index for log in logs])
     if not len(common):
         raise LedgerError("The logs have no image in common; compare logs of the same data.")
     matched, notes = [], []
+    # 2. The smallest alpha of all: certificates at it hold at the larger ones too.
     smallest = min((log.alpha for log in logs if log.alpha is not None), default=None)
     for log in logs:
         if log.missing:
@@ -368,6 +371,7 @@ def _align(logs: Sequence[Results]) -> tuple[tuple[Results, ...], tuple[str, ...
             chosen = recertified(chosen, alpha=smallest)
             notes.append(f"{log.name}: certified again at alpha {smallest:g} from its votes")
         matched.append(chosen)
+    # 3. What still differs is for the reader to weigh.
     for name in ("alpha", "n", "budget"):
         known = {log.name: getattr(log, name) for log in matched if getattr(log, name) is not None}
         if len(set(known.values())) > 1:

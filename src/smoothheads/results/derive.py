@@ -112,6 +112,7 @@ def recertify(
     log = source if isinstance(source, Results) else read_log(source)
     again = recertified(log, alpha=alpha, aggregation=aggregation)
     assert again.manifest is not None
+    # The new manifest names the ledger whose votes were used, by the hash of its rows.
     lines = "\n".join(map(to_line, log.rows))
     origin = {"ledger": hashlib.sha256(lines.encode()).hexdigest()}
     return replace(again, manifest=replace(again.manifest, source=origin)).save(out)
@@ -200,6 +201,7 @@ def _top_k_radius(row: Certified, log: Results, k: int) -> float:
     if n == 0 or log.alpha is None or log.sigma is None or log.manifest is None:
         return 0.0
     votes, correction = row.votes.for_aggregation(log.aggregation), log.manifest.correction
+    # One lower and C - 1 upper bounds hold at once with probability 1 - alpha (union bound).
     level = log.alpha / len(votes)
     rivals = np.sort(np.delete(votes, row.label))[::-1][:k].tolist()  # only the k with most votes matter
     p_lower = max(0.0, clopper_pearson_lower(int(votes[row.label]), n, level) - correction)

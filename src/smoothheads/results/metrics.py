@@ -99,6 +99,7 @@ def class_statistics(
     count = len(label)
     classes, member = np.unique(label, return_inverse=True)
     membership = sparse.csr_array((np.ones(count), (member, np.arange(count))), (len(classes), count))
+    # Sums per class of: images, certified radii, hits at each radius. A bootstrap sample weights the images.
     columns = np.column_stack([np.ones(count), radius, hits])
     statistics = np.empty((1 + resamples, 2 + hits.shape[1]))
     for i in range(1 + resamples):
@@ -166,6 +167,7 @@ def bootstrap(
     """
     count = len(values)
     means = np.empty((resamples, values.shape[1]))
+    # Drawing images with replacement is weighting each with how often it was drawn.
     for i in range(resamples):
         weights = np.bincount(generator.integers(count, size=count), minlength=count)
         means[i] = weights @ values / count
@@ -181,6 +183,7 @@ def percentiles(samples: Floats, level: float = 0.95) -> list[Interval]:
 def binomial_band(fractions: Floats, count: int, *, level: float = 0.95) -> tuple[Floats, Floats]:
     """Returns low and high of the exact (Clopper-Pearson) interval of each fraction of `count` images."""
     hits, tail = np.round(fractions * count), (1 - level) / 2
+    # The ends are quantiles of beta distributions; 0 and 1 where no image or every image hits.
     low = np.where(hits > 0, special.betaincinv(np.maximum(hits, 1), count - hits + 1, tail), 0.0)
     misses = np.maximum(count - hits, 1)
     high = np.where(hits < count, special.betaincinv(hits + 1, misses, 1 - tail), 1.0)

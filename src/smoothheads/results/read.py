@@ -85,6 +85,7 @@ def distinct_names(places: Sequence[tuple[str, ...]]) -> list[str]:
     A place is a tuple of folders, the outermost first, that ends in a name.
     """
     depths = [1] * len(places)
+    # Lengthen the names that are still alike by one folder, until none is or none can be longer.
     while True:
         names = ["/".join(place[-depth:]) for place, depth in zip(places, depths, strict=True)]
         count = Counter(names)

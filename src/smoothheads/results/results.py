@@ -389,6 +389,7 @@ def stack(results: Sequence[Results], column: str = "certified_radius") -> NDArr
 
 def _label_fraction(row: Certified, aggregation: str) -> float:
     """Returns the fraction of votes for the label, from the selection if an image got no others."""
+    # Budget radius spends nothing on an image that its pilot finds hopeless; then the selection tells.
     counted = [votes for votes in (row.votes, row.selection) if votes.n > 0]
     known = counted and row.label >= 0
     return float(counted[0].for_aggregation(aggregation)[row.label] / counted[0].n) if known else 0.0
