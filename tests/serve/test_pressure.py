@@ -102,14 +102,14 @@ def test_all_bodies_together_are_bounded(run: Path) -> None:
         for _ in range(3):
             part = head(500_000) + b'{"image": "' + b"A" * 340_000
             stack.enter_context(connect(server, part))
+        wait_until(lambda: client.metric("smoothheads_body_bytes") > 1_000_000)
         body = b'{"image": "' + b"A" * 50_000 + b'"}'
-        wait_until(
-            lambda: client.request("POST", "/v1/predict", body, Content_Type="application/json").status == 429
-        )
+        refused = client.request("POST", "/v1/predict", body, Content_Type="application/json")
+        assert refused.status == 429
         stack.close()
-        wait_until(
-            lambda: client.request("POST", "/v1/predict", body, Content_Type="application/json").status == 422
-        )
+        wait_until(lambda: client.metric("smoothheads_body_bytes") == 0)
+        answer = client.request("POST", "/v1/predict", body, Content_Type="application/json")
+        assert answer.status == 422
 
 
 def test_slow_image_is_cut_off_and_nobody_waits(run: Path) -> None:

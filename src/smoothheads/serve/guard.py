@@ -102,6 +102,8 @@ class Guard:
     def __init__(self, app: ASGIApp, access: Access, limits: Limits, metrics: Metrics) -> None:
         self.app, self.access, self.limits, self.metrics = app, access, limits, metrics
         self.bodies = Bodies(limits.bodies)
+        held = metrics.gauge("body_bytes", "Bytes of all request bodies under way")
+        held.set_function(lambda: self.bodies.held)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
