@@ -24,7 +24,7 @@ PLACES: Final = (Path(__file__).with_name("zoo_files"), Path(__file__).parents[2
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ZooEntry:
     """A classifier of the zoo."""
 
     name: str
@@ -40,9 +40,9 @@ class Entry:
     """The cost of its training, in words."""
 
 
-def entries() -> dict[str, Entry]:
+def entries() -> dict[str, ZooEntry]:
     """Returns all classifiers by name, in the order of the index."""
-    return {each["name"]: Entry(**each) for each in json.loads(INDEX.read_text())}
+    return {each["name"]: ZooEntry(**each) for each in json.loads(INDEX.read_text())}
 
 
 def find(place: str | Path) -> Path:
@@ -87,7 +87,7 @@ def add(export: Path | str, name: str, *, command: str, cost: str = "", root: Pa
     metrics["acr"] = round(summary["acr"]["value"], 4)
     metrics["certified"] = {f"{each['radius']:g}": round(each["value"], 4) for each in summary["certified"]}
     size = sum((root / name / file).stat().st_size for file in (*files, SUMS))
-    entry = Entry(name, sha256(root / name / SUMS), size, metrics, command, cost)
+    entry = ZooEntry(name, sha256(root / name / SUMS), size, metrics, command, cost)
     known = entries() | {name: entry}
     write_atomic(INDEX, json.dumps([asdict(each) for each in known.values()], indent=2) + "\n")
     return root / name

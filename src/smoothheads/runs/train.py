@@ -92,7 +92,7 @@ def train_run(
         start = _open_start(config)
         config = replace(config, train=resolve(config.train))
         # Hashes of what the run begins with: a resume must begin with the same.
-        origin = {"init_sha256": start.weights_hash if start else None}
+        origin: Json = {"init_sha256": start.weights_hash if start else None}
         with _held_folder(out, config, resume) as finished:
             if finished:
                 _check_origin(load_json(out / CHECKPOINT / MANIFEST), origin, out)
