@@ -18,7 +18,8 @@ CONFIG = CertifyConfig(sigma=0.5, seed=0, n=100, block=20)
 def test_jobs_count_all_samples(tmp_path: Path) -> None:
     bench = contenders.fresh("digits", 2, images=20)
     loop = contenders.plain_job(MeanOfHeads(bench.model), bench, CONFIG, 70)
-    engine = contenders.engine_job(contenders.smoothed(bench, CONFIG, "torch", tmp_path).engine, bench, 70)
+    smoothed = contenders.smoothed(bench, CONFIG, "torch", tmp_path)
+    engine = contenders.engine_job(smoothed.certifier.counter, bench, 70)
     assert [loop(0), engine(0), engine(1)] == [70, 70, 70]
 
 
@@ -28,7 +29,7 @@ def test_openvino_job(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(openvino, "CALIBRATION", 10)
     bench = contenders.fresh("digits", 2, images=20)
     smoothed = contenders.smoothed(bench, CONFIG, name, tmp_path)
-    assert contenders.engine_job(smoothed.engine, bench, 40)(0) == 40
+    assert contenders.engine_job(smoothed.certifier.counter, bench, 40)(0) == 40
     assert smoothed.engine.describe()["precision"] in name
 
 
