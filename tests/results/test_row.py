@@ -88,7 +88,7 @@ def test_a_line_reads_back_as_the_row(counts: list[list[int]], prediction: int) 
 
 @pytest.mark.parametrize("radius", [float("nan"), float("inf"), -0.1])
 def test_what_is_not_a_radius_is_refused(radius: float) -> None:
-    with pytest.raises(SoundnessError, match="a finite radius"):
+    with pytest.raises(SoundnessError, match="a radius is finite"):
         _row(radius=radius)
 
 
