@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smoothheads.objectives import TeachingConfig
-from smoothheads.objectives.pace import scheduled_lambda
 from smoothheads.report.table import Table, number, word
 from smoothheads.studies.plan import PlannedRow, StudyPlan
 from smoothheads.studies.results import STUDY_FILE, GapCurve, StudyResults, load
@@ -136,6 +135,8 @@ def gap_figure(gaps: Mapping[str, GapCurve]) -> Figure:
 
 def lambda_curve(last: float, *, classes: int = 10, epochs: int = 150) -> list[float]:
     """Returns lambda of every epoch."""
+    from smoothheads.objectives.pace import scheduled_lambda  # imports torch
+
     config = TeachingConfig(lambda_last=last)
     return [scheduled_lambda(config, epoch=t, epochs=epochs, classes=classes) for t in range(1, epochs + 1)]
 
