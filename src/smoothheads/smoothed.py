@@ -53,7 +53,7 @@ def certify(
         on_record: Is called with every finished image.
         settings: Other settings of a certification, such as n=10_000 or budget="radius".
     """
-    facts = {} if classes is None else {"classes": classes}
+    facts: dict[str, Any] = {} if classes is None else {"classes": classes}
     dataset = as_dataset(data, labels, **facts)
     smoothed = Smoothed(model, dataset, sigma=sigma, images=len(dataset), **settings)
     return smoothed.certify(dataset, on_record=on_record)

