@@ -153,12 +153,17 @@ class AnswerFile:
     def __init__(self, path: Path, facts: Answer) -> None:
         self.path, self._facts = path, facts
         self._is_csv = path.suffix == ".csv"
-        self.answered = {row["image"]: str(row["sha256"]) for row in self._earlier_rows()}
+        self._read_rows()  # refuses a file of others before anything is written beside it
+        self.answered: dict[str, str] = {}
         """Names of the pictures that an earlier run has answered, and the hashes of their pixels."""
-        with storage(path):
-            self._file = path.open("ab", buffering=0)
+
+    def _start(self) -> None:
+        """Reads the answers of earlier runs and opens the file; the caller holds its lock."""
+        self.answered = {row["image"]: str(row["sha256"]) for row in self._earlier_rows()}
+        with storage(self.path):
+            self._file = self.path.open("ab", buffering=0)
         if self._is_csv and not self._file.tell():
-            append(self._file, _csv_line(COLUMNS), path)
+            append(self._file, _csv_line(COLUMNS), self.path)
 
     @classmethod
     @contextmanager
@@ -176,6 +181,7 @@ class AnswerFile:
 
         if path.suffix not in (".jsonl", ".csv"):
             raise ConfigError(f"{path} ends neither in .jsonl nor in .csv: choose one of the two.")
+        file = cls(path, facts)
         with storage(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = FileLock(path.with_name(f".{path.name}.lock"))
@@ -184,7 +190,7 @@ class AnswerFile:
             except Timeout:
                 raise HeldError(f"Another process writes {path}: wait, or use another file.") from None
         try:
-            file = cls(path, facts)
+            file._start()
             with file._file:
                 yield file
         finally:
@@ -202,6 +208,15 @@ class AnswerFile:
         """Returns the complete answers of earlier runs.
 
         Errors, which are tried again, and a torn last line are removed from the file."""
+        rows, is_torn = self._read_rows()
+        answers = [row for row in rows if not row.get("error")]
+        if is_torn or len(answers) < len(rows):
+            header = _csv_line(COLUMNS) if self._is_csv else b""
+            write_atomic(self.path, header + b"".join(map(self._line, answers)))
+        return answers
+
+    def _read_rows(self) -> tuple[list[Answer], bool]:
+        """Returns the rows of the file, and whether a torn line follows them; refuses a file of others."""
         with storage(self.path):
             data = self.path.read_bytes() if self.path.exists() else b""
         # What follows the last line break is the beginning of an answer that a kill cut off.
@@ -217,11 +232,7 @@ class AnswerFile:
                 raise StorageError(
                     f"{self.path} has answers of another function ({pairs}): use another file."
                 )
-        answers = [row for row in rows if not row.get("error")]
-        if len(complete) < len(data) or len(answers) < len(rows):
-            header = _csv_line(COLUMNS) if self._is_csv else b""
-            write_atomic(self.path, header + b"".join(map(self._line, answers)))
-        return answers
+        return rows, len(complete) < len(data)
 
     def _parse(self, data: bytes) -> list[Answer]:
         """Returns the rows of complete lines; ValueError or KeyError: `predict` did not write them."""
