@@ -42,7 +42,7 @@ def test_a_replay_gives_the_certificate_of_the_network(
     assert len(list(record(tmp_path, smoothed, images))) == 2
     assert list(record(tmp_path, smoothed, images)) == []  # what is there is not computed again
     recording = Record.read(tmp_path)
-    assert recording.config == CONFIG
+    assert recording.config == CONFIG.resolved()
     assert recording.facts["weights"] == "abc"
     for changes in BUDGETS:
         again = Smoothed(network, images.info, CertifyConfig(sigma=0.5, seed=0, n=600, block=100, **changes))

@@ -63,5 +63,5 @@ def test_nonsense_is_refused() -> None:
     with pytest.raises(ConfigError, match="p_lower must be from 0 to below 1"):
         linf_radius_uniform(1.0, 1.0, 3)
     for k in (0, 2):
-        with pytest.raises(ConfigError, match=f"1 <= k <= 1, the number of other classes, got {k}"):
+        with pytest.raises(ConfigError, match=f"k is {k}; choose 1 <= k <= 1, the number of other classes"):
             top_k_radius(0.4, [0.3], k, 1.0)

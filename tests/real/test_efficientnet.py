@@ -87,4 +87,4 @@ def test_pretrained_network_behind_denoiser_certifies_photographs(efficientnet: 
     found = [smoothed.certify_image(photo(index), index) for index in indices]
     right = [one for one, index in zip(found, indices, strict=True) if one.prediction == index]
     assert len(right) >= 2
-    assert all(0 < one.radius <= smoothed.max_radius for one in right)
+    assert all(0 < one.radius <= smoothed.certifier.max_radius for one in right)
