@@ -66,7 +66,7 @@ def test_a_stranger_reads_the_rows_as_the_page_of_formats_says(
 
 
 def test_what_people_wrote_quotes_what_was_measured() -> None:
-    """Every `value [low, high]` in the findings and on the page of the paper is a gain or a ratio of the saved
+    """Every `value [low, high]` in the findings and on the page of the paper is a gain or ratio of the saved
     results, to as many digits as it has."""
     known = list(measured_intervals())
     # The numbers from published logs have a test of their own, as the logs are not in the repository.
