@@ -1,0 +1,80 @@
+"""What a second evaluation does to a ledger on the disk: it is confirmed, or its rows are taken away."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.example import example_run
+from torch import Tensor
+
+from smoothheads.certify import soundness
+from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.soundness import NotAFunctionError
+from smoothheads.data import SubsetConfig, load, select
+from smoothheads.errors import SmoothheadsError
+from smoothheads.models.multihead import MultiHead
+from smoothheads.results import read_log
+from smoothheads.results.ledger import load as load_ledger
+from smoothheads.results.ledger import save
+from smoothheads.runs.certify import RECHECK, VOID, certify_run
+from smoothheads.runs.models import open_checkpoint
+from smoothheads.runs.referee import recheck_votes
+
+TABLE = "ledger.tsv"
+
+
+def copied_ledger(folder: Path) -> Path:
+    return Path(shutil.copytree(example_run() / "ledger-fixed", folder / "ledger"))
+
+
+def test_recheck_votes_confirms_an_honest_ledger(tmp_path: Path) -> None:
+    ledger = copied_ledger(tmp_path)
+    before = (ledger / TABLE).read_bytes()
+    assert recheck_votes(example_run(), ledger, 2).different == ()
+    assert (ledger / TABLE).read_bytes() == before
+    assert json.loads((ledger / RECHECK).read_text())["fresh_process"]
+
+
+def test_recheck_votes_voids_a_ledger_with_other_votes(tmp_path: Path) -> None:
+    """The ledger says another seed than the one that its votes were drawn with."""
+    ledger = copied_ledger(tmp_path)
+    contents = load_ledger(ledger)
+    other = replace(contents.manifest, certify=replace(contents.manifest.certify, seed=99))
+    save(ledger, other, contents.lines)
+    with pytest.raises(NotAFunctionError, match="void"):
+        recheck_votes(example_run(), ledger, 6)
+    assert not (ledger / TABLE).exists()
+    assert (ledger / VOID).is_file()
+    with pytest.raises(SmoothheadsError):
+        read_log(ledger)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_certify_run_leaves_no_ledger_of_a_mixing_network(
+    guarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the second evaluation, the same network gets certificates for all images."""
+    plain = MultiHead.forward
+
+    def mixed(self: MultiHead, images: Tensor) -> Tensor:
+        logits = plain(self, images)
+        return logits + 10 * torch.roll(logits, 1, dims=1)
+
+    monkeypatch.setattr(soundness, "check_function", lambda *_, **__: True)  # as if the probe saw nothing
+    monkeypatch.setattr(MultiHead, "forward", mixed)
+    checkpoint = open_checkpoint(example_run())
+    images = select(load(checkpoint.config.data).test, SubsetConfig(first=2))
+    config = CertifyConfig(sigma=0.25, n=400, seed=0, recheck=0.2 if guarded else 0.0)
+    if not guarded:
+        assert len(read_log(certify_run(checkpoint, images, config, tmp_path / "ledger"))) == 2
+        return
+    with pytest.raises(NotAFunctionError):
+        certify_run(checkpoint, images, config, tmp_path / "ledger")
+    assert not (tmp_path / "ledger" / TABLE).exists()
+    with pytest.raises(SmoothheadsError):
+        read_log(tmp_path / "ledger")
