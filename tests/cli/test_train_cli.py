@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from smoothheads import checkpoint, recipes
@@ -83,6 +84,37 @@ def test_it_is_told_when_teaching_calls_few_images_easy(
     fixed = ["--objective.teaching.pace", "fixed", *options]
     assert main(["train", "digits-some", *FEW, *fixed, "--out", str(tmp_path / "run")]) == 0
     assert ("of the training images easy (loss at most lambda)" in capsys.readouterr().err) == said
+
+
+def test_training_without_noise_says_what_to_do_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "clean"
+    arguments = ["train", "digits-single", "--sigma", "0", *FEW, "--out", str(out)]
+    assert main(arguments) == 0
+    said = capsys.readouterr().err
+    assert "Validation accuracy without noise" in said
+    assert "next: put a denoiser in front of it" in said
+    # Certification needs noise, so the default is not the training noise of 0.
+    assert main(["certify", str(out), "--n", "100", "--first", "1", "--out", str(tmp_path / "ledger")]) == 0
+    manifest = json.loads((tmp_path / "ledger" / "manifest.json").read_text())
+    assert manifest["certify"]["sigma"] == 0.25
+
+
+def test_a_denoiser_is_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(0)
+    arrays = {
+        f"{split}_{key}": random.integers(0, high, size, dtype=np.uint8)
+        for split, count in (("train", 40), ("test", 4))
+        for key, high, size in (("images", 256, (count, 3, 8, 8)), ("labels", 2, (count,)))
+    }
+    np.savez(tmp_path / "patches.npz", **arrays)  # type: ignore[arg-type]
+    out = tmp_path / "denoiser"
+    options = ["--root", str(tmp_path / "patches.npz"), "--train.epochs", "1", "--data.validation", "0.2"]
+    assert main(["train", "denoiser", *options, "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    assert said.out.strip() == str(out / "checkpoint")
+    assert "smoothheads certify" not in said.err
 
 
 def test_an_ensemble_is_trained_apart_and_joined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

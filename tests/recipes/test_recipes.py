@@ -45,10 +45,10 @@ JOINT = [name for name, kind in METHODS.items() if kind.independent_heads or kin
 ALL = {
     (name, method, sigma): recipes.get(name, method=method, sigma=sigma)
     for name in recipes.names()
-    if name != "denoiser"
+    if name not in ("denoiser", "cifar10-resnet20-clean")
     for method in (JOINT if name.endswith("-joint") else CLASSIFIERS)
     for sigma in SIGMAS
-    if method != "drt" or name.endswith(("-some", "-text", "-heads", "-joint"))
+    if method != "drt" or name.endswith(("-some", "-text", "-balanced", "-heads", "-joint"))
 }
 INPUT = {
     "digits": ((1, 8, 8), 10),
@@ -70,7 +70,8 @@ def test_arguments_are_the_settings() -> None:
     for (name, method, sigma), config in ALL.items():
         assert (config.objective.method.name, config.train.sigma) == (method, sigma)
         heads, setup = config.model.heads, name.rpartition("-")[2]
-        assert (setup in ("some", "text")) == (heads > 1 and config.objective.teaching.weights == "soft")
+        taught = heads > 1 and config.objective.teaching.weights == "soft"
+        assert (setup in ("some", "text", "balanced")) == taught
         assert (setup == "joint") == (config.model.cut == "input")
     for recipe in recipes.RECIPES.values():
         assert recipe.summary
@@ -254,7 +255,7 @@ def test_a_recipe_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "arguments", "message"),
     [
         ("digits-sone", {}, "Unknown recipe 'digits-sone': did you mean 'digits-some'?"),
-        ("cifar10-some", {}, "Unknown recipe 'cifar10-some': did you mean 'cifar10-resnet110-some'?"),
+        ("cifar10-some", {}, "Unknown recipe 'cifar10-some': did you mean 'cifar10-resnet20-some'?"),
         ("digits-some", {"sigm": 1.0}, "Unknown argument of digits-some 'sigm': did you mean 'sigma'?"),
         ("digits-some", {"method": "gausian"}, "did you mean 'gaussian'?"),
         ("digits-single", {"method": "drt"}, "drt needs 2 heads or more"),
@@ -284,6 +285,20 @@ def test_the_figures_recipes_are_the_arms_of_the_main_study() -> None:
         # Studies train in float32 on every machine.
         config = config.with_overrides({"train.precision": "float32"})
         assert config == study.run_config(study.arm(arm), "", 0.5, 0)
+
+
+@pytest.mark.parametrize("method", ["gaussian", "consistency"])
+def test_resnet20_recipes_are_the_arms_of_the_32x32_study(method: str) -> None:
+    study = read_study(Path(__file__).parents[2] / "benchmarks" / "cifar10" / f"{method}-0.5.toml")
+    arms = {"single": "", "heads": "-heads", "some": "-some", "some-balanced": "-some-balanced"}
+    for arm, setup in arms.items():
+        config = recipes.get(f"cifar10-resnet20{setup}", sigma=0.5, method=method)
+        assert config == study.run_config(study.arm(arm), "", 0.5, 0)
+
+
+def test_clean_recipe_has_no_noise() -> None:
+    clean = recipes.get("cifar10-resnet20-clean")
+    assert clean == recipes.get("cifar10-resnet20").with_overrides({"train.sigma": 0.0})
 
 
 def test_the_denoiser_is_no_classifier() -> None:

@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> None:
         writes=True,
     )
     own = name is not None and is_own_model(name)
-    sigma = trained_config(Path(name)).train.sigma if name and not own else 0.25
+    sigma = trained_config(Path(name)).certified_sigma if name and not own else 0.25
     if own and not any(word.partition("=")[0] == "--sigma" for word in rest):
         raise ConfigError("Give --sigma, the standard deviation of the noise, for a classifier of your own.")
     # The ledger records which engine was taken.

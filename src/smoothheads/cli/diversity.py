@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> None:
         folders.append(Path(rest[0]))
         rest = rest[1:]
     args = parse(
-        Diversity(sampling=Sampling(sigma=trained_config(folders[0]).train.sigma if name else 0.25)),
+        Diversity(sampling=Sampling(sigma=trained_config(folders[0]).certified_sigma if name else 0.25)),
         named_plot(rest, PLOT),
         prog=f"diversity {name or 'CHECKPOINT'}",
         description=DESCRIPTION,

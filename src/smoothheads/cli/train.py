@@ -153,8 +153,9 @@ def _report(args: Train, out: Path, checkpoint: Path, show: _Show) -> None:
     if args.json:
         print_json({"checkpoint": str(checkpoint), "metrics": metrics})
         return
-    if accuracy := metrics.get("validation", {}).get("accuracy"):
-        say(f"Validation accuracy under noise: {accuracy:.1%}.")
+    clean = args.run.train.sigma == 0
+    if (accuracy := metrics.get("validation", {}).get("accuracy")) is not None:
+        say(f"Validation accuracy {'without' if clean else 'under'} noise: {accuracy:.1%}.")
     easy = metrics.get("easy_fraction", ())
     if len(easy) > 1 and args.run.objective.teaching.weights in ("soft", "hard"):
         mean = sum(easy) / len(easy)
@@ -165,7 +166,10 @@ def _report(args: Train, out: Path, checkpoint: Path, show: _Show) -> None:
                 "others count less: see in `smoothheads report` in how many classes anything is certified. "
                 "A higher --objective.teaching.lambda-last calls more of them easy."
             )
-    say(f"next: smoothheads certify {out} {show.suggestion(args.run, metrics)}")
+    if clean:
+        say("next: put a denoiser in front of it, sh.denoised(classifier, denoiser, sigma), and certify that")
+    elif args.run.objective.method.trains_classifier:
+        say(f"next: smoothheads certify {out} {show.suggestion(args.run, metrics)}")
     print(checkpoint)
 
 
@@ -192,7 +196,7 @@ class _Show:
 
         if isinstance(event, StepDone):
             self.progress.update(event.step, f"epoch {event.epoch}, loss {event.loss:.3f}{self.accuracy}")
-        elif "validation" in event.metrics:
+        elif "accuracy" in event.metrics.get("validation", {}):
             self.accuracy = f", accuracy {event.metrics['validation']['accuracy']:.1%}"
 
     def suggestion(self, run: RunConfig, metrics: Mapping[str, Any]) -> str:

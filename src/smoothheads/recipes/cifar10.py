@@ -169,6 +169,61 @@ def cifar10_resnet110_joint(
     return joint(with_method(untaught(cifar10_resnet110(sigma), heads), method, METHODS, min_draws))
 
 
+# The 32x32 study, benchmarks/cifar10: a ResNet-20, 12 epochs on all images but 2,000 that are held out.
+
+RESNET20_SOURCE = "the 32x32 study of this project, benchmarks/cifar10/protocol.md; methods: as on ResNet-110"
+RESNET20 = {
+    "data.validation": 0.04,
+    "model.arch": "resnet20",
+    "train.epochs": 12,
+    "train.schedule": "cosine",
+    "train.precision": "bfloat16",
+    "train.shards": 2,
+}
+
+
+@recipe(RESNET20_SOURCE, methods=METHODS)
+def cifar10_resnet20(
+    sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws: MinDraws = 1
+) -> RunConfig:
+    """One ResNet-20 on CIFAR-10 (--members 5 for five)."""
+    return cifar10_resnet110(sigma, method, min_draws).with_overrides(RESNET20)
+
+
+@recipe(f"{RESNET20_SOURCE}; lambda_last: as on ResNet-110", methods=METHODS)
+def cifar10_resnet20_some(
+    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
+) -> RunConfig:
+    """SOME: five heads on a ResNet-20 for CIFAR-10."""
+    # The mean over heads divides the gradient of each; this undoes it.
+    changes = RESNET20 | {"train.head_lr_scale": float(heads)}
+    return cifar10_resnet110_some(sigma, method, heads).with_overrides(changes)
+
+
+@recipe(f"{RESNET20_SOURCE}; lambda_last: as on ResNet-110", methods=METHODS)
+def cifar10_resnet20_some_balanced(
+    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
+) -> RunConfig:
+    """SOME on a ResNet-20 for CIFAR-10, with weights that keep every class."""
+    config = cifar10_resnet20_some(sigma, method, heads)
+    return config.with_overrides({"objective.teaching.balance": "class"})
+
+
+@recipe(RESNET20_SOURCE, methods=METHODS)
+def cifar10_resnet20_heads(
+    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
+) -> RunConfig:
+    """Five heads without teaching on a ResNet-20 for CIFAR-10 (control for SOME)."""
+    changes = RESNET20 | {"train.head_lr_scale": float(heads)}
+    return cifar10_resnet110_heads(sigma, method, heads).with_overrides(changes)
+
+
+@recipe(f"{RESNET20_SOURCE}; trained without noise")
+def cifar10_resnet20_clean() -> RunConfig:
+    """One ResNet-20 on CIFAR-10, trained without noise: it stands behind a denoiser (`sh.denoised`)."""
+    return cifar10_resnet20(sigma=0.0)
+
+
 # Small: 1,000 images averaged to 16x16, many epochs. Radii do not compare with those of 32x32.
 
 SMALL_SOURCE = "small-scale replication plan of this project (few images, many epochs)"

@@ -85,7 +85,7 @@ class Model:
     @property
     def config(self) -> CertifyConfig:
         """Returns the settings that it is smoothed with unless others are given."""
-        return CertifyConfig(sigma=trained_config(self.folder).train.sigma)
+        return CertifyConfig(sigma=trained_config(self.folder).certified_sigma)
 
     @property
     def prediction_config(self) -> CertifyConfig:

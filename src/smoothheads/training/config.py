@@ -83,6 +83,15 @@ class RunConfig:
                 "one image: raise train.batch, lower the method's draws, or set train.batch_unit to images."
             )
 
+    @property
+    def certified_sigma(self) -> float:
+        """Returns the standard deviation of the noise under which this network is certified by default.
+
+        It is that of the training noise. A network that was trained without noise has that of the denoiser in
+        front of it, if there is one.
+        """
+        return self.model.denoiser_sigma or self.train.sigma or 0.25
+
     def with_overrides(self, changes: Mapping[str, Any]) -> RunConfig:
         """Returns a copy with other values, as in `with_overrides({"train.epochs": 3, "model.heads": 5})`."""
         return with_overrides(self, changes)
