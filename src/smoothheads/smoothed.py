@@ -39,6 +39,7 @@ def certify(
     *,
     sigma: float,
     classes: int | Sequence[str] | None = None,
+    progress: bool = True,
     on_record: OnRecord | None = None,
     **settings: Any,
 ) -> Results:
@@ -50,13 +51,14 @@ def certify(
         labels: The labels, if `data` is images alone.
         sigma: Standard deviation of the noise; that of the training is usual.
         classes: Number of classes or their names, if the data do not tell.
+        progress: Show a bar on standard error, if that is a terminal or a notebook.
         on_record: Is called with every finished image.
         settings: Other settings of a certification, such as n=10_000 or budget="radius".
     """
     facts: dict[str, Any] = {} if classes is None else {"classes": classes}
     dataset = as_dataset(data, labels, **facts)
     smoothed = Smoothed(model, dataset, sigma=sigma, images=len(dataset), **settings)
-    return smoothed.certify(dataset, on_record=on_record)
+    return smoothed.certify(dataset, progress=progress, on_record=on_record)
 
 
 class Smoothed:
