@@ -2,13 +2,14 @@
 
 `denoised` puts any denoiser in front of any classifier. `Denoiser` is one of our own and follows FFDNet
 (Zhang, Zuo and Zhang 2018): it works on images folded to half their side, and a map of the noise level is one
-more input channel. Residual blocks take the place of batch normalisation.
+more input channel. Residual blocks take the place of batch normalisation, and most of them work on features
+that are folded once or twice more, which costs little and widens the view: strong noise needs many pixels.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -29,8 +30,8 @@ class HasUnet(Protocol):
     scheduler: Any
 
 
-CHANNELS = 64
-BLOCKS = 5  # of two convolutions each: twelve convolutions in all
+WIDTHS = (48, 96, 160)  # channels at a half, a quarter and an eighth of the image's side
+BLOCKS = (2, 3, 2)  # residual blocks on each of these levels
 MAX_SIGMA = 1.0
 
 
@@ -49,20 +50,53 @@ class ResidualBlock(nn.Module):
         return out
 
 
+class Level(nn.Module):
+    """Residual blocks at one resolution, with the coarser levels in their middle.
+
+    Args:
+        widths: channels of this level and of the coarser ones.
+        blocks: numbers of residual blocks of the same levels.
+    """
+
+    def __init__(self, widths: Sequence[int], blocks: Sequence[int]) -> None:
+        super().__init__()
+        width, *coarser = widths
+        before = blocks[0] // 2
+        self.before = nn.Sequential(*(ResidualBlock(width) for _ in range(before)))
+        self.after = nn.Sequential(*(ResidualBlock(width) for _ in range(blocks[0] - before)))
+        self.coarser: nn.Module | None = None
+        if coarser:
+            self.down = nn.Conv2d(4 * width, coarser[0], 1)
+            self.coarser = Level(coarser, blocks[1:])
+            self.up = nn.Conv2d(coarser[0], 4 * width, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        features = self.before(features)
+        if self.coarser is not None:
+            # The coarser levels see a wide surrounding at little cost and add what they find.
+            folded = nn.functional.pixel_unshuffle(features, 2)
+            features = features + nn.functional.pixel_shuffle(self.up(self.coarser(self.down(folded))), 2)
+        out: Tensor = self.after(features)
+        return out
+
+
 class Denoiser(nn.Module):
     """Estimates the clean image from an image with Gaussian noise of a known standard deviation.
 
     Args:
         image_channels: channels of the images, 3 for colour.
-        channels: channels of the hidden layers.
-        blocks: number of residual blocks.
+        widths: channels at a half, a quarter, ... of the image's side.
+        blocks: numbers of residual blocks on the same levels.
     """
 
-    def __init__(self, image_channels: int = 3, channels: int = CHANNELS, blocks: int = BLOCKS) -> None:
+    def __init__(
+        self, image_channels: int = 3, widths: Sequence[int] = WIDTHS, blocks: Sequence[int] = BLOCKS
+    ) -> None:
         super().__init__()
-        self.first = nn.Conv2d(4 * image_channels + 1, channels, 3, padding=1)
-        self.blocks = nn.Sequential(*(ResidualBlock(channels) for _ in range(blocks)))
-        self.last = nn.Conv2d(channels, 4 * image_channels, 3, padding=1)
+        self.multiple = 2 ** len(widths)
+        self.first = nn.Conv2d(4 * image_channels + 1, widths[0], 3, padding=1)
+        self.levels = Level(widths, blocks)
+        self.last = nn.Conv2d(widths[0], 4 * image_channels, 3, padding=1)
 
     def forward(self, images: Tensor, sigma: float | Tensor = 0.25) -> Tensor:
         """Returns the denoised images [N, C, H, W], which lie in [0, 1] except in training mode.
@@ -73,11 +107,12 @@ class Denoiser(nn.Module):
         """
         height, width = images.shape[-2:]
         level = torch.as_tensor(sigma, dtype=images.dtype, device=images.device).expand(len(images))
-        # Sides must be even to be folded: repeat the last row and column if they are not.
-        padded = nn.functional.pad(images, (0, width % 2, 0, height % 2), mode="replicate")
+        # Every level folds its input to half the side: repeat the last rows and columns until that works.
+        right, bottom = -width % self.multiple, -height % self.multiple
+        padded = nn.functional.pad(images, (0, right, 0, bottom), mode="replicate")
         folded = nn.functional.pixel_unshuffle(padded, 2)
         level_map = level.view(-1, 1, 1, 1).expand(-1, 1, *folded.shape[-2:])
-        features = self.blocks(self.first(torch.cat([folded, level_map], dim=1)))
+        features = self.levels(self.first(torch.cat([folded, level_map], dim=1)))
         noise = nn.functional.pixel_shuffle(self.last(torch.relu(features)), 2)[..., :height, :width]
         # The network predicts the noise, which is taken away.
         clean = images - noise

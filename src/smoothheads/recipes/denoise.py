@@ -16,10 +16,10 @@ from smoothheads.training.config import RunConfig, TrainConfig
 def denoiser() -> RunConfig:
     """A denoiser for all noise levels, trained on patches of images (--root names their .npz file)."""
     return RunConfig(
-        data=named("npz", validation=0.01, augment="crop-flip"),
+        data=named("npz", validation=0.01, augment="none"),
         model=ModelConfig(arch="denoiser", cut="input", normalize=False),
-        objective=ObjectiveConfig(method=Denoise()),
+        objective=ObjectiveConfig(method=Denoise(tiles=(32, 0))),
         train=TrainConfig(
-            optimizer="adam", lr=1e-3, weight_decay=0.0, batch=32, epochs=16, schedule="cosine"
+            optimizer="adam", lr=1e-3, weight_decay=0.0, batch=32, epochs=14, schedule="cosine"
         ),
     )
