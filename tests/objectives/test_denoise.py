@@ -23,7 +23,7 @@ from smoothheads.training.config import RunConfig, TrainConfig
 def small() -> Denoiser:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return Denoiser(channels=8, blocks=1)
+        return Denoiser(widths=(8, 8), blocks=(1, 1))
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (3, 7, 10), (3, 9, 9)])
