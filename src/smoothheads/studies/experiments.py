@@ -13,19 +13,28 @@ from typing import Any, Literal
 from smoothheads.config import from_dict, merge
 from smoothheads.errors import ConfigError, suggest
 from smoothheads.report.table import NONE, Cell, Table, word
-from smoothheads.studies.spec import Arm, Images, Overrides, Show, Study, load_toml
+from smoothheads.studies.spec import Arm, Images, Show, Study, load_toml
 
 Kind = Literal["certification", "cost", "diagnosis", "schedule"]
 SCALES = ("paper", "small", "smoke")
-_TEACHING = {
-    "some-hard": {"weights": "hard"},
-    "some-high": {"weights": "high"},
-    "some-self": {"shift": "self"},
+_STRUCTURES: Mapping[str, dict[str, Any]] = {
+    "heads": {},
+    "heads-mid": {"model": {"cut": "stage3-mid"}},
+    "some-nocos": {"objective": {"diversity": {"weight": 0.0}}},
+    "some-mid": {"model": {"cut": "stage3-mid"}},
+    "some-m4": {"objective": {"method": {"draws": 4}}},
+    "some-dnn5": {"model": {"heads": 5, "cut": "input"}},
+    "some-hard": {"objective": {"teaching": {"weights": "hard"}}},
+    "some-high": {"objective": {"teaching": {"weights": "high"}}},
+    "some-self": {"objective": {"teaching": {"shift": "self"}}},
 }
+"""Overrides of the recipes with heads; `some-L` is SOME with L heads."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
+    """A row of a table or figure of the paper."""
+
     sigma: float
     base: str
     structure: str
@@ -43,6 +52,8 @@ class PublishedRow:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
+    """A table or figure of the paper that has numbers."""
+
     id: str
     title: str
     kind: Kind
@@ -119,6 +130,13 @@ def published_rows(name: str) -> tuple[PublishedRow, ...]:
 
 def published_table(experiment: Experiment) -> Table:
     """Returns the values as they are printed."""
+
+    def cell(text: str) -> Cell:
+        try:
+            return Cell(text, float(text)) if text else NONE
+        except ValueError:
+            return word(text)
+
     lines = _published_lines(experiment.id)
     columns = tuple(lines[0])
     notes = {
@@ -130,7 +148,7 @@ def published_table(experiment: Experiment) -> Table:
         title=f"{experiment.id}: {experiment.title} "
         + ("(computed from the published formula)" if experiment.kind == "schedule" else "(published)"),
         columns=tuple(column.removeprefix("ca_") for column in columns),
-        rows=tuple(tuple(_cell(line[column]) for column in columns) for line in lines),
+        rows=tuple(tuple(cell(line[column]) for column in columns) for line in lines),
         notes=tuple(note for key, note in notes.items() if any(c.startswith(key) for c in columns)),
     )
 
@@ -140,21 +158,12 @@ def _published_lines(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
-def _cell(text: str) -> Cell:
-    if not text:
-        return NONE
-    try:
-        return Cell(text, float(text))
-    except ValueError:
-        return word(text)
-
-
 # The experiments as studies
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExperimentScale:
-    """What a scale changes for a single experiment."""
+    """Overrides of a single experiment."""
 
     title: str | None = None
     seeds: tuple[int, ...] | None = None
@@ -220,20 +229,20 @@ def study(experiment: Experiment, chosen: Scale, root: str | None = None) -> Stu
         root: Where the data set lies.
     """
     own = chosen.experiments.get(experiment.id, ExperimentScale())
-    imagenet = experiment.imagenet and not own.cifar
-    common = merge(chosen.all, own.all)
-    common = common if root is None else merge(common, {"data": {"root": root}})
+    recipe = "imagenet-resnet50" if experiment.imagenet and not own.cifar else "cifar10-resnet110"
     rows = [row for row in experiment.rows if own.includes(row)]
     if not rows:
         raise ConfigError(f"This scale leaves no row of {experiment.id}; widen its sigmas or bases.")
     arms: dict[str, Arm] = {}
     for row in rows:
-        for arm in _arms(row, imagenet, heads=3 if experiment.imagenet else 5):
-            sigmas = (*arms[arm.name].sigmas, row.sigma) if arm.name in arms else (row.sigma,)
-            # Later overrides win: of the experiment, of all arms, of the base method, of arms with heads.
-            overrides = merge(merge(arm.overrides, common), chosen.methods.get(arm.arguments["method"], {}))
-            overrides = merge(overrides, chosen.heads if row.structure.startswith(("some", "heads")) else {})
-            arms[arm.name] = replace(arm, overrides=overrides, sigmas=tuple(dict.fromkeys(sigmas)))
+        for arm in _arms(row, recipe, heads=3 if experiment.imagenet else 5):
+            # Later overrides win: of all arms, of the experiment, of the base method, of arms with heads.
+            method = chosen.methods.get(arm.arguments["method"], {})
+            heads = chosen.heads if row.structure.startswith(("some", "heads")) else {}
+            scaled = arm.with_overrides(chosen.all, own.all, method, heads)
+            # The same arm at another sigma is one arm of the study.
+            before = arms[arm.name].sigmas if arm.name in arms else ()
+            arms[arm.name] = replace(scaled, sigmas=tuple(dict.fromkeys((*before, row.sigma))))
     return Study(
         name=experiment.id,
         title=f"{experiment.id}: {experiment.title} ({own.title or chosen.title})",
@@ -241,56 +250,48 @@ def study(experiment: Experiment, chosen: Scale, root: str | None = None) -> Stu
         sigmas=tuple(dict.fromkeys(row.sigma for row in rows)),
         seeds=own.seeds or chosen.seeds,
         certify=chosen.certify,
-        images=from_dict(Images, dict(merge(chosen.images, own.images))),
+        images=from_dict(Images, merge(chosen.images, own.images)),
         show=Show(radii=experiment.radii),
-    )
+    ).at(root)
 
 
-def _arms(row: PublishedRow, imagenet: bool, heads: int) -> list[Arm]:
-    """Returns the arm of a published row, after the arm that it starts from, if any."""
-    start = "imagenet-resnet50" if imagenet else "cifar10-resnet110"
-    arguments: dict[str, Any] = {"method": row.base}
+def _arms(row: PublishedRow, recipe: str, heads: int) -> list[Arm]:
+    """Returns the arm of a published row, after the arm that it starts from, if any.
+
+    Args:
+        row: Base method and structure.
+        recipe: The recipe of a single network.
+        heads: The number of heads that the paper has in this experiment.
+    """
     name, structure = row.arm, row.structure
+    arguments: dict[str, Any] = {"method": row.base}
     if structure == "single":
-        return [Arm(name=name, recipe=start, arguments=arguments)]
+        return [Arm(name=name, recipe=recipe, arguments=arguments)]
     if structure == "single-m2":
-        return [Arm(name=name, recipe=start, arguments=arguments | {"min_draws": 2})]
+        return [Arm(name=name, recipe=recipe, arguments=arguments | {"min_draws": 2})]
     if structure.startswith("single"):  # members of the ensemble of three
         member = f"head-{structure[-1]}"
-        return [Arm(name=name, recipe=start, arguments=arguments, members=3, aggregation=member)]
+        return [Arm(name=name, recipe=recipe, arguments=arguments, members=3, aggregation=member)]
     if structure.startswith("dnn"):
-        return [Arm(name=name, recipe=start, arguments=arguments, members=int(structure[3:]))]
+        return [Arm(name=name, recipe=recipe, arguments=arguments, members=int(structure[3:]))]
     if structure == "drt3":
-        return _drt(row, start)
-    if structure in ("heads", "heads-mid"):
-        cut = {"model": {"cut": "stage3-mid"}} if structure == "heads-mid" else {}
-        return [Arm(name=name, recipe=f"{start}-heads", arguments=arguments | {"heads": 5}, overrides=cut)]
-    overrides: dict[str, Overrides] = {
-        "some": {} if imagenet or heads == 5 else {"model": {"heads": heads}},
-        "some-nocos": {"objective": {"diversity": {"weight": 0.0}}},
-        "some-mid": {"model": {"cut": "stage3-mid"}},
-        "some-m4": {"objective": {"method": {"draws": 4}}},
-        "some-dnn5": {"model": {"heads": 5, "cut": "input"}},
-        **{kind: {"objective": {"teaching": fields}} for kind, fields in _TEACHING.items()},
-    }
-    if structure not in overrides:
-        overrides[structure] = {"model": {"heads": int(structure.removeprefix("some-"))}}
-    return [Arm(name=name, recipe=f"{start}-some", arguments=arguments, overrides=overrides[structure])]
-
-
-def _drt(row: PublishedRow, start: str) -> list[Arm]:
-    """Returns three Gaussian networks and the arm that fine-tunes them together (DRT).
-
-    Where the paper has SmoothAdv's attack on each, its settings are not printed: these are our recipe's at
-    sigma 0.5.
-    """
-    members = Arm(name="gaussian dnn3", recipe=start, arguments={"method": "gaussian"}, members=3)
-    attack = {"draws": 2, "attack_steps": 2, "attack_epsilon": 2.0} if row.base == "smoothadv" else {}
-    fine = Arm(
-        name=row.arm,
-        recipe=f"{start}-joint",
-        arguments={"method": "drt", "heads": 3},
-        start=members.name,
-        overrides={"objective": {"method": attack}},
-    )
-    return [members, fine]
+        # DRT fine-tunes three Gaussian networks together. Where the paper has SmoothAdv's attack on each, its
+        # settings are not printed: these are our recipe's at sigma 0.5.
+        attack = {"draws": 2, "attack_steps": 2, "attack_epsilon": 2.0} if row.base == "smoothadv" else {}
+        members = Arm(name="gaussian dnn3", recipe=recipe, arguments={"method": "gaussian"}, members=3)
+        drt = Arm(
+            name=name,
+            recipe=f"{recipe}-joint",
+            arguments={"method": "drt", "heads": 3},
+            start=members.name,
+            objective={"method": attack},
+        )
+        return [members, drt]
+    kind = "heads" if structure.startswith("heads") else "some"
+    if structure == "some":
+        overrides: dict[str, Any] = {"model": {"heads": heads}}
+    elif structure in _STRUCTURES:
+        overrides = _STRUCTURES[structure]
+    else:
+        overrides = {"model": {"heads": int(structure.removeprefix("some-"))}}
+    return [Arm(name=name, recipe=f"{recipe}-{kind}", arguments=arguments, **overrides)]

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from smoothheads import recipes
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.config import from_dict, merge, to_dict
+from smoothheads.config import from_dict, leaves, merge, to_dict
 from smoothheads.config.check import Count, Natural, check_fields
 from smoothheads.errors import ConfigError, SettingError, suggest
 from smoothheads.training import RunConfig
+from smoothheads.types import ENSEMBLE
 
-T = TypeVar("T")
 Overrides = Mapping[str, Any]
 """Nested tables of configuration fields, as in `{"train": {"epochs": 50}}`."""
 MEMBER_SEEDS = 1000
 """Member k of an ensemble of seed s has seed s + 1000 k, so that ensembles share no member."""
-_FIXED = {
-    "train": ("sigma", "seed", "threads"),
-    "certify": ("sigma", "aggregation"),
-}
-"""Fields that the study sets itself."""
+_STAGES = ("data", "model", "objective", "train")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,15 +36,19 @@ class Arm:
     """Arguments of the recipe, such as the method or the number of heads."""
     members: Count = 1
     """How many networks are trained, with as many seeds, and joined into one ensemble."""
-    aggregation: str = "ensemble"
-    """Which base classifier is certified, e.g. head-1 or prefix-3."""
+    aggregation: str = ENSEMBLE
+    """The base classifier that is certified, e.g. head-1 or prefix-3."""
     start: str | None = None
     """The arm whose network this one's training starts from."""
-    overrides: Overrides = field(default_factory=dict)
     sigmas: tuple[float, ...] = ()
     """The sigmas at which the arm is run; empty: all sigmas of the study."""
     label: str | None = None
     """The arm's title in tables and figures (default: its name)."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """Overrides of the recipe's fields; those of the other stages of a run follow."""
+    model: dict[str, Any] = field(default_factory=dict)
+    objective: dict[str, Any] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -58,6 +56,17 @@ class Arm:
     @property
     def title(self) -> str:
         return self.label or self.name
+
+    @property
+    def overrides(self) -> Overrides:
+        return {stage: getattr(self, stage) for stage in _STAGES}
+
+    def with_overrides(self, *later: Overrides) -> Arm:
+        """Returns the arm with further overrides, of which later ones win."""
+        merged = self.overrides
+        for overrides in later:
+            merged = merge(merged, overrides)
+        return replace(self, **merged)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,9 +103,11 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Study:
-    """Args:
-    settings: Overrides of all arms alike, by name; every arm is run in every setting.
-    certify: Fields of `CertifyConfig` without sigma and aggregation.
+    """The arms to compare, and where and how they are trained and certified.
+
+    Args:
+        settings: Overrides of all arms alike, by name; every arm is run in every setting.
+        certify: Fields of `CertifyConfig` without sigma and aggregation.
     """
 
     name: str
@@ -110,34 +121,66 @@ class Study:
     show: Show = field(default_factory=Show)
 
     def __post_init__(self) -> None:
-        for what, values in (("arms", self.arms), ("sigmas", self.sigmas), ("seeds", self.seeds)):
-            with _at(what):
-                if not values:
-                    raise ConfigError(f"The study {self.name} has no {what}; give at least one.")
-                if what != "arms" and len(set(values)) < len(values):
-                    raise ConfigError(f"The study {self.name} names one of its {what} twice; drop it.")
-                if what == "seeds" and min(self.seeds) < 0:
-                    raise ConfigError(f"Seeds are integers from 0 on, not {min(self.seeds)}.")
+        """Raises SettingError with the key of a study file at which something is wrong."""
+        names = [arm.name for arm in self.arms]
+        for key, values in (("arms", names), ("sigmas", self.sigmas), ("seeds", self.seeds)):
+            if not values:
+                raise SettingError(f"The study {self.name} has no {key}; give at least one.", key)
+            if len(set(values)) < len(values):
+                raise SettingError(f"The study {self.name} names one of its {key} twice; drop it.", key)
+        if min(self.seeds) < 0:
+            raise SettingError(f"Seeds are integers from 0 on, not {min(self.seeds)}.", "seeds")
+        for name in itertools.chain(*self.show.differences):
+            if name not in names:
+                message = f"{name!r} is not an arm of the study; {suggest(name, names)}"
+                raise SettingError(message, "show.differences")
         for arm in self.arms:
-            _check_arm(arm, self)
-        _check_not_fixed(self.certify, ("certify",))
-        for name, overrides in self.settings.items():
-            _check_not_fixed(overrides.get("train", {}), ("settings", name, "train"))
-        known = [arm.name for arm in self.arms]
-        for pair in self.show.differences:
-            for name in pair:
-                if name not in known:
-                    with _at("show", "differences"):
-                        raise ConfigError(f"{name!r} is not an arm of the study; {suggest(name, known)}")
+            self._check_arm(arm)
+
+        # The study sets some fields itself; values in a file would be ignored.
+        trains = {f"arms.{arm.name}.train": arm.train for arm in self.arms}
+        trains |= {f"settings.{name}.train": each.get("train", {}) for name, each in self.settings.items()}
+        fixed = [(key, train, ("sigma", "seed", "threads")) for key, train in trains.items()]
+        for key, table, reserved in (*fixed, ("certify", self.certify, ("sigma", "aggregation"))):
+            for name in reserved:
+                if name in table:
+                    raise SettingError(
+                        f"Drop {key.rpartition('.')[2]}.{name}: sigmas and seeds belong to the study, "
+                        "aggregations to its arms, and every job has one thread.",
+                        f"{key}.{name}",
+                    )
+
+    def _check_arm(self, arm: Arm) -> None:
+        key = f"arms.{arm.name}"
+        if others := [sigma for sigma in arm.sigmas if sigma not in self.sigmas]:
+            message = f"Arm {arm.name} has sigma {others[0]:g}, which the study does not have; add it there."
+            raise SettingError(message, f"{key}.sigmas")
+        if [each.title for each in self.arms].count(arm.title) > 1:
+            raise SettingError(f"Two arms have the label {arm.title!r}; rename one of them.", f"{key}.label")
+        # Member k of seed s has seed s + 1000 k: seeds that differ by a multiple of 1000 may share one.
+        for a, b in itertools.combinations(sorted(self.seeds), 2):
+            distance, rest = divmod(b - a, MEMBER_SEEDS)
+            if rest == 0 and distance < arm.members:
+                raise SettingError(
+                    f"The ensembles {arm.name} of seeds {a} and {b} would share a network, as member k of "
+                    f"seed s has seed s + {MEMBER_SEEDS} k; take seeds 0, 1, 2, ...",
+                    "seeds",
+                )
+        # Follow the arms that this one starts from: each exists, and none comes twice.
+        starts, chain = {each.name: each.start for each in self.arms}, [arm.name]
+        while (start := starts[chain[-1]]) is not None:
+            if start not in starts:
+                message = f"{start!r} is not an arm of the study; {suggest(start, starts)}"
+                raise SettingError(message, f"{key}.start")
+            if start in chain:
+                circle = " from ".join([*chain, start])
+                raise SettingError(f"Arms start from each other in a circle ({circle}).", f"{key}.start")
+            chain.append(start)
 
     def at(self, root: str | None) -> Study:
         """Returns the same study with its data at `root`, if one is given."""
-        if root is None:
-            return self
-        moved = {"data": {"root": root}}
-        return replace(
-            self, arms=tuple(replace(arm, overrides=merge(arm.overrides, moved)) for arm in self.arms)
-        )
+        moved = {} if root is None else {"data": {"root": root}}
+        return replace(self, arms=tuple(arm.with_overrides(moved) for arm in self.arms))
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)
@@ -148,20 +191,20 @@ class Study:
         Precision `auto` becomes float32: otherwise two rows would differ by the machines that trained them.
         """
         recipe = to_dict(recipes.get(arm.recipe, **{"sigma": sigma, **arm.arguments}))
-        overrides = merge(arm.overrides, self.settings[setting])
-        fixed = {"train": {"sigma": sigma, "seed": seed, "threads": 1}}
-        config = merge(merge(recipe, overrides), fixed)
+        config = merge(merge(recipe, arm.overrides), self.settings[setting])
+        config = merge(config, {"train": {"sigma": sigma, "seed": seed, "threads": 1}})
         if config["train"]["precision"] == "auto":
             config["train"]["precision"] = "float32"
         return from_dict(RunConfig, config)
 
-    def certify_config(self, sigma: float, aggregation: str = "ensemble") -> CertifyConfig:
+    def certify_config(self, sigma: float, aggregation: str = ENSEMBLE) -> CertifyConfig:
         """Raises ConfigError for an engine `auto`, which each row would choose on its own."""
         config = certify_config(self.certify, sigma, aggregation)
         if config.has_auto:
-            raise ConfigError(
+            raise SettingError(
                 "All rows of a study need the same engine, and 'auto' is chosen anew for each: name it, for "
-                "example openvino or torch."
+                "example openvino or torch.",
+                "certify",
             )
         return config
 
@@ -172,78 +215,28 @@ class Study:
         return tuple((this, baseline) for this, baseline in pairs)
 
 
-def certify_config(certify: Overrides, sigma: float, aggregation: str = "ensemble") -> CertifyConfig:
+def certify_config(certify: Overrides, sigma: float, aggregation: str = ENSEMBLE) -> CertifyConfig:
     """Returns the certification of a study's rows, with noise of seed 0 unless `certify` names another."""
-    return from_dict(CertifyConfig, {"seed": 0, **certify, "sigma": sigma, "aggregation": aggregation})
-
-
-def _check_arm(arm: Arm, study: Study) -> None:
-    here = ("arms", arm.name)
-    if others := [sigma for sigma in arm.sigmas if sigma not in study.sigmas]:
-        with _at(*here, "sigmas"):
-            raise ConfigError(
-                f"Arm {arm.name} has sigma {others[0]:g}, which the study does not have; add it there."
-            )
-    if [each.title for each in study.arms].count(arm.title) > 1:
-        with _at(*here, "label"):
-            raise ConfigError(f"Two arms have the label {arm.title!r}; rename one of them.")
-    _check_not_fixed(arm.overrides.get("train", {}), (*here, "train"))
-    # Member k of seed s has seed s + 1000 k, so seeds that differ by a multiple of 1000 may share a member.
-    for a, b in itertools.combinations(sorted(study.seeds), 2):
-        distance, rest = divmod(b - a, MEMBER_SEEDS)
-        if rest == 0 and distance < arm.members:
-            with _at("seeds"):
-                raise ConfigError(
-                    f"The ensembles {arm.name} of seeds {a} and {b} would share a network, as member k of "
-                    f"seed s has seed s + {MEMBER_SEEDS} k; take seeds 0, 1, 2, ..."
-                )
-    with _at(*here, "start"):
-        starts, chain = {each.name: each.start for each in study.arms}, [arm.name]
-        while (start := starts[chain[-1]]) is not None:
-            if start not in starts:
-                raise ConfigError(f"{start!r} is not an arm of the study; {suggest(start, starts)}")
-            if start in chain:
-                raise ConfigError(
-                    f"Arms start from each other in a circle ({' from '.join([*chain, start])})."
-                )
-            chain.append(start)
-
-
-def _check_not_fixed(overrides: Any, place: tuple[str, ...]) -> None:
-    """Refuses fields that the study sets itself, which would be ignored."""
-    for name in _FIXED[place[-1]]:
-        if isinstance(overrides, Mapping) and name in overrides:
-            with _at(*place, name):
-                raise ConfigError(
-                    f"Drop {place[-1]}.{name}: sigmas and seeds belong to the study, aggregations to "
-                    "its arms, and every job has one thread."
-                )
+    fields = {"seed": 0, **certify, "sigma": sigma, "aggregation": aggregation}
+    return from_dict(CertifyConfig, fields, "certify")
 
 
 # Study files
 
 
-class _KeyedError(ConfigError):
-    """A mistake at a key of a study file."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _StudyFile:
+    """The tables of a study file; `all` holds what every arm has."""
 
-    def __init__(self, path: tuple[str, ...], message: str) -> None:
-        super().__init__(message)
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.path, str(self))
-
-
-@contextmanager
-def _at(*path: str) -> Iterator[None]:
-    """Notes the key at which a ConfigError is raised; the innermost block wins, as it knows best."""
-    try:
-        yield
-    except _KeyedError:
-        raise
-    except ConfigError as error:
-        key = error.key if isinstance(error, SettingError) else ""
-        raise _KeyedError((*path, *filter(None, key.split("."))), str(error)) from None
+    title: str = ""
+    sigmas: tuple[float, ...] = ()
+    seeds: tuple[int, ...] = (0,)
+    all: dict[str, Any] = field(default_factory=dict)
+    arms: dict[str, dict[str, Any]] = field(default_factory=dict)
+    settings: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    certify: dict[str, Any] = field(default_factory=dict)
+    images: Images = field(default_factory=Images)
+    show: Show = field(default_factory=Show)
 
 
 def read_study(path: Path | str) -> Study:
@@ -263,18 +256,31 @@ def parse_study(text: str, name: str, file: str) -> Study:
     """Reads a study from the `text` of a TOML file; `file` names it in messages."""
     data = load_toml(text, file)
     try:
-        study = _study(data, name)
+        tables = from_dict(_StudyFile, data)
+        study = Study(
+            name=name,
+            title=tables.title or name,
+            arms=tuple(
+                from_dict(Arm, {**merge(tables.all, table), "name": arm}, f"arms.{arm}")
+                for arm, table in tables.arms.items()
+            ),
+            sigmas=tables.sigmas,
+            seeds=tables.seeds,
+            settings=tables.settings or {"": {}},
+            certify=tables.certify,
+            images=tables.images,
+            show=tables.show,
+        )
         _check_configurable(study)
-    except _KeyedError as error:
-        line, depth = line_of(text, error.path)
-        if error.path[0] == "arms" and depth <= 2:
-            # What an arm does not set itself may stand in [all], or in a setting.
-            for place in (("all",), *(("settings", name) for name in data.get("settings", {}))):
-                found, depth = line_of(text, (*place, *error.path[2:]))
-                if depth > len(place):
-                    line = found
-                    break
-        raise ConfigError(f"{file}{f', line {line}' if line else ''}: {error}") from None
+    except SettingError as error:
+        line, found = line_of(text, error.key)
+        if re.fullmatch(r"arms\.[^.]+", found):
+            # What an arm does not set itself stands in [all].
+            inherited, place = line_of(text, "all" + error.key.removeprefix(found))
+            line = line if place in ("", "all") else inherited
+        unknown_table = "Unknown setting" in str(error) and re.match(r"\s*\[", text.splitlines()[line - 1])
+        hint = " (A name that holds a dot needs quotes.)" if unknown_table else ""
+        raise ConfigError(f"{file}{f', line {line}' if line else ''}: {error}{hint}") from None
     return study
 
 
@@ -285,110 +291,30 @@ def load_toml(text: str, file: str) -> dict[str, Any]:
         raise ConfigError(f"{file} is not valid TOML: {error}.") from None
 
 
-def line_of(text: str, path: tuple[str, ...]) -> tuple[int, int]:
-    """Returns the line that sets the key at `path`, or else the nearest table around it, and how many keys of
-    the path it names.
+def line_of(text: str, key: str) -> tuple[int, str]:
+    """Returns the line that sets a dotted key, or else the nearest table around it, and the key found there.
 
     Follows `[table]` headers and dotted keys; a key of an inline table has the line of that table.
     """
-    table: tuple[str, ...] = ()
-    best = deepest = 0
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
-            table = full = _words(header[1])
-        elif key := re.match(r"\s*([\w.\"'-]+(?:\s*\.\s*[\w\"'-]+)*)\s*=", line):
-            full = table + _words(key[1])
+    table, line, found = "", 0, ""
+    for number, content in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", content):
+            place = table = _unquoted(header[1])
+        elif assignment := re.match(r"\s*([\w.\"'-]+(?:\s*\.\s*[\w\"'-]+)*)\s*=", content):
+            place = f"{table}.{_unquoted(assignment[1])}".strip(".")
         else:
             continue
-        depth = min(len(full), len(path))
-        if full[:depth] == path[:depth] and depth > deepest:
-            best, deepest = number, depth
-    return best, deepest
+        # A dotted key sets the tables on its way too: `train.epochs = 1` is the place of `train`.
+        if f"{place}.".startswith(f"{key}.") and key:
+            place = key
+        if f"{key}.".startswith(f"{place}.") and len(place) > len(found):
+            line, found = number, place
+    return line, found
 
 
-def _words(key: str) -> tuple[str, ...]:
-    """Splits a dotted key; a part in quotes may hold dots itself."""
-    return tuple(word.strip("\"'") for word in re.findall(r"\"[^\"]*\"|'[^']*'|[^.\s]+", key))
-
-
-_ARM = tuple(each.name for each in dataclasses.fields(Arm) if each.name not in ("name", "overrides"))
-_RUN = tuple(each.name for each in dataclasses.fields(RunConfig) if each.name != "init")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Top:
-    """The single values at the top of a study file."""
-
-    title: str = ""
-    sigmas: tuple[float, ...] = ()
-    seeds: tuple[int, ...] = (0,)
-
-
-def _study(data: Mapping[str, Any], name: str) -> Study:
-    values = [each.name for each in dataclasses.fields(_Top)]
-    _check_known(data, (*values, "all", "arms", "settings", "certify", "images", "show"), ())
-    top = _fields(_Top, {key: data[key] for key in values if key in data}, ())
-    common = _table(data, "all")
-    _check_known(common, (*_ARM, *_RUN), ("all",))
-    for stage in _RUN:
-        _table(data, "all", stage)
-    settings = {each: _table(data, "settings", each) for each in _table(data, "settings")}
-    for setting, overrides in settings.items():
-        _check_known(overrides, _RUN, ("settings", setting))
-        for stage in overrides:
-            _table(data, "settings", setting, stage)
-    return Study(
-        name=name,
-        title=top.title or name,
-        arms=tuple(_arm(each, data, common) for each in _table(data, "arms")),
-        sigmas=top.sigmas,
-        seeds=top.seeds,
-        settings=settings or {"": {}},
-        certify=_table(data, "certify"),
-        images=_fields(Images, _table(data, "images"), ("images",)),
-        show=_fields(Show, _table(data, "show"), ("show",)),
-    )
-
-
-def _arm(name: str, data: Mapping[str, Any], common: Mapping[str, Any]) -> Arm:
-    here = ("arms", name)
-    table = _table(data, *here)
-    _check_known(table, (*_ARM, *_RUN), here)
-    for stage in _RUN:
-        _table(data, *here, stage)
-    merged = merge(common, table)
-    if "recipe" not in merged:
-        with _at(*here):
-            raise ConfigError(f"Arm {name} has no recipe; add `recipe = ...` to it or to [all].")
-    fields = {key: value for key, value in merged.items() if key in _ARM}
-    arm = _fields(Arm, fields, here, name=name, recipe=fields["recipe"])
-    return replace(arm, overrides={key: value for key, value in merged.items() if key in _RUN})
-
-
-def _fields(kind: type[T], table: Mapping[str, Any], place: tuple[str, ...], **required: Any) -> T:
-    with _at(*place):
-        return from_dict(kind, {**required, **table})
-
-
-def _table(data: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    found: Any = data
-    for key in path:
-        found = found.get(key, {})
-    if not isinstance(found, dict):
-        with _at(*path):
-            raise ConfigError(f"{'.'.join(path)} is a table, not {found!r}; write its fields as key = value.")
-    return found
-
-
-def _check_known(data: Mapping[str, Any], known: Collection[str], path: tuple[str, ...]) -> None:
-    for key, value in data.items():
-        if key not in known:
-            dotted = path[:1] in (("arms",), ("settings",)) and isinstance(value, dict)
-            hint = " (A name that holds a dot needs quotes.)" if dotted else ""
-            with _at(*path, key):
-                raise ConfigError(
-                    f"{key!r} is not a key of {'.'.join(path) or 'a study'}; {suggest(key, known)}{hint}"
-                )
+def _unquoted(key: str) -> str:
+    """Returns a dotted key without the quotes around those parts that hold dots themselves."""
+    return ".".join(part.strip("\"'") for part in re.findall(r"\"[^\"]*\"|'[^']*'|[^.\s]+", key))
 
 
 def _check_configurable(study: Study) -> None:
@@ -396,40 +322,31 @@ def _check_configurable(study: Study) -> None:
     from smoothheads.models.aggregate import aggregations, plugin_aggregation  # imports torch
 
     for arm in study.arms:
-        for setting in study.settings:
-            with _at("arms", arm.name, "recipe"):
-                bare = replace(study, settings={"": {}})
-                bare.run_config(replace(arm, overrides={}), "", study.sigmas[0], study.seeds[0])
+        here = f"arms.{arm.name}"
+        try:
+            recipes.get(arm.recipe, **{"sigma": study.sigmas[0], **arm.arguments})
+        except ConfigError as error:
+            raise SettingError(str(error), f"{here}.recipe") from None
+        for setting, overrides in study.settings.items():
             try:
                 config = study.run_config(arm, setting, study.sigmas[0], study.seeds[0])
             except ConfigError as error:
-                path = error.key.split(".") if isinstance(error, SettingError) else []
+                key = getattr(error, "key", "")
                 # The setting's overrides win over the arm's, so the value is the setting's if it has the key.
-                overridden: Any = study.settings[setting]
-                for part in path:
-                    overridden = overridden.get(part) if isinstance(overridden, Mapping) else None
-                place = ("settings", setting) if path and overridden is not None else ("arms", arm.name)
-                raise _KeyedError((*place, *path), str(error)) from None
+                own = overrides and any(key.startswith(each) for each, _ in leaves(overrides))
+                place = f"settings.{setting}" if own else here
+                raise SettingError(str(error), f"{place}.{key}".strip(".")) from None
+        # Whether the weights of heads were learned is known only after training, so both are allowed.
         heads = config.model.heads * arm.members
-        known = aggregations(
-            heads, weighted=True
-        )  # whether weights were learned is known only after training
+        known = aggregations(heads, weighted=True)
         if arm.aggregation not in known and plugin_aggregation(arm.aggregation) is None:
-            with _at("arms", arm.name, "aggregation"):
-                raise ConfigError(
-                    f"Arm {arm.name} has {heads} heads and no aggregation {arm.aggregation!r}; "
-                    f"{suggest(arm.aggregation, known)}"
-                )
+            raise SettingError(
+                f"Arm {arm.name} has {heads} heads and no aggregation {arm.aggregation!r}; "
+                f"{suggest(arm.aggregation, known)}",
+                f"{here}.aggregation",
+            )
     for sigma in study.sigmas:
         try:
             study.certify_config(sigma)
         except ConfigError as error:
-            # To blame is the first setting without which the others work.
-            for key in study.certify:
-                rest = {name: value for name, value in study.certify.items() if name != key}
-                try:
-                    replace(study, certify=rest).certify_config(sigma)
-                except ConfigError:
-                    continue
-                raise _KeyedError(("certify", key), str(error)) from None
-            raise _KeyedError(("certify",), str(error)) from None
+            raise SettingError(str(error), getattr(error, "key", "") or "certify") from None
