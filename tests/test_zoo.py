@@ -14,7 +14,7 @@ from tests.example import FEW, example_export, example_run
 import smoothheads as sh
 from smoothheads import checkpoint, zoo
 from smoothheads.cli import main
-from smoothheads.errors import CheckpointError
+from smoothheads.errors import CheckpointError, ConfigError
 from smoothheads.files import sha256
 
 
@@ -23,9 +23,9 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A zoo of one classifier; returns its folder."""
     (tmp_path / "zoo.json").write_text("[]")
     monkeypatch.setattr(zoo, "INDEX", tmp_path / "zoo.json")
-    monkeypatch.setattr(zoo, "PLACES", (tmp_path / "package", tmp_path / "zoo"))
-    command = "smoothheads train digits"
-    return zoo.add(example_export(), "digits-tiny", command=command, cost="5 s", root=tmp_path / "zoo")
+    monkeypatch.setattr(zoo, "PACKAGE", tmp_path / "package")
+    monkeypatch.setattr(zoo, "CHECKOUT", tmp_path / "zoo")
+    return zoo.add(example_export(), "digits-tiny", command="smoothheads train digits", cost="5 s")
 
 
 @pytest.mark.usefixtures("tiny")
@@ -48,15 +48,59 @@ def test_commands_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["certify", "zoo:digits-tiny", *FEW, "--out", str(tmp_path / "ledger")]) == 0
 
 
-def test_zoo_lists_name_metrics_and_command(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_zoo_lists_metrics_size_cost_and_command(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["zoo"]) == 0
     shown = capsys.readouterr().out
-    assert "zoo:digits-tiny" in shown
-    assert "digits, sigma 0.25, 6 images: ACR" in shown
-    assert "trained by: smoothheads train digits (5 s)" in shown
+    facts = json.loads((tiny / "export.json").read_bytes())["summary"]
+    row = next(line for line in shown.splitlines() if line.startswith("zoo:digits-tiny "))
+    accuracies = [f"{each['value']:.1%}" for each in facts["certified"]]
+    size = sum(path.stat().st_size for path in tiny.rglob("*") if path.is_file())
+    acr = f"{facts['acr']['value']:.3f}"
+    assert row.split() == [
+        "zoo:digits-tiny",
+        "digits",
+        "0.25",
+        "6",
+        acr,
+        *accuracies,
+        f"{size / 1e6:.1f}",
+        "5",
+        "s",
+    ]
+    assert "zoo:digits-tiny was trained by: smoothheads train digits\n" in shown
     assert main(["zoo", "--json"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)
-    assert entry["size"] == sum(path.stat().st_size for path in tiny.rglob("*") if path.is_file())
+    assert entry["size"] == size
+    shutil.rmtree(tiny)  # as after the installation of a wheel, which has the index and some of the files
+    assert main(["zoo"]) == 0
+    assert "Its files are in a checkout of the repository only." in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("tiny")
+def test_bare_checkpoint_is_entered_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What CONTRIBUTING says; the index vouches for manifest.json, which vouches for the weights."""
+    folder = zoo.add(example_export() / "checkpoint", "digits-bare", command="smoothheads train digits")
+    assert zoo.entries()["digits-bare"].cost == "0.0 h"
+    assert sh.load_checkpoint("zoo:digits-bare").info.classes == 10
+    assert zoo.add(folder, "digits-bare", command="again") == folder  # is only entered again
+    assert zoo.entries()["digits-bare"].command == "again"
+    assert main(["zoo"]) == 0
+    assert "It was never certified" in capsys.readouterr().out
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"config\.json of zoo:digits-bare is missing or has"):
+        sh.load_checkpoint("zoo:digits-bare")
+    with pytest.raises(CheckpointError, match="neither an export nor a checkpoint"):
+        zoo.add(tmp_path, "nothing", command="")
+
+
+@pytest.mark.usefixtures("tiny")
+def test_wheel_has_room_for_five_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = zoo.add(example_export(), "digits-wheel", command="train", wheel=True)
+    assert folder == zoo.PACKAGE / "digits-wheel"
+    assert sh.load_checkpoint("zoo:digits-wheel").info.classes == 10
+    monkeypatch.setattr(zoo, "WHEEL", zoo.entries()["digits-wheel"].size + 1000)
+    with pytest.raises(CheckpointError, match="leave out --wheel"):
+        zoo.add(example_export(), "digits-second", command="train", wheel=True)
 
 
 @pytest.mark.usefixtures("tiny")
@@ -113,7 +157,23 @@ def test_half_precision_of_too_large_weights_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "half").exists()
 
 
-def test_index_of_the_package_is_complete() -> None:
-    for name, entry in zoo.entries().items():
-        assert zoo.find(f"zoo:{name}").is_dir()
+def test_index_of_the_repository_is_complete() -> None:
+    known = zoo.entries()
+    for name, entry in known.items():
+        folder = zoo.find(f"zoo:{name}")
         assert entry.command
+        assert entry.size == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    folders = [path for root in (zoo.PACKAGE, zoo.CHECKOUT) if root.is_dir() for path in root.iterdir()]
+    assert {path.name for path in folders} == known.keys()
+    assert sum(known[path.name].size for path in folders if path.parent == zoo.PACKAGE) <= zoo.WHEEL
+
+
+def test_denoiser_restores_images_and_is_no_classifier() -> None:
+    denoiser = sh.load_checkpoint("zoo:denoiser").model.heads[0]
+    clean = torch.full((1, 3, 32, 32), 0.5)
+    noisy = clean + 0.25 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        restored = denoiser(noisy, 0.25)
+    assert (restored - clean).square().mean() < 0.1 * (noisy - clean).square().mean()
+    with pytest.raises(ConfigError, match="is a denoiser and no classifier"):
+        sh.from_pretrained("zoo:denoiser")

@@ -97,6 +97,16 @@ def test_a_run_with_a_ledger_is_exported_and_a_checkpoint_is_pushed_as_it_is(
     )
 
 
+def test_network_of_the_zoo_is_pushed(hub: Hub) -> None:
+    assert main(["push", "zoo:denoiser", "user/some"]) == 0
+    files = hub.repositories[REPO][hub.refs[REPO]["main"]]
+    card = files["README.md"].decode()
+    assert '"pipeline_tag": "image-to-image"' in card
+    assert "sh.denoised(classifier, denoiser, sigma=0.25)" in card
+    pushed, own = (sh.load_checkpoint(place) for place in ("hf://user/some", "zoo:denoiser"))
+    assert pushed.weights_hash == own.weights_hash
+
+
 def test_a_revision_stays_what_it_was(hub: Hub, tmp_path: Path) -> None:
     first = push(example_export(), "user/some")
     hub.commit(REPO, "main", {"checkpoint/config.json": b"{}"})

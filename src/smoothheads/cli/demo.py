@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> None:
     say(f"\nOpen {page} for the whole story; the curves are in {plots[0]}.\n")
     say(textwrap.fill(closing(comparison), 100))
     for entry in entries().values():
-        if entry.metrics.get("data", "").startswith("cifar"):
+        if entry.certified and entry.metrics["data"].startswith("cifar"):
             say(f"\nFor photos: smoothheads predict zoo:{entry.name} PHOTO.jpg --resize --radius")
             break
 

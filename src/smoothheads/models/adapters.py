@@ -404,7 +404,7 @@ def _adapt_module(
 def is_own_model(place: str | Path) -> bool:
     """Returns whether the name is that of an ONNX file or of an object, and not of a folder."""
     text = str(place)
-    return text.endswith(".onnx") or bool(re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text))
+    return text.endswith(".onnx") or bool(re.fullmatch(r"(?!zoo:)[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text))
 
 
 def load_object(name: str) -> Any:

@@ -103,6 +103,10 @@ class Model:
         from smoothheads.smoothed import Smoothed
 
         loaded, cache = self.checkpoint, ConversionCache(engines_folder(self.folder), self._training_images)
+        if loaded.config.model.arch == "denoiser":
+            raise ConfigError(
+                f"{self.folder} is a denoiser and no classifier: put it in front of one with sh.denoised."
+            )
         config = (config or self.config).changed(**changes)
         return Smoothed(loaded.model, loaded.info, config, cache=cache, images=images)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from smoothheads import hub
-from smoothheads.checkpoint import checkpoint_folder, verified_manifest
+from smoothheads.checkpoint import checkpoint_folder, trained_config, verified_manifest
 from smoothheads.errors import CheckpointError
 from smoothheads.files import write_atomic
 from smoothheads.report import words
@@ -19,6 +19,7 @@ from smoothheads.runs.export import copy_files, export_run
 from smoothheads.runs.models import CHECKPOINT, CHECKPOINT_FILES, LEDGER, SUMS, Export, is_export
 
 CARD: Final = "README.md"
+TASK: Final = "image-classification"
 
 BODY = """
 # {name}
@@ -27,7 +28,10 @@ BODY = """
 
 ## Use
 
-```python
+{use} It needs `pip install 'smoothheads[hub]'`. Every file is checked against its hash and none is run.
+"""
+
+CLASSIFIER = """```python
 import smoothheads as sh
 
 smoothed = sh.from_pretrained("hf://{name}")  # or "hf://{name}@REVISION", which never changes
@@ -37,9 +41,14 @@ result = smoothed.certify_image(image)
 print(result.prediction, result.radius)
 ```
 
-or `smoothheads predict hf://{name} image.png --radius`. It needs `pip install 'smoothheads[hub]'`. Every
-file is checked against its hash and none is run.
-"""
+or `smoothheads predict hf://{name} image.png --radius`."""
+
+DENOISER = """```python
+import smoothheads as sh
+
+denoiser = sh.load_checkpoint("hf://{name}").model.heads[0]
+network = sh.denoised(classifier, denoiser, sigma=0.25)  # certify this instead of the classifier
+```"""
 
 CERTIFIED = """
 ## What was certified
@@ -92,8 +101,11 @@ def push(
 def card(folder: Path, name: str) -> str:
     """Returns the README.md of an export or a checkpoint: metadata for the Hub, results and guarantee."""
     if not is_export(folder):
-        lead = "An image classifier with heads for randomized smoothing. It has not been certified yet."
-        return _front(name, None) + BODY.format(name=name, lead=lead)
+        lead, use, task = "An image classifier that has not been certified yet.", CLASSIFIER, TASK
+        if trained_config(folder).model.arch == "denoiser":
+            lead, use = "A denoiser in front of a classifier that was trained without noise.", DENOISER
+            task = "image-to-image"
+        return _front(name, None, task) + BODY.format(name=name, lead=lead, use=use.format(name=name))
     facts: dict[str, Any] = Export.open(folder).facts["summary"]
     log = read_log(folder / LEDGER)
     lead = (
@@ -107,14 +119,24 @@ def card(folder: Path, name: str) -> str:
         guaranteed="\n".join(f"- {line}" for line in words.guaranteed(log)),
         not_guaranteed="\n".join(f"- {line}" for line in words.not_guaranteed(log)),
     )
-    return _front(name, facts) + BODY.format(name=name, lead=lead) + certified
+    return (
+        _front(name, facts, TASK)
+        + BODY.format(name=name, lead=lead, use=CLASSIFIER.format(name=name))
+        + certified
+    )
 
 
-def _front(name: str, facts: dict[str, Any] | None) -> str:
-    """Returns the card's metadata, with the certified accuracies as its model-index."""
+def _front(name: str, facts: dict[str, Any] | None, task: str) -> str:
+    """Returns the card's metadata, with the certified accuracies as its model-index.
+
+    Args:
+        name: user/name.
+        facts: The summary of an export, if there is one.
+        task: The Hub's word for the task.
+    """
     data: dict[str, Any] = {
         "library_name": "smoothheads",
-        "pipeline_tag": "image-classification",
+        "pipeline_tag": task,
         "tags": ["certified-robustness", "randomized-smoothing"],
     }
     if facts is not None:
@@ -127,7 +149,7 @@ def _front(name: str, facts: dict[str, Any] | None) -> str:
         ]
         acr = {"type": "acr", "name": "Average certified radius", "value": round(facts["acr"]["value"], 6)}
         result = {
-            "task": {"type": "image-classification"},
+            "task": {"type": task},
             "dataset": {"name": facts["data"], "type": facts["data"], "split": "test"},
             "metrics": [*metrics, acr],
         }
