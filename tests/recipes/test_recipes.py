@@ -38,7 +38,7 @@ from smoothheads.studies.spec import read_study
 from smoothheads.training import RunConfig, TrainConfig
 from smoothheads.training.loop import Trainer
 
-BENCHMARKS = ("digits", "mnist-lenet", "cifar10-resnet110", "cifar10-16px-resnet8", "imagenet-resnet50")
+BENCHMARKS = ("digits", "mnist-lenet", "cifar10-resnet110", "imagenet-resnet50")
 SIGMAS = (0.25, 0.5, 1.0)
 CLASSIFIERS = [name for name, kind in METHODS.items() if kind.trains_classifier]
 JOINT = [name for name, kind in METHODS.items() if kind.independent_heads or kind.min_heads > 1]
@@ -238,7 +238,7 @@ def test_recipes_are_functions_and_python_reaches_them() -> None:
 
 
 def test_a_recipe_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smoothheads.recipes.registry.RECIPES", dict(recipes.RECIPES))
+    monkeypatch.setattr("smoothheads.recipes.setups.RECIPES", dict(recipes.RECIPES))
 
     def digits_longer(epochs: int = 60) -> RunConfig:
         """One network, longer."""

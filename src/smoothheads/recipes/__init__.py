@@ -6,7 +6,7 @@ what they return. A package of your own adds recipes with the decorator `recipe`
 """
 
 from smoothheads.recipes import cifar10, denoise, digits, imagenet, mnist, setups
-from smoothheads.recipes.registry import RECIPES, Recipe, find, get, names, recipe
+from smoothheads.recipes.setups import RECIPES, Recipe, find, get, names, recipe
 
 __all__ = [
     "RECIPES",

@@ -1,4 +1,4 @@
-"""ResNet-110 on CIFAR-10, the main benchmark, and a small version that two processor cores can train."""
+"""ResNet-110 on CIFAR-10, the main benchmark, and smaller versions for two processor cores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from smoothheads.objectives import (
     AcrTargeted,
     CatRs,
     Consistency,
-    Drt,
     Gaussian,
     Macer,
     ObjectiveConfig,
@@ -16,14 +15,16 @@ from smoothheads.objectives import (
     SmoothMix,
     Stability,
 )
-from smoothheads.recipes.registry import recipe
 from smoothheads.recipes.setups import (
+    DRT,
     Heads,
     MethodName,
     MinDraws,
     Published,
     Sigma,
+    fast_heads,
     joint,
+    recipe,
     taught,
     untaught,
     with_method,
@@ -31,35 +32,30 @@ from smoothheads.recipes.setups import (
 from smoothheads.training.config import RunConfig, TrainConfig
 
 METHODS = {
-    "gaussian": Published(Gaussian(), "Cohen et al. 2019"),
+    "gaussian": Published(Gaussian, "Cohen et al. 2019"),
     "stability": Published(
-        (Stability(strength=2.0), Stability(strength=2.0), Stability(strength=1.0)),
-        "strength: the Consistency and SmoothMix authors' code",
+        Stability, "strength: the Consistency and SmoothMix authors' code", {"strength": (2.0, 2.0, 1.0)}
     ),
     "consistency": Published(
-        (Consistency(strength=20.0), Consistency(strength=10.0), Consistency(strength=10.0)),
+        Consistency,
         "strength and entropy: Horvath et al., who follow the Consistency authors",
+        {"strength": (20.0, 10.0, 10.0)},
     ),
     "smoothmix": Published(
-        (
-            SmoothMix(step_size=0.5, mix_step=0),
-            SmoothMix(step_size=1.0, mix_step=1),
-            SmoothMix(step_size=2.0, mix_step=1),
-        ),
+        SmoothMix,
         "SmoothMix authors' code, mix_step as the SOME authors chose it",
+        {"step_size": (0.5, 1.0, 2.0), "mix_step": (0, 1, 1)},
     ),
     "smoothadv": Published(
-        (
-            SmoothAdv(draws=8, steps=10, epsilon=255 / 256),
-            SmoothAdv(draws=2, steps=2, epsilon=2.0),
-            SmoothAdv(draws=2, steps=10, epsilon=2.0),
-        ),
+        SmoothAdv,
         "attack: Horvath et al.",
+        {"draws": (8, 2, 2), "steps": (10, 2, 10), "epsilon": (255 / 256, 2.0, 2.0)},
     ),
     "macer": Published(
-        (Macer(strength=12.0, defer=0), Macer(strength=4.0, defer=0), Macer(strength=12.0, defer=200)),
+        Macer,
         "MACER authors' code, with its own schedule; recalled only, check before relying: strength and defer "
         "at sigma 0.5 and 1",
+        {"strength": (12.0, 4.0, 12.0), "defer": (0, 0, 200)},
         train={
             "epochs": 440,
             "step_epochs": 200,
@@ -70,22 +66,16 @@ METHODS = {
         },
     ),
     "cat-rs": Published(
-        (CatRs(strength=0.5), CatRs(strength=1.0), CatRs(strength=2.0)),
+        CatRs,
         "CAT-RS authors' code; it needs a teacher, the checkpoint of a Gaussian network of sigma 0.25",
+        {"strength": (0.5, 1.0, 2.0)},
     ),
     "acr-targeted": Published(
-        (
-            AcrTargeted(start=60, keep=0.5, step_size=0.25, steps=3),
-            AcrTargeted(start=70, keep=0.4, step_size=0.25, steps=6),
-            AcrTargeted(start=60, keep=0.4, step_size=0.5, steps=4),
-        ),
+        AcrTargeted,
         "Sun et al. 2025, their scripts",
+        {"start": (60, 70, 60), "keep": (0.5, 0.4, 0.4), "step_size": (0.25, 0.25, 0.5), "steps": (3, 6, 4)},
     ),
-    "drt": Published(
-        Drt(),
-        "recalled only, check before relying: both weights; Yang et al. fine-tune trained networks, so start "
-        "from such an ensemble (--init)",
-    ),
+    "drt": DRT,
 }
 SOURCE = (
     "Horvath et al. and the SOME authors' code, plain momentum as there; a tenth of the training images is "
@@ -196,9 +186,7 @@ def cifar10_resnet20_some(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
     """SOME: five heads on a ResNet-20 for CIFAR-10."""
-    # The mean over heads divides the gradient of each; this undoes it.
-    changes = RESNET20 | {"train.head_lr_scale": float(heads)}
-    return cifar10_resnet110_some(sigma, method, heads).with_overrides(changes)
+    return fast_heads(cifar10_resnet110_some(sigma, method, heads).with_overrides(RESNET20))
 
 
 @recipe(f"{RESNET20_SOURCE}; lambda_last: as on ResNet-110", methods=METHODS)
@@ -215,8 +203,7 @@ def cifar10_resnet20_heads(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
     """Five heads without teaching on a ResNet-20 for CIFAR-10 (control for SOME)."""
-    changes = RESNET20 | {"train.head_lr_scale": float(heads)}
-    return cifar10_resnet110_heads(sigma, method, heads).with_overrides(changes)
+    return fast_heads(cifar10_resnet110_heads(sigma, method, heads).with_overrides(RESNET20))
 
 
 @recipe(f"{RESNET20_SOURCE}; trained without noise")
@@ -228,7 +215,7 @@ def cifar10_resnet20_clean() -> RunConfig:
 # Small: 1,000 images averaged to 16x16, many epochs. Radii do not compare with those of 32x32.
 
 SMALL_SOURCE = "small-scale replication plan of this project (few images, many epochs)"
-SMALL_METHODS = {"gaussian": Published(Gaussian(draws=2), SMALL_SOURCE)}
+SMALL_METHODS = {"gaussian": Published(Gaussian, SMALL_SOURCE, {"draws": 2})}
 
 
 @recipe(SMALL_SOURCE, methods=SMALL_METHODS)
@@ -251,23 +238,6 @@ def cifar10_16px_resnet8_some(
 ) -> RunConfig:
     """SOME: five heads on a ResNet-8 for CIFAR-10 at 16x16."""
     return with_method(taught(cifar10_16px_resnet8_single(sigma), heads), method, SMALL_METHODS)
-
-
-@recipe(SMALL_SOURCE, methods=SMALL_METHODS)
-def cifar10_16px_resnet8_heads(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
-) -> RunConfig:
-    """Five heads without teaching on a ResNet-8 for CIFAR-10 at 16x16 (control for SOME)."""
-    return with_method(untaught(cifar10_16px_resnet8_single(sigma), heads), method, SMALL_METHODS)
-
-
-@recipe(SMALL_SOURCE, methods=SMALL_METHODS)
-def cifar10_16px_resnet8_joint(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5, min_draws: MinDraws = 1
-) -> RunConfig:
-    """Five ResNet-8s on CIFAR-10 at 16x16, trained in one run (control for SOME)."""
-    single = cifar10_16px_resnet8_single(sigma)
-    return joint(with_method(untaught(single, heads), method, SMALL_METHODS, min_draws))
 
 
 # The networks of the figure in the README and of docs/paper.md: like the small ones, but 200 epochs, batches
@@ -300,8 +270,7 @@ def cifar10_16px_figure_some(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
     """SOME in the README's figure: 6 minutes on one core."""
-    changes = FIGURE | {"train.head_lr_scale": float(heads)}
-    return cifar10_resnet110_some(sigma, method, heads).with_overrides(changes)
+    return fast_heads(cifar10_resnet110_some(sigma, method, heads).with_overrides(FIGURE))
 
 
 @recipe(f"{FIGURE_SOURCE}; methods: as on ResNet-110", methods=METHODS)
@@ -309,5 +278,4 @@ def cifar10_16px_figure_heads(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
     """Five heads without teaching, the control in the study behind the README's figure."""
-    changes = FIGURE | {"train.head_lr_scale": float(heads)}
-    return cifar10_resnet110_heads(sigma, method, heads).with_overrides(changes)
+    return fast_heads(cifar10_resnet110_heads(sigma, method, heads).with_overrides(FIGURE))

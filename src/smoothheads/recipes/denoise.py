@@ -5,7 +5,7 @@ from __future__ import annotations
 from smoothheads.data import named
 from smoothheads.models.config import ModelConfig
 from smoothheads.objectives import Denoise, ObjectiveConfig
-from smoothheads.recipes.registry import recipe
+from smoothheads.recipes.setups import recipe
 from smoothheads.training.config import RunConfig, TrainConfig
 
 

@@ -6,14 +6,15 @@ from smoothheads.data import named
 from smoothheads.models.config import ModelConfig
 from smoothheads.objectives.config import ObjectiveConfig
 from smoothheads.objectives.gaussian import Gaussian
-from smoothheads.recipes.registry import recipe
 from smoothheads.recipes.setups import (
     Heads,
     MethodName,
     MinDraws,
     Published,
     Sigma,
+    fast_heads,
     joint,
+    recipe,
     taught,
     untaught,
     with_method,
@@ -21,7 +22,7 @@ from smoothheads.recipes.setups import (
 from smoothheads.training.config import RunConfig, TrainConfig
 
 SOURCE = "chosen for this project on validation images; not from a publication"
-METHODS = {"gaussian": Published(Gaussian(draws=2), SOURCE)}
+METHODS = {"gaussian": Published(Gaussian, SOURCE, {"draws": 2})}
 
 
 @recipe(SOURCE, methods=METHODS)
@@ -39,16 +40,13 @@ def digits_single(sigma: Sigma = 0.5, method: MethodName = "gaussian", min_draws
 @recipe(SOURCE, methods=METHODS)
 def digits_some(sigma: Sigma = 0.5, method: MethodName = "gaussian", heads: Heads = 5) -> RunConfig:
     """SOME: five heads on a ResNet-8 for 8x8 digits."""
-    config = taught(digits_single(sigma), heads)
-    # The mean over heads divides the gradient of each; this undoes it.
-    return with_method(config, method, METHODS).with_overrides({"train.head_lr_scale": float(heads)})
+    return fast_heads(with_method(taught(digits_single(sigma), heads), method, METHODS))
 
 
 @recipe(SOURCE, methods=METHODS)
 def digits_heads(sigma: Sigma = 0.5, method: MethodName = "gaussian", heads: Heads = 5) -> RunConfig:
     """Five heads without teaching on a ResNet-8 for 8x8 digits (control for SOME)."""
-    config = untaught(digits_single(sigma), heads)
-    return with_method(config, method, METHODS).with_overrides({"train.head_lr_scale": float(heads)})
+    return fast_heads(with_method(untaught(digits_single(sigma), heads), method, METHODS))
 
 
 @recipe(SOURCE, methods=METHODS)

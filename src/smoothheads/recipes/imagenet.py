@@ -8,21 +8,21 @@ from smoothheads.objectives import (
     AcrTargeted,
     CatRs,
     Consistency,
-    Drt,
     Gaussian,
     Macer,
     SmoothAdv,
     SmoothMix,
     Stability,
 )
-from smoothheads.recipes.registry import recipe
 from smoothheads.recipes.setups import (
+    DRT,
     Heads,
     MethodName,
     MinDraws,
     Published,
     Sigma,
     joint,
+    recipe,
     taught,
     untaught,
     with_method,
@@ -31,63 +31,46 @@ from smoothheads.training.config import RunConfig, TrainConfig
 
 LIKE_CIFAR = "chosen here: the CIFAR-10 values, since none are published"
 METHODS = {
-    "gaussian": Published(Gaussian(), "Cohen et al. 2019"),
-    "stability": Published(
-        (Stability(strength=2.0), Stability(strength=2.0), Stability(strength=1.0)), LIKE_CIFAR
-    ),
+    "gaussian": Published(Gaussian, "Cohen et al. 2019"),
+    "stability": Published(Stability, LIKE_CIFAR, {"strength": (2.0, 2.0, 1.0)}),
     "consistency": Published(
-        (
-            Consistency(strength=10.0, entropy=0.5),
-            Consistency(strength=5.0, entropy=0.5),
-            Consistency(strength=5.0, entropy=0.1),
-        ),
+        Consistency,
         "strength and entropy: Horvath et al., who follow the Consistency authors",
+        {"strength": (10.0, 5.0, 5.0), "entropy": (0.5, 0.5, 0.1)},
     ),
-    "smoothmix": Published(
-        (
-            SmoothMix(step_size=0.5, mix_step=0),
-            SmoothMix(step_size=1.0, mix_step=1),
-            SmoothMix(step_size=2.0, mix_step=1),
-        ),
-        LIKE_CIFAR,
-    ),
+    "smoothmix": Published(SmoothMix, LIKE_CIFAR, {"step_size": (0.5, 1.0, 2.0), "mix_step": (0, 1, 1)}),
     "smoothadv": Published(
-        (
-            SmoothAdv(draws=1, steps=1, epsilon=0.5),
-            SmoothAdv(draws=1, steps=1, epsilon=1.0),
-            SmoothAdv(draws=1, steps=1, epsilon=2.0),
-        ),
+        SmoothAdv,
         "attack: the one-step models that Salman et al. released; which epsilon of their grid (0.5, 1, 2, 4) "
         "goes with which sigma is chosen here",
+        {"draws": 1, "steps": 1, "epsilon": (0.5, 1.0, 2.0)},
     ),
     "macer": Published(
-        (Macer(draws=2, strength=6.0), Macer(draws=2, strength=3.0), Macer(draws=2, strength=3.0)),
+        Macer,
         "recalled only, check before relying: draws, strength and 120 epochs",
+        {"draws": 2, "strength": (6.0, 3.0, 3.0)},
         train={"epochs": 120, "batch_unit": "images"},  # all draws of all images are in one step
     ),
     "cat-rs": Published(
-        (
-            CatRs(draws=2, steps=1, strength=0.5),
-            CatRs(draws=2, steps=1, strength=1.0),
-            CatRs(draws=2, steps=1, strength=2.0),
-        ),
+        CatRs,
         "CAT-RS authors' code, without its lower learning rate from epoch 85, its doubled epsilon from epoch "
         "80 and its confidence judged by the soft labels; the strength below sigma 1 is chosen here",
+        {"draws": 2, "steps": 1, "strength": (0.5, 1.0, 2.0)},
     ),
     "acr-targeted": Published(
-        (
-            AcrTargeted(draws=1, start=30, every=60, keep=0.2, step_size=0.5, steps=2),
-            AcrTargeted(draws=1, start=30, every=60, keep=0.2, step_size=1.0, steps=2),
-            AcrTargeted(draws=2, start=30, every=60, keep=0.1, step_size=2.0, steps=1),
-        ),
+        AcrTargeted,
         "Sun et al. 2025, their scripts; they drop images before training, by an earlier network's "
         "predictions, and weigh none; that the network judges itself, once at epoch 31, is chosen here",
+        {
+            "draws": (1, 1, 2),
+            "start": 30,
+            "every": 60,
+            "keep": (0.2, 0.2, 0.1),
+            "step_size": (0.5, 1.0, 2.0),
+            "steps": (2, 2, 1),
+        },
     ),
-    "drt": Published(
-        Drt(),
-        "recalled only, check before relying: both weights; Yang et al. fine-tune trained networks, so start "
-        "from such an ensemble (--init)",
-    ),
+    "drt": DRT,
 }
 SOURCE = "Horvath et al.; a tenth of the images is held out, unlike there (--data.validation 0 trains on all)"
 

@@ -8,21 +8,21 @@ from smoothheads.objectives import (
     AcrTargeted,
     CatRs,
     Consistency,
-    Drt,
     Gaussian,
     Macer,
     SmoothAdv,
     SmoothMix,
     Stability,
 )
-from smoothheads.recipes.registry import recipe
 from smoothheads.recipes.setups import (
+    DRT,
     Heads,
     MethodName,
     MinDraws,
     Published,
     Sigma,
     joint,
+    recipe,
     taught,
     untaught,
     with_method,
@@ -31,44 +31,33 @@ from smoothheads.training.config import RunConfig, TrainConfig
 
 JEONG = "the Consistency and SmoothMix authors' code"
 METHODS = {
-    "gaussian": Published(Gaussian(), "Cohen et al. 2019"),
-    "stability": Published(Stability(strength=2.0), f"strength: {JEONG}"),
-    "consistency": Published(
-        (Consistency(strength=10.0), Consistency(strength=5.0), Consistency(strength=5.0)),
-        f"strength and entropy: {JEONG}",
-    ),
+    "gaussian": Published(Gaussian, "Cohen et al. 2019"),
+    "stability": Published(Stability, f"strength: {JEONG}"),
+    "consistency": Published(Consistency, f"strength and entropy: {JEONG}", {"strength": (10.0, 5.0, 5.0)}),
     "smoothmix": Published(
-        (
-            SmoothMix(draws=4, steps=2, step_size=1.0, mix_step=1),
-            SmoothMix(draws=4, steps=4, step_size=1.0, mix_step=1),
-            SmoothMix(draws=4, steps=8, step_size=1.0, mix_step=1),
-        ),
+        SmoothMix,
         "SmoothMix authors' code, the setting with strength 5 and one step of the adversary",
+        {"draws": 4, "steps": (2, 4, 8), "step_size": 1.0, "mix_step": 1},
     ),
-    "smoothadv": Published(SmoothAdv(draws=4), f"attack: {JEONG}"),
+    "smoothadv": Published(SmoothAdv, f"attack: {JEONG}", {"draws": 4}),
     "macer": Published(
-        (Macer(strength=16.0, defer=30), Macer(strength=16.0, defer=30), Macer(strength=6.0, defer=30)),
+        Macer,
         JEONG,
+        {"strength": (16.0, 16.0, 6.0), "defer": 30},
         train={"batch_unit": "images"},  # a batch of MACER counts images: all their draws are in one step
     ),
     "cat-rs": Published(
-        CatRs(strength=1.0),
+        CatRs,
         "CAT-RS authors' code at sigma 0.25; the strength at 0.5 and 1 is chosen here",
+        {"strength": 1.0},
         train={"epochs": 150, "step_epochs": 50},
     ),
     "acr-targeted": Published(
-        (
-            AcrTargeted(start=36, keep=0.5, step_size=0.25, steps=3),
-            AcrTargeted(start=42, keep=0.4, step_size=0.25, steps=6),
-            AcrTargeted(start=36, keep=0.4, step_size=0.5, steps=4),
-        ),
+        AcrTargeted,
         "chosen here: the CIFAR-10 values, since none are published; start scaled to 90 epochs",
+        {"start": (36, 42, 36), "keep": (0.5, 0.4, 0.4), "step_size": (0.25, 0.25, 0.5), "steps": (3, 6, 4)},
     ),
-    "drt": Published(
-        Drt(),
-        "recalled only, check before relying: both weights; Yang et al. fine-tune trained networks, so start "
-        "from such an ensemble (--init)",
-    ),
+    "drt": DRT,
 }
 SOURCE = (
     "the MNIST experiments in the Consistency authors' code; a tenth of the training images is held out, "

@@ -1,4 +1,4 @@
-"""What recipes are made of: a base method with its published values, and the setups that are compared.
+"""The recipes by name, and what they are made of: base methods with published values, and the setups.
 
 A single network has one head. SOME has several on one trunk, which teach each other. The controls have the
 same heads without teaching, or heads that share nothing, which is an ensemble trained in one run. The
@@ -8,45 +8,125 @@ ensemble of the field, networks trained separately and joined, is a single netwo
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from functools import cached_property
+from typing import Annotated, Any, TypeVar
 
 from typing_extensions import Doc
 
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, one_of
+from smoothheads.objectives import Drt
 from smoothheads.objectives.method import METHODS, Method
 from smoothheads.training.config import RunConfig
 
-SIGMAS = (0.25, 0.5, 1.0)  # at which values are published
+Function = TypeVar("Function", bound=Callable[..., RunConfig])
 
 Sigma = Annotated[float, Doc("Standard deviation of the noise, for pixels in [0, 1].")]
 MethodName = Annotated[str, Doc("Base method, with its published values: see `smoothheads info methods`.")]
 Heads = Annotated[int, Doc("How many heads (the paper's L).")]
 MinDraws = Annotated[int, Doc("Noise draws per image (the paper's m), if the method has fewer; SOME has 2.")]
 
+RECIPES: dict[str, Recipe] = {}
+SIGMAS = (0.25, 0.5, 1.0)  # at which values are published
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A function that returns a RunConfig, and where its values come from."""
+
+    function: Callable[..., RunConfig]
+    source: str
+    methods: Mapping[str, Published]
+    """Base methods with published values on this benchmark; others start from their defaults."""
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__.replace("_", "-")
+
+    @property
+    def summary(self) -> str:
+        """The first line of the docstring."""
+        return (self.function.__doc__ or "").partition("\n")[0].rstrip(".")
+
+    @cached_property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The arguments with their types and defaults; the command line has an option for each."""
+        return inspect.signature(self.function, eval_str=True).parameters
+
+    def __call__(self, **arguments: Any) -> RunConfig:
+        for name in arguments:
+            if name not in self.parameters:
+                raise one_of(f"argument of {self.name}", name, self.parameters)
+        return self.function(**arguments)
+
+
+def recipe(source: str, *, methods: Mapping[str, Published] | None = None) -> Callable[[Function], Function]:
+    """Registers the decorated function as a recipe.
+
+    Args:
+        source: Where the values come from, and which of them are only recalled or chosen here.
+        methods: The published values of base methods that the recipe looks up.
+    """
+
+    def register(function: Function) -> Function:
+        made = Recipe(function, source, methods or {})
+        if made.name in RECIPES:
+            raise ConfigError(f"There is a recipe {made.name!r} already: rename the function.")
+        RECIPES[made.name] = made
+        return function
+
+    return register
+
+
+def names() -> list[str]:
+    """Returns the names of all recipes; none is built."""
+    return list(RECIPES)
+
+
+def find(name: str) -> Recipe:
+    """Returns the recipe of that name; raises ConfigError that suggests the nearest one."""
+    if name in RECIPES:
+        return RECIPES[name]
+    # A name with all its words is nearer than one that is spelt alike: cifar10-some is not a single network.
+    words = set(name.split("-"))
+    alike = sorted((known for known in RECIPES if words <= set(known.split("-"))), key=len)
+    raise one_of("recipe", name, alike[:1] or RECIPES)
+
+
+def get(name: str, **arguments: Any) -> RunConfig:
+    """Returns the settings of a recipe, as in `get("cifar10-resnet110-some", sigma=0.5)`."""
+    return find(name)(**arguments)
+
 
 @dataclass(frozen=True)
 class Published:
-    """A base method's values on one benchmark, and where they were read.
+    """The values of a base method on one benchmark, and where they were read.
 
     What no source that we could read gives is marked in `source` as recalled, or as chosen here.
     """
 
-    method: Method | tuple[Method, Method, Method]
-    """The settings; three if they differ at sigma 0.25, 0.5 and 1."""
+    kind: type[Method]
     source: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the method that differ from its defaults; a tuple is for sigma 0.25, 0.5 and 1."""
     train: Mapping[str, Any] = field(default_factory=dict)
     """Fields of TrainConfig in which the method leaves the benchmark's schedule."""
 
     def at(self, sigma: float) -> Method:
         """Returns the settings for sigma, or those for the nearest sigma that has published ones."""
-        if isinstance(self.method, Method):
-            return self.method
         # Sigma may be 0: a network for denoised smoothing is trained without noise.
-        nearest = min(SIGMAS, key=lambda known: abs(math.log(known / max(sigma, 1e-9))))
-        return self.method[SIGMAS.index(nearest)]
+        nearest = min(range(3), key=lambda k: abs(math.log(SIGMAS[k] / max(sigma, 1e-9))))
+        return self.kind(**{key: v[nearest] if isinstance(v, tuple) else v for key, v in self.values.items()})
+
+
+DRT = Published(
+    Drt,
+    "recalled only, check before relying: both weights; Yang et al. fine-tune trained networks, so start "
+    "from such an ensemble (--init)",
+)
 
 
 def with_method(
@@ -60,7 +140,7 @@ def with_method(
         published: The values of the methods on this benchmark; others start from their defaults.
         min_draws: The least number of noise draws per image (the paper's m).
     """
-    entry = published.get(name) or Published(METHODS.get(name)(), "its defaults")
+    entry = published.get(name) or Published(METHODS.get(name), "its defaults")
     method = entry.at(config.train.sigma)
     changes: dict[str, Any] = {f"train.{key}": value for key, value in entry.train.items()}
     config = config.with_overrides(changes | {"objective.method": method})
@@ -82,13 +162,8 @@ def taught(config: RunConfig, heads: int, teaching: Mapping[str, Any] | None = N
 
 def untaught(config: RunConfig, heads: int) -> RunConfig:
     """Returns the control for SOME: heads with uniform weights and without the cosine constraint."""
-    return config.with_overrides(
-        {
-            "model.heads": heads,
-            "objective.teaching.weights": "uniform",
-            "objective.diversity.weight": 0.0,
-        }
-    )
+    weights = {"objective.teaching.weights": "uniform", "objective.diversity.weight": 0.0}
+    return config.with_overrides({"model.heads": heads} | weights)
 
 
 def joint(config: RunConfig) -> RunConfig:
@@ -104,10 +179,13 @@ def joint(config: RunConfig) -> RunConfig:
             f"Train the networks separately (--members {heads}): in a joint run, the attacks and choices of "
             f"images of {method.name} would be those of all networks together."
         )
-    return config.with_overrides(
-        {
-            "model.cut": "input",
-            "train.head_lr_scale": float(heads),
-            "train.weight_decay": config.train.weight_decay / heads,
-        }
-    )
+    decay = config.train.weight_decay / heads
+    return fast_heads(config).with_overrides({"model.cut": "input", "train.weight_decay": decay})
+
+
+def fast_heads(config: RunConfig) -> RunConfig:
+    """Returns `config` with heads that learn L times as fast as the trunk.
+
+    The objective is a mean over L heads (eq. 6), which divides the gradient of each by L; this undoes it.
+    """
+    return config.with_overrides({"train.head_lr_scale": float(config.model.heads)})
