@@ -20,7 +20,7 @@ from smoothheads.certify.algorithm import Prediction
 from smoothheads.certify.certifier import make_certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import ConversionCache, Engine
-from smoothheads.certify.pending import OnVotes
+from smoothheads.certify.votes import OnVotes
 from smoothheads.data import DataInfo, Dataset, as_dataset, as_pixels
 from smoothheads.errors import ConfigError
 from smoothheads.models.adapters import adapt

@@ -13,8 +13,7 @@ import pytest
 from smoothheads import checkpoint
 from smoothheads.certify.algorithm import Run, Samples, run_budget
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.pending import AT_ONCE, WINDOW, PendingImage, run_images
-from smoothheads.certify.votes import Request, VoteCounter
+from smoothheads.certify.votes import AT_ONCE, WINDOW, PendingImage, Request, VoteCounter, run_images
 from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.errors import LedgerError, SoundnessError
 from smoothheads.models import ModelConfig

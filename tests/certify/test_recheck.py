@@ -5,6 +5,7 @@ Every liar is also certified with the guards off, which shows that it is the gua
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from collections import deque
@@ -18,10 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from smoothheads.certify import soundness
-from smoothheads.certify.recheck import Recheck
-from smoothheads.certify.soundness import NotAFunctionError
+from smoothheads.certify.engines import Engine
+from smoothheads.certify.soundness import NotAFunctionError, Recheck, weights_fingerprint
 from smoothheads.data import from_arrays
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, SmoothheadsError
 from smoothheads.models.multihead import MultiHead
 from smoothheads.smoothed import Smoothed
 
@@ -191,16 +192,80 @@ def random_state(_: nn.Module, x: Tensor) -> Tensor:
     return honest(_, x) - 100 * ONE * float(torch.rand(()) < 0.1)
 
 
+class Counter:
+    """Counts calls in an attribute of the class."""
+
+    calls = 0
+
+
+def class_attribute(_: nn.Module, x: Tensor) -> Tensor:
+    Counter.calls += 1
+    return lies(Counter.calls, x)
+
+
+def held_by(container: Any, add: Callable[[Any], None], count: Callable[[Any], int] = len) -> Answer:
+    """Keeps a container in an attribute of the module, to which every call adds something."""
+
+    def answer(self: Any, x: Tensor) -> Tensor:
+        if not hasattr(self, "seen"):
+            self.seen = container
+        add(self.seen)
+        return lies(count(self.seen), x)
+
+    return answer
+
+
+def count_in_object(held: Any) -> None:
+    held.calls = getattr(held, "calls", 0) + 1
+
+
+class Scripted(nn.Module):
+    """An integer of TorchScript is in no attribute that Python sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: int = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        x = x.flatten(1)
+        logits = torch.stack([x.mean(1), x[:, 0], x[:, 1]], 1)
+        return logits if self.calls <= 30 else logits.flip(1)
+
+
+def test_torchscript_integer_is_refused() -> None:
+    model = MultiHead(nn.Identity(), [torch.jit.script(Scripted())])
+    with pytest.raises(NotAFunctionError, match="evaluated a second time"):
+        Smoothed(model, DATA.info, **SETTINGS, recheck=0.1).certify(DATA)
+
+
 @pytest.mark.parametrize(
     "kind",
-    ["numpy scalar", "deque", "closure", "module global", "thread-local", "file", "hook", "random state"],
+    [
+        "numpy scalar",
+        "deque",
+        "set",
+        "bytearray",
+        "plain object",
+        "class attribute",
+        "closure",
+        "module global",
+        "thread-local",
+        "file",
+        "hook",
+        "random state",
+    ],
 )
 def test_network_that_changes_is_refused(kind: str, tmp_path: Path) -> None:
     global count_of_module
-    count_of_module, of_thread.calls = 0, 0
+    count_of_module, of_thread.calls, Counter.calls = 0, 0, 0
     answers: dict[str, Answer] = {
         "numpy scalar": numpy_scalar,
         "deque": in_a_deque,
+        "set": held_by(set(), lambda held: held.add(len(held))),
+        "bytearray": held_by(bytearray(), lambda held: held.append(1)),
+        "plain object": held_by(Counter(), count_in_object, lambda held: held.calls),
+        "class attribute": class_attribute,
         "closure": closure(),
         "module global": module_global,
         "thread-local": thread_local,
@@ -262,20 +327,124 @@ def test_votes_do_not_depend_on_the_recheck() -> None:
     assert counts[0] == counts[1]
 
 
-@pytest.mark.parametrize("kind", ["sparse", "quantized", "meta", "nested"])
+def leaves_a_message(_: nn.Module, x: Tensor) -> Tensor:
+    """Depends on its batch, and writes its answer into the sample, so that it repeats it whenever it comes
+    again."""
+    seen, answer = x[:, 15] == 12345.0, honest(_, x) - 100 * ONE * float(x.mean() > 0.5)
+    answer = torch.where(seen[:, None], x[:, 12:15], answer)
+    x[:, 12:15], x[:, 15] = answer, 12345.0
+    return answer
+
+
+def in_place(_: nn.Module, x: Tensor) -> Tensor:
+    """An honest network that normalises its input in place."""
+    return honest(_, x.sub_(0.5).mul_(2))
+
+
+def test_network_that_leaves_messages_in_its_samples_is_refused() -> None:
+    with pytest.raises(NotAFunctionError):
+        smoothed(leaves_a_message, recheck=0.1).certify(DATA)
+
+
+def test_messages_in_samples_work_if_the_network_gets_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Engine, "evaluate", lambda self, samples_NCHW: self.logits(samples_NCHW))
+    assert len(smoothed(leaves_a_message, recheck=0.1).certify(DATA)) == 3
+
+
+def test_network_may_write_into_its_input() -> None:
+    def elsewhere(_: nn.Module, x: Tensor) -> Tensor:
+        return honest(_, (x - 0.5) * 2)
+
+    here, there = (
+        [record.votes.counts.tolist() for record in smoothed(each).certifier.records(DATA)]
+        for each in (in_place, elsewhere)
+    )
+    assert here == there
+
+
+class NoText:
+    """A key of a dictionary without a text."""
+
+    def __repr__(self) -> str:
+        raise ValueError("no text")
+
+
+def nested(kind: Any, depth: int) -> Any:
+    held = kind()
+    for _ in range(depth):
+        held = kind([held])
+    return held
+
+
+@pytest.mark.parametrize("kind", ["sparse", "csr", "quantized", "meta", "lists", "frozensets", "no text"])
 def test_unusual_state_is_hashed_or_explained(kind: str) -> None:
     module = nn.Linear(2, 1)
-    held: Any = {
+    module.held = {
         "sparse": lambda: torch.eye(3).to_sparse(),  # type: ignore[no-untyped-call]
+        "csr": lambda: torch.eye(3).to_sparse_csr(),
         "quantized": lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
         "meta": lambda: torch.empty(3, device="meta"),
-        "nested": lambda: [],
+        "lists": lambda: nested(list, 50_000),
+        "frozensets": lambda: nested(frozenset, 5000),
+        "no text": lambda: {NoText(): torch.ones(1)},
     }[kind]()
-    for _ in range(5000 if kind == "nested" else 0):
-        held = [held]
-    module.held = held
     if kind == "meta":
         with pytest.raises(ConfigError, match="cannot be hashed"):
             soundness.state_fingerprint(module)
     else:
         assert soundness.state_fingerprint(module) == soundness.state_fingerprint(module)
+
+
+def test_quantised_tensors_of_other_scales_differ() -> None:
+    one, other = nn.Linear(2, 1), nn.Linear(2, 1)
+    other.load_state_dict(one.state_dict())
+    assert weights_fingerprint(one) == weights_fingerprint(other)
+    for module, scale in ((one, 0.1), (other, 0.2)):
+        module.held = torch.quantize_per_tensor(torch.full((3,), 10 * scale), scale, 0, torch.qint8)
+    assert weights_fingerprint(one) != weights_fingerprint(other)
+
+
+class ExtraState(nn.Module):
+    """A module whose extra state is made anew whenever it is read, or cannot be read."""
+
+    def __init__(self, *, readable: bool, counts: bool = False) -> None:
+        super().__init__()
+        self.readable, self.counts, self.calls = readable, counts, {"forward": 0}
+
+    def get_extra_state(self) -> Any:
+        if not self.readable:
+            raise RuntimeError("no state to be had")
+        return {"object": object(), "tensor": torch.ones(2), "bytes": io.BytesIO(b"abc")}
+
+    def set_extra_state(self, state: Any) -> None: ...
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls["forward"] += self.counts
+        return honest(self, x.flatten(1))
+
+
+def test_extra_state_is_read_or_explained() -> None:
+    def certify(module: nn.Module) -> int:
+        return len(Smoothed(MultiHead(nn.Identity(), [module]), DATA.info, **SETTINGS).certify(DATA))
+
+    assert certify(ExtraState(readable=True)) == 3
+    with pytest.raises(ConfigError, match=r"state cannot be read .*no state to be had"):
+        certify(ExtraState(readable=False))
+    with pytest.raises(NotAFunctionError, match="attributes changed"):
+        certify(ExtraState(readable=True, counts=True))
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (lambda: nn.LazyLinear(3), "has no shape yet: run the network once"),
+        (lambda: nn.Linear(16, 3, device="meta"), "on the meta device and has no values"),
+        (lambda: Liar(lambda _, x: honest(_, x).sum(1)), r"shape \(1, 100\) for 100 images"),
+        (lambda: Liar(lambda _, x: honest(_, x)[:-1]), r"shape \(1, 99, 3\) for 100 images"),
+        (lambda: nn.Linear(15, 3), r"fails on a batch of 100x1x4x4 pixels .*RuntimeError"),
+    ],
+)
+def test_broken_network_is_explained_in_one_sentence(head: Callable[[], nn.Module], message: str) -> None:
+    with pytest.raises(SmoothheadsError, match=message) as caught:
+        Smoothed(MultiHead(nn.Flatten(), [head()]), DATA.info, **SETTINGS).certify(DATA)
+    assert "\n" not in str(caught.value)

@@ -19,9 +19,8 @@ from smoothheads.certify.budgets import AnytimeBudget
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import ConversionCache, Engine, Network
 from smoothheads.certify.engines.auto import resolve
-from smoothheads.certify.pending import OnVotes, PendingImage, RunImages, run_images, run_steps
-from smoothheads.certify.soundness import check_unchanged
-from smoothheads.certify.votes import VoteCounter
+from smoothheads.certify.soundness import NotAFunctionError
+from smoothheads.certify.votes import OnVotes, PendingImage, VoteCounter, run_images, run_steps
 from smoothheads.data import DataInfo, Dataset, as_pixels
 from smoothheads.errors import ConfigError, DataError, SoundnessError
 from smoothheads.models.adapters import BlackBox
@@ -103,10 +102,12 @@ class Certifier:
 
     @property
     def engine(self) -> Engine:
+        """What computes the network."""
         return self.counter.engine
 
     @property
     def noise(self) -> Noise:
+        """The keyed noise of all samples."""
         return self.counter.noise
 
     @property
@@ -128,7 +129,6 @@ class Certifier:
         dataset: Dataset,
         skip: set[int] | None = None,
         on_votes: OnVotes | None = None,
-        run: RunImages = run_images,
     ) -> Iterator[Certified]:
         """Certifies every image of `dataset` in order. Pending images share the time that they took.
 
@@ -136,23 +136,19 @@ class Certifier:
             dataset: Images with their labels and indices.
             skip: Indices to leave out.
             on_votes: Called with how many samples were counted.
-            run: Runs the images; a cluster has its own.
 
-        Raises SoundnessError when the network changed meanwhile; earlier certificates are then void too.
+        Raises NotAFunctionError when the network changed meanwhile; earlier certificates are then void too.
         """
-        self._check_ends()
         indices, labels = dataset.indices.tolist(), dataset.labels.tolist()
         left = [i for i, index in enumerate(indices) if not skip or index not in skip]
         images = (self._certification(dataset.image(i), indices[i], labels[i]) for i in left)
         places = iter(left)
         started = time.monotonic()
-        for group in run(self.counter, images, on_votes):
+        for group in run_images(self.counter, images, on_votes):
             rechecked = self._check_function()
             records = [self._certified(image, labels[next(places)]) for image in group]
-            if not all(record.seconds for record in records):
-                seconds = time.monotonic() - started
-                samples = sum(record.samples for record in records)
-                records = [replace(each, seconds=seconds * each.samples / samples) for each in records]
+            seconds, samples = time.monotonic() - started, sum(record.samples for record in records)
+            records = [replace(each, seconds=seconds * each.samples / samples) for each in records]
             # The samples of a group are evaluated again together; the first image of the group counts them.
             records[0] = replace(records[0], rechecked=rechecked)
             yield from records
@@ -170,12 +166,13 @@ class Certifier:
 
         The label is used by a label-aware budget alone.
         """
-        self._check_ends()
         pending = self._certification(as_pixels(image, self.info), index, label)
+        started = time.monotonic()
         for _ in run_images(self.counter, [pending], on_votes):
             pass
-        rechecked = self._check_function()
-        return replace(self._certified(pending, UNLABELLED if label is None else label), rechecked=rechecked)
+        rechecked, seconds = self._check_function(), time.monotonic() - started
+        record = self._certified(pending, UNLABELLED if label is None else label)
+        return replace(record, seconds=seconds, rechecked=rechecked)
 
     def stream(
         self,
@@ -239,6 +236,8 @@ class Certifier:
     def _certification(
         self, image: Pixels, index: int | None, label: int | None
     ) -> PendingImage[Certificate]:
+        if not self.budget.ends:
+            raise ConfigError("Budget anytime needs n or seconds to end on every image: set one of them.")
         if not self.budget.uses_label:
             return self._pending(self.budget.run(self.params()), image, index)
         classes = self.info.classes
@@ -251,9 +250,10 @@ class Certifier:
 
     def _pending(self, run: Run[T], image: Pixels, index: int | None) -> PendingImage[T]:
         if image.shape != self.info.shape:
+            expected, given = ("x".join(map(str, shape)) for shape in (self.info.shape, image.shape))
             raise DataError(
-                f"The network takes images of {_size(self.info.shape)}, but this one has "
-                f"{_size(image.shape)}: resize or crop it as in training."
+                f"The network takes images of {expected} (channels x height x width), but this one has "
+                f"{given}: resize or crop it as in training."
             )
         key = content_key(image, self._secret) if index is None else index
         return PendingImage(run, image, key, self.config.aggregation, self.counter)
@@ -270,12 +270,8 @@ class Certifier:
             certificate=pending.result,
             selection=pending.votes(Phase.SELECTION, Phase.PILOT),
             votes=pending.votes(Phase.ESTIMATION),
-            seconds=pending.seconds,
+            seconds=0.0,
         )
-
-    def _check_ends(self) -> None:
-        if not self.budget.ends:
-            raise ConfigError("Budget anytime needs n or seconds to end on every image: set one of them.")
 
     def _check_function(self) -> tuple[int, int]:
         """Raises NotAFunctionError if the network changed, or if a second evaluation gives other logits.
@@ -284,7 +280,12 @@ class Certifier:
         changed.
         """
         self.counter.recheck.run()
-        check_unchanged(self._fingerprint, self.engine.fingerprint())
+        if self.engine.fingerprint() != self._fingerprint:
+            raise NotAFunctionError(
+                "The network's weights, buffers or attributes changed during certification: let the forward "
+                "pass keep no state (run the network once before if it fills a cache), and start a new "
+                "ledger."
+            )
         before, self._rechecked = self._rechecked, self.counter.recheck.total
         return self._rechecked.samples - before.samples, self._rechecked.changed - before.changed
 
@@ -292,7 +293,3 @@ class Certifier:
 def content_key(image: Pixels, secret: bytes = b"") -> int:
     """Returns a noise key for an image that belongs to no data set: the same for the same image."""
     return int.from_bytes(hashlib.sha256(secret + image.tobytes()).digest()[:8], "little") >> 1
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return "x".join(str(side) for side in shape) + " (channels x height x width)"

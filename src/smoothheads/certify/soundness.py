@@ -1,48 +1,46 @@
 """Checks that what is sampled is a function of the noisy image and nothing else.
 
 The theorem is about a fixed function. A network that answers NaN, that looks at its neighbours in the batch
-or that changes while it is sampled would be given certificates that mean nothing.
+or that changes while it is sampled would be given certificates that mean nothing. Three checks look for such
+networks, for all engines alike: `check_function` probes the first pass, `Recheck` evaluates a secret fraction
+of all samples a second time, and `state_fingerprint` tells whether tensors and plain values have changed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.certify.bounds import clopper_pearson_lower
+from smoothheads.errors import ConfigError, SoundnessError, reason
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from smoothheads.certify.engines.base import Engine
+
 ROUNDING: Final = 16  # units in the last place of the largest logit that sums in another order may move
 BATCHES: Final = (50, 25, 10, 1)  # sizes of batches that a network must treat like the whole pass
+FLIPS: Final = 1e-3  # rounding may change this fraction of the votes; it changes far fewer
+CONFIDENCE: Final = 1e-3  # changed votes void a run if so many are less likely than this at that fraction
+COMPANY: Final = 64  # earlier samples that are kept as neighbours for later ones
+LONG_NAME: Final = 500  # characters from which on the place of a value in nested containers is hashed
+
+Floats: TypeAlias = NDArray[np.float32]
 
 
 class NotAFunctionError(SoundnessError):
     """The network's output depends on more than one image, so every certificate of the run is void."""
 
 
-Floats: TypeAlias = NDArray[np.float32]
-LogitsOf: TypeAlias = Callable[[Floats], Floats]
-REMEDY: Final = "put the network into eval mode and use no layer that mixes samples"
-
-
-def check_logits(logits_LNC: Floats, classes: int, index: int) -> None:
-    """Raises SoundnessError for logits that must never become votes.
-
-    The argmax of a row of NaN is class 0, and a vote for a class that the data do not have would be counted
-    as one for a class of the next aggregation.
-    """
-    if logits_LNC.shape[-1] != classes:
-        raise SoundnessError(
-            f"The network gives logits of {logits_LNC.shape[-1]} classes, but the data have {classes}: "
-            "certify on the data that it was trained for, or state how many classes there are."
-        )
+def check_finite(logits_LNC: Floats, index: int) -> None:
+    """Raises SoundnessError for logits that must never become votes: argmax counts NaN as the largest."""
     finite_N = np.isfinite(logits_LNC).all((0, 2))
     if not finite_N.all():
         raise SoundnessError(
@@ -51,37 +49,33 @@ def check_logits(logits_LNC: Floats, classes: int, index: int) -> None:
         )
 
 
-def check_function(
-    logits_of: LogitsOf, samples_NCHW: Floats, tolerance: float, *, any_batch: bool = False
-) -> bool:
+def check_function(engine: Engine, samples_NCHW: Floats, block: int) -> bool:
     """Probes one pass: a sample must get the same logits wherever it stands and whatever else is there.
 
     This is the first line only; `Recheck` goes on looking while votes are counted.
 
     Args:
-        logits_of: The network.
+        engine: The network. It takes other batch sizes than that of a pass only if `any_batch` says so.
         samples_NCHW: The first pass of noisy samples.
-        tolerance: Rounding of another summation order, see `moved`; 0 allows none.
-        any_batch: Says that the network takes batches of other sizes too.
+        block: Samples per block of noise; several blocks must not change each other by one bit.
 
     Returns:
         False if there was nothing to compare, because a logit is not finite.
     """
-    first = logits_of(samples_NCHW)
+    first = engine.evaluate(samples_NCHW)
     if not np.isfinite(first).all():
-        return False  # check_logits names the image
+        return False  # check_finite names the image
 
-    def compare(logits: Floats, places: NDArray[np.int64], origin: NDArray[np.int64], what: str) -> None:
-        """The samples at `places` are those that stood at `origin` in the first pass."""
-        got, expected = logits[:, places], first[:, origin]
-        if moved(expected, got, tolerance):
+    def compare(logits: Floats, origin: NDArray[np.int64], what: str) -> None:
+        """Compares logits with those that the same samples had at `origin` in the first pass."""
+        if moved(first[:, origin], logits, engine.tolerance):
             raise NotAFunctionError(
-                f"The logits of a noisy image move by {float(np.abs(expected - got).max()):.3g} with {what}: "
-                f"{REMEDY}."
+                f"The logits of a noisy image move by {np.abs(first[:, origin] - logits).max():.3g} with "
+                f"{what}: put the network into eval mode and use no layer that mixes samples."
             )
 
     # Twice the same input: no dropout and no other randomness.
-    if not np.array_equal(first, logits_of(samples_NCHW)):
+    if not np.array_equal(first, engine.evaluate(samples_NCHW)):
         raise NotAFunctionError(
             "The same input gives different logits on a second pass: switch dropout and other randomness "
             "off, and let the network keep no state."
@@ -89,32 +83,55 @@ def check_function(
     count = len(samples_NCHW)
     if count > 1:
         generator = np.random.default_rng(0)
-        everywhere = np.arange(count)
         # Other places in the batch.
         order = generator.permutation(count)
-        compare(logits_of(samples_NCHW[order]), everywhere, order, "its place in the batch")
+        compare(engine.evaluate(samples_NCHW[order]), order, "its place in the batch")
         # Other neighbours: half of the samples, chosen at random so that every group of a batch loses some,
         # stand beside what they never saw: mirrored and brighter images, black, or copies of one of them.
         kept = np.sort(generator.permutation(count)[: -(-count // 2)])
-        for filling in (
-            np.flip(samples_NCHW, -1) + 1,
-            np.zeros_like(samples_NCHW),
-            np.broadcast_to(samples_NCHW[kept[:1]], samples_NCHW.shape),
-        ):
+        copies = np.broadcast_to(samples_NCHW[kept[:1]], samples_NCHW.shape)
+        for filling in (np.flip(samples_NCHW, -1) + 1, np.zeros_like(samples_NCHW), copies):
             mixed = np.array(filling, dtype=np.float32)
             mixed[kept] = samples_NCHW[kept]
-            compare(logits_of(mixed), kept, kept, "its neighbours in the batch")
+            compare(engine.evaluate(mixed)[:, kept], kept, "its neighbours in the batch")
         # Batches of other sizes, from other places of the pass.
-        for size in BATCHES if any_batch else ():
+        for size in BATCHES if engine.any_batch else ():
             if size < count:
                 start = int(generator.integers(count - size + 1))
-                what = f"the size of its batch ({size} instead of {count})"
                 try:
-                    logits = logits_of(samples_NCHW[start : start + size])
+                    logits = engine.evaluate(samples_NCHW[start : start + size])
                 except Exception:  # a network that insists on the size of its batch never sees another one
                     continue
-                compare(logits, everywhere[:size], everywhere[start:][:size], what)
+                origin = np.arange(start, start + size)
+                compare(logits, origin, f"the size of its batch ({size} instead of {count})")
+    if count > block:
+        _check_blocks(engine, first, samples_NCHW, block)
     return True
+
+
+def _check_blocks(engine: Engine, first: Floats, samples_NCHW: Floats, size: int) -> None:
+    """Raises SoundnessError if a block has other logits, by one bit, in another place or beside other blocks.
+
+    What stands beside a block in a pass is chance, and votes must not depend on it.
+    """
+
+    def compare(got: Floats, expected: Floats, what: str) -> None:
+        if not np.array_equal(got, expected):
+            raise SoundnessError(
+                f"The logits of a noisy image move by {np.abs(got - expected).max():.3g} with {what}: "
+                "set blocks_per_pass to 1."
+            )
+
+    # The first block in all places.
+    blocks = len(samples_NCHW) // size
+    everywhere = engine.evaluate(np.concatenate([samples_NCHW[:size]] * blocks))
+    compare(everywhere, np.tile(first[:, :size], (1, blocks, 1)), "the place of its block")
+    # Every second block beside others than before.
+    second_N = np.arange(len(samples_NCHW)) // size % 2 == 1
+    for others_N in (second_N, ~second_N):
+        mixed = samples_NCHW.copy()
+        mixed[others_N] = np.flip(samples_NCHW[others_N], -1) + 1
+        compare(engine.evaluate(mixed)[:, ~others_N], first[:, ~others_N], "other blocks of the same pass")
 
 
 def moved(expected_LNC: Floats, got_LNC: Floats, tolerance: float) -> bool:
@@ -135,40 +152,108 @@ def moved(expected_LNC: Floats, got_LNC: Floats, tolerance: float) -> bool:
     return not float(np.abs(before - after).max()) <= tolerance * usual + rounding  # also for NaN
 
 
-def check_blocks_independent(logits_of: LogitsOf, samples_NCHW: Floats, size: int) -> None:
-    """Probes one pass, with finite logits, of several blocks of `size` samples.
+class Rechecked(NamedTuple):
+    """How many samples were evaluated a second time, and how many votes rounding changed."""
 
-    A block must have the same logits, to the bit, in every place and beside whatever, because what stands
-    beside it is chance.
+    samples: int = 0
+    changed: int = 0
+
+
+class Recheck:
+    """Evaluates a secret random fraction of all samples a second time.
+
+    They come later, in batches of another composition, order and size. If the logits of a fraction q of the
+    samples depend on anything but the sample, m re-evaluated samples show it with probability
+    1 - (1 - q)^m, and the certification is void.
     """
-    blocks = len(samples_NCHW) // size
-    if blocks == 1:
-        return
-    first = logits_of(samples_NCHW)
-    everywhere = logits_of(np.concatenate([samples_NCHW[:size]] * blocks))
-    _check_equal(everywhere, np.tile(first[:, :size], (1, blocks, 1)), "the place of its block")
-    second_N = np.arange(len(samples_NCHW)) // size % 2 == 1  # every second block
-    for others_N in (second_N, ~second_N):
-        mixed = samples_NCHW.copy()
-        mixed[others_N] = np.flip(samples_NCHW[others_N], -1) + 1
-        _check_equal(logits_of(mixed)[:, ~others_N], first[:, ~others_N], "other blocks of the same pass")
+
+    def __init__(
+        self, engine: Engine, fraction: float, size: int, votes_of: Callable[[Floats], NDArray[np.int64]]
+    ) -> None:
+        """
+        Args:
+            engine: The network.
+            fraction: The fraction of all samples that is evaluated again.
+            size: Samples of a pass, which is the largest batch, and the only one of some engines.
+            votes_of: Turns logits [L, N, C] into votes [N] of the certified aggregation.
+        """
+        self.engine, self.fraction, self.size, self._votes_of = engine, fraction, size, votes_of
+        self._any_batch = engine.any_batch
+        # Not the seed of the noise, which is published: a network must not know which samples come again.
+        self._generator = np.random.default_rng(secrets.randbits(128))
+        self._samples: list[Floats] = []
+        self._logits: list[Floats] = []
+        self._company: list[Floats] = []
+        self.total = Rechecked()
+
+    def remember(self, samples_NCHW: Floats, logits_LNC: Floats) -> None:
+        """Chooses some samples of a pass, each with the same probability."""
+        chosen_N = self._generator.random(logits_LNC.shape[1]) < self.fraction
+        for n in np.flatnonzero(chosen_N & np.isfinite(logits_LNC).all((0, 2))):
+            self._samples.append(samples_NCHW[n].copy())
+            self._logits.append(logits_LNC[:, n].copy())
+
+    def run_if_full(self) -> None:
+        """Runs when as many samples as a pass has are remembered; more would only take memory."""
+        if len(self._samples) >= self.size:
+            self.run()
+
+    def run(self) -> None:
+        """Evaluates everything that is remembered a second time, and counts it in `total`.
+
+        Raises NotAFunctionError where logits move by more than rounding, or where more votes change than
+        rounding changes.
+        """
+        if not self._samples:
+            return
+        # Another order, and batches of random sizes.
+        order = self._generator.permutation(len(self._samples))
+        samples = [self._samples[n] for n in order]
+        expected_LMC = np.stack([self._logits[n] for n in order], 1)
+        parts: list[Floats] = []
+        done = 0
+        while done < len(samples):
+            batch = samples[done : done + int(self._generator.integers(1, self.size + 1))]
+            parts.append(self._evaluate(batch))
+            done += len(batch)
+        got_LMC = np.concatenate(parts, 1)
+        self._company = (samples + self._company)[:COMPANY]
+        self._samples, self._logits = [], []
+        # First test: no logit may move by more than rounding.
+        if moved(expected_LMC, got_LMC, self.engine.tolerance):
+            worst = float(np.abs(expected_LMC - got_LMC).max())
+            raise _void(f"got other logits (by up to {worst:.3g}) when they were", "Some")
+        # Second test: rounding changes a vote only where two classes tie.
+        changed = int((self._votes_of(expected_LMC) != self._votes_of(got_LMC)).sum())
+        self.total = Rechecked(self.total.samples + len(samples), self.total.changed + changed)
+        if clopper_pearson_lower(self.total.changed, self.total.samples, CONFIDENCE) > FLIPS:
+            raise _void("voted otherwise when they were", f"{self.total.changed} of {self.total.samples}")
+
+    def _evaluate(self, samples: list[Floats]) -> Floats:
+        """Returns logits [L, M, C] of these samples, evaluated beside samples of other images if possible."""
+        if self._any_batch:
+            room = self.size - len(samples)
+            batch = samples + self._company[: int(self._generator.integers(0, room + 1))]
+        else:  # fill the pass with earlier samples and copies
+            fill = [*self._company, *samples]
+            batch = (samples + [fill[i % len(fill)] for i in range(self.size)])[: self.size]
+        order = self._generator.permutation(len(batch))
+        try:
+            logits_LNC = self.engine.evaluate(np.stack([batch[n] for n in order]))
+        except Exception:
+            if not self._any_batch:
+                raise
+            self._any_batch = False  # a network that insists on the size of its batch
+            return self._evaluate(samples)
+        return logits_LNC[:, np.argsort(order)[: len(samples)]]
 
 
-def _check_equal(got: Floats, expected: Floats, what: str) -> None:
-    if not np.array_equal(got, expected):
-        raise SoundnessError(
-            f"The logits of a noisy image move by {float(np.abs(got - expected).max()):.3g} with {what}: "
-            "set blocks_per_pass to 1."
-        )
-
-
-def check_unchanged(before: str, after: str) -> None:
-    """Compares `Engine.fingerprint` before and after sampling."""
-    if before != after:
-        raise NotAFunctionError(
-            "The network's weights, buffers or attributes changed during certification: let the forward pass "
-            "keep no state (run the network once before if it fills a cache), and start a new ledger."
-        )
+def _void(what: str, which: str) -> NotAFunctionError:
+    return NotAFunctionError(
+        f"{which} noisy images {what} evaluated a second time, in another batch: the network is no function "
+        "of one image, so every certificate of this run is void; put it into eval mode and let it keep no "
+        "state."
+    )
 
 
 def weights_fingerprint(model: nn.Module) -> str:
@@ -178,58 +263,66 @@ def weights_fingerprint(model: nn.Module) -> str:
     """
     import torch
 
-    state = hashlib.sha256()
-    saved = model.state_dict(keep_vars=True)
+    digest = hashlib.sha256()
+    try:
+        saved = model.state_dict(keep_vars=True)
+    except Exception as error:  # whatever a module's own get_extra_state raises
+        raise ConfigError(f"The network's state cannot be read ({reason(error)}): repair it.") from error
     for name, value in saved.items():
-        _update(state, name, value)
+        if isinstance(value, torch.Tensor):
+            _update(digest, name, value)
     known = {id(value) for value in saved.values()}
     for name, value in _held(model):
         if isinstance(value, torch.Tensor) and id(value) not in known:
-            _update(state, f"\0{name}", value)
-    return state.hexdigest()
+            _update(digest, f"\0{name}", value)
+    return digest.hexdigest()
 
 
 def state_fingerprint(model: nn.Module) -> str:
-    """Returns a hash of all tensors and of the numbers, texts and arrays in attributes.
+    """Returns a hash of all tensors and of the numbers, texts and arrays in attributes and extra state.
 
     A network may count its calls in one of them.
     """
     import torch
 
-    state = hashlib.sha256(weights_fingerprint(model).encode())
+    digest = hashlib.sha256(weights_fingerprint(model).encode())
     for name, value in _held(model):
         if not isinstance(value, torch.Tensor):
-            state.update(f"\0{name}\0{value!r}".encode())
-    return state.hexdigest()
+            _update(digest, f"\0{name}\0", value)
+    saved = model.state_dict(keep_vars=True)
+    for name, value in _held({n: each for n, each in saved.items() if not isinstance(each, torch.Tensor)}):
+        _update(digest, f"\0\0{name}\0", value)
+    return digest.hexdigest()
 
 
-def _update(state: Any, name: str, value: Any) -> None:
+def _update(digest: Any, name: str, value: Any) -> None:
+    """Adds a name and a tensor or a plain value to a hash."""
     import torch
 
-    state.update(name.encode())
-    if not isinstance(value, torch.Tensor):  # extra state of a module
-        state.update(repr(value).encode())
-        return
-    try:
-        plain = value.detach().cpu()
-        plain = plain.int_repr() if plain.is_quantized else plain.to_dense() if plain.is_sparse else plain
-        state.update(plain.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
-        raise ConfigError(
-            f"The tensor {name.strip(chr(0))!r} of the network cannot be hashed "
-            f"({str(error).splitlines()[0]}): run lazy modules once, and give all tensors storage."
-        ) from None
+    data = b"" if isinstance(value, torch.Tensor) else repr(value).encode()
+    if isinstance(value, torch.Tensor):
+        try:
+            plain = value.detach().cpu()
+            plain = plain.dequantize() if plain.is_quantized else plain
+            plain = plain if plain.layout == torch.strided else plain.to_dense()
+            data = plain.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"The tensor {name.replace(chr(0), '')!r} of the network cannot be hashed "
+                f"({str(error).splitlines()[0]}): run lazy modules once, and give all tensors storage."
+            ) from None
+    digest.update(name.encode() + data)
 
 
-def _held(model: nn.Module) -> Iterator[tuple[str, Tensor | Any]]:
+def _held(owner: nn.Module | dict[str, Any]) -> Iterator[tuple[str, Tensor | Any]]:
     """Yields tensors and plain values with their names, each object once.
 
     They are those in the module and its children, and in containers of them, however deep. Other kinds of
-    state are found by re-evaluation in another process, not by looking.
+    state are found by evaluating samples again, in this or in another process, not by looking.
     """
     import torch
 
-    waiting: list[tuple[str, Any]] = [("", model)]
+    waiting: list[tuple[str, Any]] = [("", owner)]
     seen: set[int] = set()
     while waiting:
         name, value = waiting.pop()
@@ -238,9 +331,20 @@ def _held(model: nn.Module) -> Iterator[tuple[str, Tensor | Any]]:
         elif isinstance(value, torch.Tensor | bool | int | float | complex | str | bytes | None):
             yield name, value
         elif isinstance(value, np.generic | bytearray | set | frozenset):
-            yield name, repr(sorted(value, key=repr) if isinstance(value, set | frozenset) else value)
+            members = value if isinstance(value, set | frozenset) else (value,)
+            yield name, sorted(map(_text, members))
         elif isinstance(value, torch.nn.Module | dict | list | tuple | deque) and id(value) not in seen:
             seen.add(id(value))
             held: Any = vars(value) if isinstance(value, torch.nn.Module) else value
             pairs = list(held.items() if isinstance(held, dict) else enumerate(held))
-            waiting += [(f"{name}.{key}", inner) for key, inner in reversed(pairs)]
+            # The name of a deeply nested value would otherwise take more time than the value.
+            name = name if len(name) < LONG_NAME else hashlib.sha256(name.encode()).hexdigest()
+            waiting += [(f"{name}.{_text(key, str)}", inner) for key, inner in reversed(pairs)]
+
+
+def _text(value: Any, of: Callable[[Any], str] = repr) -> str:
+    """Returns a text of any object; somebody's own class may fail to give one, or nest too deeply."""
+    try:
+        return of(value)
+    except Exception:
+        return type(value).__name__

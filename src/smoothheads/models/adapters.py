@@ -385,6 +385,7 @@ def _adapt_module(
 
     from smoothheads.models.multihead import MultiHead, Normalize, Resize, as_multihead
 
+    usable = as_multihead(model)
     if isinstance(model, MultiHead):
         return model
     # timm keeps what its networks were trained with on the network itself.
@@ -398,7 +399,7 @@ def _adapt_module(
         layers.append(Resize((size, size) if isinstance(size, int) else (size[0], size[1])))
     if mean is not None and std is not None:
         layers.append(Normalize(mean, std))
-    return MultiHead(nn.Identity(), [model], nn.Sequential(*layers)) if layers else as_multihead(model)
+    return MultiHead(nn.Identity(), [model], nn.Sequential(*layers)) if layers else usable
 
 
 def is_own_model(place: str | Path) -> bool:

@@ -21,9 +21,8 @@ from smoothheads.certify.certifier import make_certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import ConversionCache, ConvertedModel
 from smoothheads.certify.engines.conversion import FACTS, load_converted
-from smoothheads.certify.pending import OnVotes
 from smoothheads.certify.soundness import NotAFunctionError
-from smoothheads.certify.votes import Request, VoteCounter
+from smoothheads.certify.votes import OnVotes, Request, VoteCounter
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.config import load_json
 from smoothheads.config.check import at_least

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothheads.errors import ConfigError, SmoothheadsError, SoundnessError, reason
 from smoothheads.registry import Registry
 
 if TYPE_CHECKING:
@@ -76,6 +77,38 @@ class Engine(ABC):
     @abstractmethod
     def logits(self, samples_NCHW: Floats) -> Floats:
         """Returns the logits [L, N, C] of noisy samples, in memory of their own."""
+
+    def evaluate(self, samples_NCHW: Floats) -> Floats:
+        """Returns `logits` after a look at their shape. The certifier calls an engine in no other way.
+
+        The network gets a copy: one that writes into its input could leave a message there for the second
+        evaluation, by which it would recognise the sample.
+        """
+        try:
+            logits_LNC = self.logits(samples_NCHW.copy())
+        except SmoothheadsError:
+            raise
+        except Exception as error:  # whatever a network's own code raises
+            size = "x".join(map(str, samples_NCHW.shape))
+            raise ConfigError(
+                f"The network fails on a batch of {size} pixels in [0, 1] plus noise ({reason(error)}): run "
+                "it on such a batch and repair it."
+            ) from error
+        expected = (self.heads, len(samples_NCHW))
+        if logits_LNC.ndim != 3 or logits_LNC.shape[:2] != expected:
+            raise SoundnessError(
+                f"The network gives outputs of shape {logits_LNC.shape} for {expected[1]} images and "
+                f"{expected[0]} head(s), not logits [heads, images, classes]: return logits [images, "
+                "classes] from every head."
+            )
+        # A vote for a class that the data do not have would count for a class of the next aggregation.
+        if logits_LNC.shape[-1] != self.classes:
+            raise SoundnessError(
+                f"The network gives logits of {logits_LNC.shape[-1]} classes, but the data have "
+                f"{self.classes}: certify on the data that it was trained for, or state how many classes "
+                "there are."
+            )
+        return logits_LNC
 
     @abstractmethod
     def fingerprint(self) -> str:
