@@ -36,9 +36,8 @@ def _errors(result: Audit) -> set[str]:
 def test_the_radii_reveal_alpha(shared_data: Path, name: str, alpha: float) -> None:
     unstated = _audit(shared_data, name)
     assert unstated.sigma == float(name[-4:])
-    assert unstated.inferred is not None
-    assert unstated.inferred.best_fit is not None
-    assert unstated.inferred.best_fit.settings == (100_000, alpha)
+    assert unstated.best_fit is not None
+    assert unstated.best_fit.settings == (100_000, alpha)
     assert _errors(_audit(shared_data, name, alpha=0.001)) == ({"cap"} if alpha == 0.01 else set())
     assert _audit(shared_data, name, alpha=alpha).sound
 
@@ -48,8 +47,7 @@ def test_cifar_at_sigma_one_is_not_alpha_one_in_a_thousand(shared_data: Path) ->
     stated = _audit(shared_data, "cohen/cifar10-1.00", alpha=0.001)
     assert _errors(stated) == {"settings"}
     assert _audit(shared_data, "cohen/cifar10-1.00", alpha=0.01).sound
-    assert stated.inferred is not None
-    assert stated.inferred.best_fit is None
+    assert stated.best_fit is None
 
 
 def test_the_short_log_is_named(shared_data: Path) -> None:

@@ -4,7 +4,7 @@ import json
 
 from smoothheads.report.words import audit_json, audit_text
 from smoothheads.results.audit import Audit, Finding
-from smoothheads.results.infer import Fit, InferredSettings, SampleSettings
+from smoothheads.results.infer import Fit, SampleSettings
 
 FITS = (Fit(SampleSettings(1000, 0.01), 9, (), 1e-6), Fit(SampleSettings(1000, 0.001), 0, (2.5,), 1.0))
 AUDIT = Audit(
@@ -12,7 +12,7 @@ AUDIT = Audit(
     images=1500,
     sigma=0.25,
     stated=SampleSettings(1000, 0.001),
-    inferred=InferredSettings(0.25, FITS),
+    fits=FITS,
     findings=(
         Finding("error", "cap", "radii are " + "far " * 30 + "too large", tuple(range(20))),
         Finding("note", "time", "in seconds"),
@@ -31,7 +31,7 @@ def test_text_says_it_all_within_the_width() -> None:
 
 
 def test_nothing_wrong_and_nothing_known() -> None:
-    text = audit_text(Audit("log", 3, None, None, None, ()))
+    text = audit_text(Audit("log", 3, None, None, (), ()))
     assert text == "log: nothing wrong found (3 images, sigma unknown, n and alpha not stated)"
 
 
@@ -42,4 +42,4 @@ def test_json_is_plain() -> None:
     assert data["best_fit"] == {"n": 1000, "alpha": 0.01, "matched": 9, "chance": 1e-6}
     assert data["excluded"] == [{"n": 1000, "alpha": 0.001}]
     assert data["findings"][0]["rows"] == list(range(20))
-    assert audit_json(Audit("log", 3, None, None, None, ()))["best_fit"] is None
+    assert audit_json(Audit("log", 3, None, None, (), ()))["best_fit"] is None

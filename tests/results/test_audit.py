@@ -24,9 +24,8 @@ def test_an_honest_ledger_is_sound(run: Run) -> None:
     assert result.sound
     assert [finding.code for finding in result.findings] == ["inferred"]
     assert result.stated == (1000, 0.001)
-    assert result.inferred is not None
-    assert result.inferred.best_fit is not None
-    assert result.inferred.best_fit.settings == (1000, 0.001)
+    assert result.best_fit is not None
+    assert result.best_fit.settings == (1000, 0.001)
 
 
 def test_an_unfinished_ledger_is_held_against_its_manifest(run: Run) -> None:
@@ -66,7 +65,7 @@ def test_another_settings_ladder_below_the_cap(tmp_path: Path) -> None:
 
 
 def test_sequential_budgets_have_no_ladder() -> None:
-    assert audit(example_run() / "ledger-table").inferred is None
+    assert audit(example_run() / "ledger-table").fits == ()
 
 
 def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
@@ -79,9 +78,8 @@ def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 def test_l1_ledgers_have_a_ladder_of_their_own(run: Run, noise: str) -> None:
     result = audit(run(noise=noise, norm="l1"))
     assert result.sound
-    assert result.inferred is not None
-    assert result.inferred.best_fit is not None
-    assert result.inferred.best_fit.settings == (1000, 0.001)
+    assert result.best_fit is not None
+    assert result.best_fit.settings == (1000, 0.001)
 
 
 def test_l2_radii_do_not_pass_for_l1(run: Run, tmp_path: Path) -> None:

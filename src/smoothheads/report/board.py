@@ -53,7 +53,7 @@ class BoardEntry:
             checks += ["checksums of manifest and rows", "every radius re-derived from its votes"]
         elif self.audit.stated is not None:
             checks.append("radii possible for the stated n and alpha")
-        elif self.audit.inferred is not None and (best := self.audit.inferred.best_fit) is not None:
+        elif (best := self.audit.best_fit) is not None:
             checks.append(f"radii fit {best.settings}")
         return checks
 

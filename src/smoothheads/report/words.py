@@ -11,7 +11,6 @@ from typing import Any
 from smoothheads.errors import printable
 from smoothheads.results.audit import Audit, Finding
 from smoothheads.results.compare import Comparison, Difference, Paired, Summary
-from smoothheads.results.infer import Fit
 from smoothheads.results.metrics import false_certificates
 from smoothheads.results.results import Results
 
@@ -133,21 +132,15 @@ def audit_text(audit: Audit, width: int = 100) -> str:
 
 def audit_json(audit: Audit) -> dict[str, Any]:
     """Returns plain values for `json.dumps`."""
-    inferred = audit.inferred
-
-    def fit(each: Fit) -> dict[str, Any]:
-        return {**each.settings._asdict(), "matched": each.matched, "chance": each.chance}
-
+    best = audit.best_fit
     return {
         "name": audit.name,
         "sound": audit.sound,
         "images": audit.images,
         "sigma": audit.sigma,
         "stated": None if audit.stated is None else audit.stated._asdict(),
-        "best_fit": None if inferred is None or inferred.best_fit is None else fit(inferred.best_fit),
-        "excluded": [each.settings._asdict() for each in inferred.fits if not each.possible]
-        if inferred
-        else [],
+        "best_fit": best and {**best.settings._asdict(), "matched": best.matched, "chance": best.chance},
+        "excluded": [each.settings._asdict() for each in audit.fits if not each.possible],
         "findings": [
             {"severity": f.severity, "code": f.code, "message": f.message, "rows": list(f.rows)}
             for f in audit.findings

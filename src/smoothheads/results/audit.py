@@ -15,8 +15,9 @@ import numpy as np
 
 from smoothheads.certify.bounds import max_radius
 from smoothheads.results.infer import (
-    InferredSettings,
+    Fit,
     SampleSettings,
+    best_fit,
     digits_of,
     infer_settings,
     infer_sigma,
@@ -69,8 +70,8 @@ class Audit:
     sigma: float | None
     stated: SampleSettings | None
     """n and alpha that the caller or the manifest states."""
-    inferred: InferredSettings | None
-    """What the largest radii reveal; None without sigma or radii."""
+    fits: tuple[Fit, ...]
+    """How well each n and alpha explains the largest radii; empty without sigma or radii."""
     findings: tuple[Finding, ...]
     """Errors first."""
     unseen: tuple[str, ...] = ()
@@ -80,6 +81,11 @@ class Audit:
     def sound(self) -> bool:
         """No number was found to be wrong."""
         return all(finding.severity != "error" for finding in self.findings)
+
+    @property
+    def best_fit(self) -> Fit | None:
+        """The n and alpha that the largest radii reveal; None if they do not tell."""
+        return best_fit(self.fits)
 
     def __repr__(self) -> str:
         head = f"Audit of {self.name}: {self.images:,} images, {'sound' if self.sound else 'NOT SOUND'}"
@@ -119,11 +125,11 @@ def audit(
     stated = None if log.n is None or log.alpha is None else SampleSettings(log.n, log.alpha)
     above = [] if sigma is None or stated is None else list(check_cap(log, sigma, stated))
     findings += above
-    inferred = None
+    fits: tuple[Fit, ...] = ()
     if sigma is not None and log.budget == "fixed":  # a sequential budget has another grid of radii
-        inferred = infer_settings(log, sigma, () if stated is None else (stated,))
-    if inferred is not None:  # settings that the cap excludes need not be excluded twice
-        findings += check_settings(inferred, None if above else stated)
+        fits = infer_settings(log, sigma, () if stated is None else (stated,))
+        # Settings that the cap excludes need not be excluded twice.
+        findings += check_settings(fits, sigma, None if above else stated)
     named = named_sigma(log.name)
     if log.sigma is None and None not in (named, sigma) and named != sigma:
         message = f"the name of the log says sigma {named:g}, but its radii fit sigma {sigma:g}"
@@ -140,7 +146,7 @@ def audit(
     findings += check_stated(original, log, sigma)
     findings.sort(key=lambda finding: _SEVERITIES.index(finding.severity))
     unseen = UNSEEN if log.rows else (*UNSEEN, *UNSEEN_WITHOUT_VOTES)
-    return Audit(log.name, len(log), sigma, stated, inferred, tuple(findings), unseen)
+    return Audit(log.name, len(log), sigma, stated, fits, tuple(findings), unseen)
 
 
 def check_stated(original: Results, log: Results, sigma: float | None) -> Iterator[Finding]:
@@ -278,22 +284,30 @@ def check_cap(log: Results, sigma: float, stated: SampleSettings) -> Iterator[Fi
         yield Finding("error", "cap", message, _indices(log, above))
 
 
-def check_settings(inferred: InferredSettings, stated: SampleSettings | None) -> Iterator[Finding]:
-    """Says what the radii reveal, and contradicts stated settings that they exclude."""
-    if stated is not None and not (fit := inferred.fit(stated)).possible:
-        radii = ", ".join(f"{radius:g}" for radius in fit.missed[:3])
-        where = f"{len(fit.missed)} of the largest radii ({radii}{', ...' if len(fit.missed) > 3 else ''})"
-        yield Finding("error", "settings", f"{where} cannot come from the stated {stated}")
-    sigma, best = inferred.sigma, inferred.best_fit
-    if best is not None:
+def check_settings(fits: Sequence[Fit], sigma: float, stated: SampleSettings | None) -> Iterator[Finding]:
+    """Says what the radii reveal, and contradicts stated settings that they exclude.
+
+    Args:
+        fits: How well each n and alpha explains the radii.
+        sigma: The standard deviation of the noise.
+        stated: The n and alpha to contradict.
+    """
+    if not fits:
+        return
+    for each in fits:
+        if each.settings == stated and not each.possible:
+            radii = ", ".join(f"{radius:g}" for radius in each.missed[:3])
+            more = ", ..." if len(each.missed) > 3 else ""
+            where = f"{len(each.missed)} of the largest radii ({radii}{more})"
+            yield Finding("error", "settings", f"{where} cannot come from the stated {stated}")
+    excluded = [each.settings for each in fits if not each.possible and each.settings in _USUAL]
+    if (best := best_fit(fits)) is not None:
         message = (
             f"the {best.matched} largest radii fit {best.settings} "
             f"(sigma {sigma:g}; by chance with probability {best.chance:.1g})"
         )
         yield Finding("note", "inferred", message)
-        return
-    excluded = [fit.settings for fit in inferred.fits if not fit.possible and fit.settings in _USUAL]
-    if not any(fit.possible for fit in inferred.fits):
+    elif not any(each.possible for each in fits):
         message = f"the largest radii fit no usual n and alpha at sigma {sigma:g}"
         yield Finding("warning", "inferred", message)
     elif excluded:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import NamedTuple
@@ -53,22 +53,6 @@ class Fit:
         return not self.missed
 
 
-@dataclass(frozen=True, slots=True)
-class InferredSettings:
-    sigma: float
-    fits: tuple[Fit, ...]
-    """Most convincing first; impossible settings last."""
-
-    @property
-    def best_fit(self) -> Fit | None:
-        """The settings that the radii reveal, None if several are about as likely."""
-        best = self.fits[0]
-        return best if best.possible and best.chance < _CONVINCING else None
-
-    def fit(self, settings: SampleSettings) -> Fit:
-        return next(fit for fit in self.fits if fit.settings == settings)
-
-
 class WrittenDigits(NamedTuple):
     """How a log writes radii: three significant digits as the field does, or a number of decimals."""
 
@@ -87,24 +71,73 @@ class WrittenDigits(NamedTuple):
         return self.unit(radius) * (0.5 if self.significant <= 3 else 1.0) * (1 + 1e-6)
 
 
-def infer_settings(
-    log: Results, sigma: float, stated: Sequence[SampleSettings] = ()
-) -> InferredSettings | None:
-    """Returns how well n and alpha explain the largest radii; None where the log has no positive radius.
+OURS = WrittenDigits(significant=7, decimals=6)
+
+
+def infer_settings(log: Results, sigma: float, stated: Sequence[SampleSettings] = ()) -> tuple[Fit, ...]:
+    """Returns how well each n and alpha explains the largest radii, the most convincing first.
+
+    Impossible settings come last. Without a positive radius there is nothing to explain, so the result is
+    empty.
 
     Args:
         log: The certified images.
         sigma: The standard deviation of the noise.
         stated: Settings that are tried besides the usual ones.
     """
-    radii = np.unique(log.radius[~log.abstained & (log.radius > 0)])[::-1][:_LARGEST]
-    if not len(radii):
-        return None
-    digits = digits_of(log)
+    radii = np.unique(log.radius[~log.abstained & (log.radius > 0)])[::-1][:_LARGEST].tolist()
+    if not radii:
+        return ()
     usual = (SampleSettings(n, alpha) for n, alpha in product(SAMPLES, ALPHAS))
-    candidates = sorted({*usual, *stated})
-    fits = [_fit(radii.tolist(), digits, log.law, sigma, settings) for settings in candidates]
-    return InferredSettings(sigma, tuple(sorted(fits, key=lambda fit: (not fit.possible, fit.chance))))
+    fits = [fit(radii, digits_of(log), log.law, sigma, each) for each in sorted({*usual, *stated})]
+    return tuple(sorted(fits, key=lambda each: (not each.possible, each.chance)))
+
+
+def best_fit(fits: Sequence[Fit]) -> Fit | None:
+    """Returns the settings that the radii reveal, None if several are about as likely."""
+    return fits[0] if fits and fits[0].possible and fits[0].chance < _CONVINCING else None
+
+
+def fit(
+    radii: Sequence[float], digits: WrittenDigits, law: NoiseLaw, sigma: float, settings: SampleSettings
+) -> Fit:
+    """Compares radii with those that some settings can give.
+
+    Args:
+        radii: The largest radii of a log, in falling order.
+        digits: The precision with which the log writes them.
+        law: The law that turns probabilities into radii.
+        sigma: The standard deviation of the noise.
+        settings: n and alpha.
+    """
+    # A radius above the largest possible one excludes the settings at once.
+    n, alpha = settings
+    top = max_radius(n, alpha, sigma, law.radius)
+    if above := tuple(radius for radius in radii if radius > top + digits.room(radius)):
+        return Fit(settings, 0, above, 1.0)
+
+    # The grid of possible radii from the top, each with its distance to the next one, as far down as the
+    # digits of the log tell two neighbours apart.
+    grid: list[tuple[float, float]] = []
+    bounds = (clopper_pearson_lower(n - j, n, alpha) for j in range(min(n, 400)))
+    for radius, following in pairwise(law.radius(bound, sigma) for bound in bounds):
+        if following <= 0 or radius - following < _INFORMATIVE * digits.unit(radius):
+            break
+        grid.append((radius, radius - following))
+
+    # Every other radius lies on the grid or between two of its points. A random radius would lie within
+    # `room` of the grid with probability 2 room / gap: the product is the chance of an accidental fit.
+    matched, missed, chance = 0, [], 1.0
+    for radius in radii:
+        if not grid or radius < grid[-1][0] - digits.room(radius):
+            break
+        nearest, gap = min(grid, key=lambda point: abs(point[0] - radius))
+        if abs(nearest - radius) <= digits.room(radius):
+            matched += 1
+            chance *= min(1.0, 2 * digits.room(radius) / gap)
+        else:
+            missed.append(radius)
+    return Fit(settings, matched, tuple(missed), chance)
 
 
 def infer_sigma(log: Results) -> float | None:
@@ -114,15 +147,15 @@ def infer_sigma(log: Results) -> float | None:
     else the sigma that they fit best.
     """
     named = named_sigma(log.name)
-    tried = [found for sigma in {*SIGMAS, named or 1.0} if (found := infer_settings(log, sigma)) is not None]
-    if not tried:
+    tried = {sigma: infer_settings(log, sigma) for sigma in {*SIGMAS, named or 1.0}}
+    sigma, fits = min(tried.items(), key=lambda each: [(not f.possible, f.chance) for f in each[1][:1]])
+    if not fits:
         return named
-    best = min(tried, key=lambda each: (not each.fits[0].possible, each.fits[0].chance))
-    if best.fits[0].possible and best.fits[0].chance < _BEYOND_DOUBT:
-        return best.sigma
-    if named is not None and all(each.fits[0].possible for each in tried if each.sigma == named):
+    if fits[0].possible and fits[0].chance < _BEYOND_DOUBT:
+        return sigma
+    if named is not None and tried[named][0].possible:
         return named
-    return best.sigma if best.best_fit is not None else None
+    return sigma if best_fit(fits) is not None else None
 
 
 def named_sigma(name: str) -> float | None:
@@ -136,47 +169,10 @@ def named_sigma(name: str) -> float | None:
 
 
 def digits_of(log: Results) -> WrittenDigits:
+    """Returns how the radii of a log are written, judged by the longest of them."""
+    if log.rows:
+        return OURS
     texts = [text.lower().partition("e")[0].lstrip("+-") for text in log.columns.get("radius", ())]
     significant = [len(text.replace(".", "").lstrip("0")) for text in texts]
     decimals = [len(text.partition(".")[2]) for text in texts]
     return WrittenDigits(max(significant, default=0), max(decimals, default=0))
-
-
-def radius_grid(
-    law: NoiseLaw, sigma: float, settings: SampleSettings, digits: WrittenDigits
-) -> Iterator[tuple[float, float]]:
-    """Yields the radii that settings can give, from the top, each with its distance to the next one.
-
-    It ends where the digits of the log no longer tell two neighbours apart.
-    """
-    n, alpha = settings
-    bounds = (clopper_pearson_lower(n - j, n, alpha) for j in range(min(n, 400)))
-    for radius, following in pairwise(law.radius(bound, sigma) for bound in bounds):
-        if following <= 0 or radius - following < _INFORMATIVE * digits.unit(radius):
-            return
-        yield radius, radius - following
-
-
-def _fit(
-    radii: list[float], digits: WrittenDigits, law: NoiseLaw, sigma: float, settings: SampleSettings
-) -> Fit:
-    # A radius above the largest possible one excludes the settings at once.
-    top = max_radius(*settings, sigma, law.radius)
-    above = tuple(radius for radius in radii if radius > top + digits.room(radius))
-    if above:
-        return Fit(settings, 0, above, 1.0)
-
-    # Every other radius lies on the grid or between two of its points. A random radius would lie within
-    # `room` of the grid with probability 2 room / gap: the product is the chance of an accidental fit.
-    grid = list(radius_grid(law, sigma, settings, digits))
-    matched, missed, chance = 0, [], 1.0
-    for radius in radii:
-        near = min(grid, key=lambda point: abs(point[0] - radius), default=None)
-        if near is None or radius < grid[-1][0] - digits.room(radius):
-            break
-        if abs(near[0] - radius) <= digits.room(radius):
-            matched += 1
-            chance *= min(1.0, 2 * digits.room(radius) / near[1])
-        else:
-            missed.append(radius)
-    return Fit(settings, matched, tuple(missed), chance)

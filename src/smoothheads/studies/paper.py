@@ -18,7 +18,7 @@ from smoothheads.files import reserve_file
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.report.tables import CLASSES
 from smoothheads.results import Results, read_log
-from smoothheads.results.infer import infer_settings
+from smoothheads.results.infer import best_fit, infer_settings
 from smoothheads.results.manifest import FILE as MANIFEST
 from smoothheads.results.results import stack
 from smoothheads.studies import costs as cost_tables
@@ -386,9 +386,8 @@ def read_logs(paths: Sequence[str], on_note: Callable[[str], None] = lambda _: N
 
 def _with_settings(log: Results, sigma: float) -> Results:
     """Returns the log with the n and alpha that its largest radii reveal, if it does not state them."""
-    inferred = infer_settings(log, sigma) if log.alpha is None else None
-    best = inferred and inferred.best_fit
-    if not best:
+    best = best_fit(infer_settings(log, sigma)) if log.alpha is None else None
+    if best is None:
         return replace(log, sigma=sigma)
     return replace(log, sigma=sigma, n=best.settings.n, alpha=best.settings.alpha)
 
