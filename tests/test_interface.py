@@ -7,7 +7,9 @@ import io
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from rich.console import Console
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -278,3 +281,90 @@ def test_certify_in_one_call_with_numbers_as_people_type_them() -> None:
     for wrong, message in (("many", "Set n to a number, not 'many'"), (10.5, "Set n to a whole number")):
         with pytest.raises(ConfigError, match=message):
             certify(network, images, labels, **settings | {"n": wrong})
+
+
+class Answering(nn.Module):
+    """Wraps the logits of a network in another answer."""
+
+    def __init__(self, wrap: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.network, self.wrap = Brightness(), wrap
+
+    def forward(self, x: Tensor) -> Any:
+        return self.wrap(self.network(x))
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda logits: {"logits": logits, "hidden": logits.sum()},
+        lambda logits: {"out": logits},
+        lambda logits: (logits, logits.sum()),
+        lambda logits: [logits, logits[:, :1]],
+        lambda logits: SimpleNamespace(logits=logits, loss=None),
+    ],
+    ids=["mapping", "mapping of one", "tuple", "list", "object"],
+)
+def test_networks_answer_in_every_usual_form(wrap: Callable[[Tensor], Any], results: sh.Results) -> None:
+    assert smoothed(Answering(wrap)).certify(IMAGES, LABELS)["votes"].tolist() == results["votes"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("wrap", "message"),
+    [
+        (lambda logits: {"a": logits, "b": logits}, "returns a mapping with a, b: return the logits"),
+        (lambda _: None, "returns None: return logits"),
+        (lambda _: "cat", "returns 'cat': return logits"),
+    ],
+)
+def test_other_answers_are_refused_in_one_sentence(wrap: Callable[[Tensor], Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        smoothed(Answering(wrap)).certify(IMAGES, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (Brightness().half(), "parameters are float16, but images are float32: pass model.float()"),
+        (Brightness().double(), "parameters are float64, but images are float32: pass model.float()"),
+        (Brightness, r"Brightness is a class: pass an instance, as in Brightness\(\)"),
+        ("runs/mine", "open a checkpoint, a run or an export with sh.from_pretrained"),
+    ],
+)
+def test_networks_in_other_forms_are_refused_in_one_sentence(network: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        smoothed(network)
+
+
+def test_the_bar_of_a_certification_can_be_silenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    certify: Any = sh.certify
+    for progress in (True, False):
+        text = io.StringIO()
+        terminal = Console(file=text, force_terminal=True)
+        monkeypatch.setattr("smoothheads.smoothed.Console", lambda *, stderr, shown=terminal: shown)
+        certify(Brightness(), IMAGES, LABELS, progress=progress, **SETTINGS)
+        assert ("certify" in text.getvalue()) == progress
+
+
+def test_results_show_themselves(results: sh.Results) -> None:
+    assert len(repr(results).splitlines()) == 5
+    assert re.fullmatch(r"Row\(index=0, label=0, prediction=-?\d, .*samples=220\)", repr(results[0]))
+    assert repr(smoothed()).startswith("Smoothed(1 head(s), 2 classes, images 3x8x8, sigma 0.5")
+    assert repr(sh.audit(results)).startswith(
+        "Audit of arrays: 6 images, sound\n  note: inferred: the 2 largest radii fit n = 200 with alpha = 0.001"
+    )
+    assert len(results.plot([results[:2], results[2:]]).axes[0].lines) == 3
+    assert results.certified_accuracy([0.0, 9.0]).tolist() == [results.correct.mean(), 0]
+    with pytest.raises(IndexError, match="arrays has 6 images, so there is no image at 6"):
+        _ = results[6]
+
+
+def test_results_are_compared_one_by_one_or_as_a_list(results: sh.Results) -> None:
+    for comparison in (sh.compare(results, results), sh.compare([results, results])):
+        assert [log.name for log in comparison.logs] == ["arrays (1)", "arrays (2)"]
+        assert "arrays (2) against arrays (1): ACR +0.0000" in repr(comparison)
+
+
+def test_images_without_labels_ask_for_labels() -> None:
+    with pytest.raises(DataError, match=r"pass images and labels, as in \(images, labels\)"):
+        smoothed().certify(IMAGES)

@@ -45,6 +45,10 @@ def certify(
 ) -> Results:
     """Certifies every image of `data` in one call.
 
+    Every image takes 100 + 100,000 passes of one noisy copy through the network, as in published tables,
+    unless `n` says otherwise: minutes per image for a ResNet-110 on a processor. n=1000 takes a hundredth of
+    the time, and its radii end at 2.5 sigma instead of 3.8 sigma.
+
     Args:
         model: Any classifier that `Smoothed` takes.
         data: A data set, or images with `labels`.
@@ -69,11 +73,11 @@ class Smoothed:
 
     Args:
         model: Any classifier of pixels in [0, 1]: a module that gives logits [N, classes] (or a MultiHead),
-        one
-            of Hugging Face or timm, the path of an ONNX file, an estimator of scikit-learn, or a function of
-            NumPy images [N, C, H, W] that returns logits or classes. `sh.adapt` has settings for them.
+            one of Hugging Face or timm, the path of an ONNX file, an estimator of scikit-learn, or a function
+            of NumPy images [N, C, H, W] that returns logits or classes. `sh.adapt` has settings for them.
         info: The images that it takes: a DataInfo or a data set. `shape` and `classes` may be given instead.
-        config: Settings; they may also be given by name: `sigma`, `n`, `budget="table"`, `engine="auto"`, ...
+        config: Settings; they may also be given by name: `sigma`, `n` (100,000 samples per image by default),
+            `budget="table"`, `engine="auto"`, ...
         shape: Channels, height and width of an image.
         classes: Number of classes, or their names.
         max_value: The largest pixel value of the integer grid.

@@ -65,7 +65,7 @@ def test_closing_follows_the_interval(acr: tuple[float, float, float], words: st
     from smoothheads.results.metrics import Interval
 
     def summary(value: float) -> Names:
-        return Names(images=100, acr=Names(value=value), seconds=Names(value=value))
+        return Names(log=range(100), acr=Names(value=value), seconds=Names(value=value))
 
     paired = Paired(0.5, 0.5 + acr[0], acr[0], 0.01, Interval(*acr[1:]))
     comparison = Names(summaries=(summary(0.5), summary(0.5 + acr[0])), differences=(Names(acr=paired),))

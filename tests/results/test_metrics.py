@@ -11,7 +11,7 @@ from scipy import stats
 from smoothheads.certify.bounds import clopper_pearson_lower, max_radius
 from smoothheads.errors import ConfigError
 from smoothheads.noise.l2 import l2_radius
-from smoothheads.results import metrics
+from smoothheads.results import Results, metrics
 
 CORRECT = np.array([True, True, False, True, False])
 RADIUS = np.array([0.5, 0.25, 2.0, 0.0, 0.0])
@@ -38,8 +38,9 @@ def test_acr_is_the_area_under_the_curve(images: list[tuple[bool, float]]) -> No
 
 def test_classes_of_which_nothing_is_right_are_counted() -> None:
     label = np.array([0, 0, 1, 2, 2, 7])
-    assert metrics.classes_certified(label, np.array([True, False, False, True, True, False])) == (2, 4)
-    assert metrics.classes_certified(label, np.zeros(6, bool)) == (0, 4)
+    for right, certified in (([True, False, False, True, True, False], 2), ([False] * 6, 0)):
+        log = Results("log", np.arange(6), label, np.where(right, label, -1), np.zeros(6), np.ones(6))
+        assert (log.certified_classes, len(log.class_acr)) == (certified, 4)
 
 
 def test_hardest_half_rounds_up_and_breaks_ties_by_order() -> None:

@@ -168,7 +168,7 @@ def closing(comparison: Comparison) -> str:
     acr = difference.acr
     change = f"{acr.difference:+.3f}, 95 % interval {acr.interval.low:+.3f} to {acr.interval.high:+.3f}"
     if not acr.differs:
-        verdict = f"these {some.images} images do not tell SOME and the single network apart"
+        verdict = f"these {len(some.log)} images do not tell SOME and the single network apart"
     else:
         verdict = f"SOME certifies {'farther' if acr.difference > 0 else 'less far'} than the single network"
     cost = some.seconds.value / single.seconds.value

@@ -281,7 +281,10 @@ def _pair(item: Any) -> tuple[Any, Any]:
         return item[column_of("image", None, list(item))], item[column_of("label", None, list(item))]
     if isinstance(item, (tuple, list)) and len(item) == 2:
         return item[0], item[1]
-    raise DataError(f"The items of a data set must be pairs (image, label), not {type(item).__name__}.")
+    raise DataError(
+        f"The items of a data set must be pairs (image, label), not {type(item).__name__}: pass images and "
+        "labels, as in (images, labels)."
+    )
 
 
 def _stacked(rows: Sequence[tuple[NDArray[Any], Any]], facts: dict[str, Any]) -> ArrayDataset:

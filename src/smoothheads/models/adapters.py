@@ -316,12 +316,25 @@ def logits_of(outputs: Any, count: int, classes: int, name: str) -> Floats:
 
 
 def select_logits(outputs: Any) -> Any:
-    """Returns the logits of a model that answers with an object, a mapping or a tuple."""
+    """Returns the logits of a model that answers with an object, a mapping, a tuple or a list.
+
+    Raises ConfigError for an answer in which nothing tells where the logits are.
+    """
     if hasattr(outputs, "logits"):
         return outputs.logits
-    if isinstance(outputs, Mapping) and "logits" in outputs:
-        return outputs["logits"]
+    if isinstance(outputs, Mapping):
+        if "logits" in outputs or len(outputs) == 1:
+            return outputs.get("logits", next(iter(outputs.values())))
+        raise ConfigError(
+            f"The network returns a mapping with {', '.join(map(str, outputs)) or 'nothing'}: return the "
+            "logits [N, classes] alone, or under the name `logits`."
+        )
+    if outputs is None or isinstance(outputs, str):
+        raise ConfigError(f"The network returns {outputs!r}: return logits [N, classes].")
+    # Of several arrays the first counts, as in the libraries whose networks return tuples.
     if isinstance(outputs, tuple) and outputs and hasattr(outputs[0], "shape"):
+        return outputs[0]
+    if isinstance(outputs, list) and outputs and getattr(outputs[0], "ndim", 0) >= 2:
         return outputs[0]
     return outputs
 

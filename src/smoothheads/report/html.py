@@ -283,7 +283,7 @@ def _cards(summary: Summary) -> str:
         (
             "abstained",
             f"{100 * summary.abstained.value:.1f} %",
-            f"± {100 * summary.abstained.standard_error:.1f}, of {summary.images:,} images",
+            f"± {100 * summary.abstained.standard_error:.1f}, of {len(summary.log):,} images",
         ),
     ]
     inner = "".join(

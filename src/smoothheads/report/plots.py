@@ -90,9 +90,9 @@ def label_probability(logs: Sequence[Results]) -> Figure:
     figure, axes = new_axes("probability p of the true label under noise", "images with at least p")
     # A log keeps its colour although others are left out.
     shown = [(i, log, p) for i, log in enumerate(logs) if (p := log.label_probability()) is not None]
-    limit = (_LOWEST if any(log.has_votes for _, log, _ in shown) else 0.0, 4.2)
+    limit = (_LOWEST if any(log.noisy is not None for _, log, _ in shown) else 0.0, 4.2)
     for i, log, p in shown:
-        z = np.linspace(_LOWEST if log.has_votes else 0.0, limit[1], 500)
+        z = np.linspace(_LOWEST if log.noisy is not None else 0.0, limit[1], 500)
         share = np.mean(p[:, None] >= special.ndtr(z)[None, :], axis=0)
         colour, dash = style(i)
         axes.plot(z, share, dash, color=colour, linewidth=1.8)
@@ -103,7 +103,7 @@ def label_probability(logs: Sequence[Results]) -> Figure:
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.axvline(0, color=GREY, linewidth=0.8)
     _radius_axis(axes, [log for _, log, _ in shown], limit)
-    names = [log.name if log.has_votes else f"{log.name} (lower bound)" for _, log, _ in shown]
+    names = [log.name if log.noisy is not None else f"{log.name} (lower bound)" for _, log, _ in shown]
     _legend(axes, names, "lower left")
     return figure
 

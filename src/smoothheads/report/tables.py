@@ -55,7 +55,7 @@ def headline(comparison: Comparison) -> Table:
     title = f"Average certified radius, and certified accuracy (%) at {norm} radius r"
     table = certified(title, comparison.summaries, [f"{r:.2f}" for r in comparison.radii])
     rows, notes = table.rows, table.notes
-    if len(rows) > 1 and len({s.sigma for s in comparison.summaries}) == 1:
+    if len(rows) > 1 and len({log.sigma for log in comparison.logs}) == 1:
         rows = tuple(_mark_best(rows, comparison))
     if any(cell.best for row in rows for cell in row):
         notes += ("Bold (* in text): larger than all others by more than two standard errors of the paired "
@@ -72,7 +72,9 @@ def certified(title: str, summaries: Sequence[Summary], radii: Sequence[str], wh
         radii: The names of the columns of certified accuracy.
         what: The name of the first column.
     """
-    rows = [(word(s.name), _number(s.acr, 3), *(_percent(each) for each in s.certified)) for s in summaries]
+    rows = [
+        (word(s.log.name), _number(s.acr, 3), *(_percent(each) for each in s.certified)) for s in summaries
+    ]
     return Table(
         title=title,
         columns=(what, "ACR", *radii),
@@ -123,17 +125,17 @@ def class_table(comparison: Comparison) -> Table:
 def background(comparison: Comparison) -> Table:
     """Returns settings, what else happened to the images, and cost: one row per log."""
     makers: dict[str, Callable[[Summary], Cell]] = {
-        "log": lambda s: word(s.name),
-        "sigma": lambda s: number(s.sigma, "g"),
-        "images": lambda s: number(s.images, ",d"),
-        "n": lambda s: number(s.n, ",d"),
-        "alpha": lambda s: number(s.alpha, "g"),
+        "log": lambda s: word(s.log.name),
+        "sigma": lambda s: number(s.log.sigma, "g"),
+        "images": lambda s: number(len(s.log), ",d"),
+        "n": lambda s: number(s.log.n, ",d"),
+        "alpha": lambda s: number(s.log.alpha, "g"),
         "ceiling": lambda s: number(s.ceiling, ".3f"),
         "at it": lambda s: number(s.at_ceiling, ".1f", 100),
         "abstain": lambda s: _percent(s.abstained),
         "noisy": lambda s: NONE if s.noisy_accuracy is None else _percent(s.noisy_accuracy),
         "hard": lambda s: NONE if s.hard_accuracy is None else _percent(s.hard_accuracy),
-        "budget": lambda s: word(s.budget),
+        "budget": lambda s: word(s.log.budget),
         "samples": lambda s: NONE if s.samples is None else _cost(s.samples, ",.0f"),
         "s": lambda s: _cost(s.seconds, ".3g"),
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 from smoothheads.errors import printable
 from smoothheads.results.audit import Audit, Finding
-from smoothheads.results.compare import Comparison, Difference, Paired, Summary
+from smoothheads.results.compare import ClassSummary, Comparison, Difference, Paired, Summary
 from smoothheads.results.metrics import false_certificates
 from smoothheads.results.results import Results
 
@@ -19,8 +19,8 @@ _SHOWN = 8  # images that a finding names
 
 def verdict(comparison: Comparison) -> list[str]:
     """Returns a sentence on every log, one on every difference from the first, and what they do not cover."""
-    pairs = zip(comparison.logs, comparison.summaries, strict=True)
-    sentences = [_of_one(log, summary) for log, summary in pairs]
+    pairs = zip(comparison.summaries, comparison.classes, strict=True)
+    sentences = [_of_one(summary, classes) for summary, classes in pairs]
     sentences += [_of_two(each, comparison) for each in comparison.differences]
     if comparison.differences:
         sentences.append(
@@ -30,15 +30,14 @@ def verdict(comparison: Comparison) -> list[str]:
     return sentences
 
 
-def _of_one(log: Results, summary: Summary) -> str:
-    middle = len(summary.radii) // 2
+def _of_one(summary: Summary, classes: ClassSummary) -> str:
+    log, middle = summary.log, len(summary.radii) // 2
     at = f"{100 * summary.certified[middle].value:.1f} % at {log.norm} radius {summary.radii[middle]:g}"
-    certified, present = summary.classes
-    given_up = f" It certifies no image of {present - certified} of the {present} classes."
+    given_up = classes.present - round(classes.certified.value)
+    lost = f" It certifies no image of {given_up} of the {classes.present} classes." if given_up else ""
     return (
-        f"{log.name}: {100 * summary.accuracy:.1f} % of {summary.images:,} images are classified correctly "
-        f"and certified, {at}; the average certified radius is {summary.acr.value:.3f}."
-        + (given_up if certified < present else "")
+        f"{log.name}: {100 * summary.accuracy:.1f} % of {len(log):,} images are classified correctly "
+        f"and certified, {at}; the average certified radius is {summary.acr.value:.3f}.{lost}"
     )
 
 

@@ -319,8 +319,10 @@ def check_settings(fits: Sequence[Fit], sigma: float, stated: SampleSettings | N
 
 def check_manifest(manifest: Manifest) -> Iterator[Finding]:
     """Finds what a manifest leaves open or contradicts."""
-    missing = [name for name in _NEEDED if not getattr(manifest, name)]
-    if missing:
+    # A network that was passed in Python has no file; the hash of its state takes the place of the weights'.
+    stated = {name: getattr(manifest, name) for name in _NEEDED}
+    stated["weights"] = manifest.weights or manifest.network.get("state")
+    if missing := [name for name, value in stated.items() if not value]:
         yield Finding("warning", "manifest", f"the manifest does not state {', '.join(missing)}")
     if manifest.norm not in (None, manifest.law.norm):
         noise, proved = manifest.noise, manifest.law.norm

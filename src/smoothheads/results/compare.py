@@ -4,9 +4,10 @@ numbers."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from smoothheads.results import metrics
 from smoothheads.results.derive import is_recountable, recertified
 from smoothheads.results.metrics import Estimate, Floats, Interval, bootstrap, mean, paired_test, percentiles
 from smoothheads.results.read import read_logs
-from smoothheads.results.results import Results
+from smoothheads.results.results import Results, check_labels_agree, flatten
 
 Source = Results | Path | str
 _WRITTEN = 2e-6  # what our six decimals and the correction of the noise take off a radius
@@ -25,22 +26,15 @@ _WRITTEN = 2e-6  # what our six decimals and the correction of the noise take of
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Every number of one log that a table prints; None where the log does not tell (sigma, n, votes)."""
+    """Every mean over the images of one log that a table prints; None where the log does not tell."""
 
-    name: str
-    images: int
-    sigma: float | None
-    alpha: float | None
-    n: int | None
-    budget: str
+    log: Results
     acr: Estimate
     radii: tuple[float, ...]
     certified: tuple[Estimate, ...]
     """Certified accuracy at each of `radii`."""
     accuracy: float
     """Fraction of images that are correct and not abstained: certified accuracy at radius 0."""
-    classes: tuple[int, int]
-    """Classes with at least one correctly certified image, and classes that the images have."""
     abstained: Estimate
     noisy_accuracy: Estimate | None
     """Fraction of noisy samples that the base classifier classifies correctly."""
@@ -78,7 +72,9 @@ class ClassSummary:
     spread: Bootstrapped
     """The largest class ACR minus the smallest."""
     worst_accuracy: tuple[Bootstrapped, ...]
-    """The smallest certified accuracy of a class, at each radius of the comparison."""
+    """The smallest certified accuracy of a class, at each radius."""
+    draws: Floats = field(repr=False)
+    """All of these numbers for every bootstrap sample; equal seeds draw equal images, which pairs logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,30 +154,49 @@ def summarize(
     noisy = log.noisy
     if noisy is not None and hard is None:
         hard = metrics.hardest_half(noisy)
-    ceiling, at_ceiling = ceiling_of(log), None
-    if ceiling is not None:
-        room = _WRITTEN if log.rows else None
-        at_ceiling = float(metrics.at_ceiling(log.radius, ceiling, room).mean())
+    # Our own radii are exact up to their six decimals, others are written with three digits.
+    ceiling, room = ceiling_of(log), _WRITTEN if log.rows else None
+    top = None if ceiling is None else float(metrics.at_ceiling(log.radius, ceiling, room).mean())
     return Summary(
-        name=log.name,
-        images=len(log),
-        sigma=log.sigma,
-        alpha=log.alpha,
-        n=log.n,
-        budget=log.budget,
+        log=log,
         acr=mean(log.certified_radius),
         radii=chosen,
         certified=tuple(mean(column) for column in hits.T),
         accuracy=float(log.correct.mean()),
-        classes=metrics.classes_certified(log.label, log.correct),
         abstained=mean(log.abstained),
         noisy_accuracy=None if noisy is None else mean(noisy),
         hard_accuracy=None if noisy is None else mean(noisy[hard]),
         ceiling=ceiling,
-        at_ceiling=at_ceiling,
+        at_ceiling=top,
         samples=None if log.samples is None else mean(log.samples.astype(np.float64)),
         seconds=mean(log.seconds),
     )
+
+
+def summarize_classes(
+    log: Results, radii: Sequence[float], *, seed: int = 0, resamples: int = 1000
+) -> ClassSummary:
+    """Returns how evenly the classes of one log are served, with bootstrap intervals over images.
+
+    Args:
+        log: The certified images.
+        radii: The radii r of certified accuracy.
+        seed: The seed of the bootstrap.
+        resamples: The number of bootstrap samples.
+    """
+    # The first row is that of the images themselves, the others are those of the bootstrap samples.
+    draws = metrics.class_statistics(
+        log.label,
+        log.certified_radius,
+        metrics.certified(log.correct, log.radius, (0.0, *radii)),
+        np.random.default_rng(seed),
+        resamples=resamples,
+    )
+    intervals = percentiles(draws[1:])
+    numbers = [Bootstrapped(float(v), interval) for v, interval in zip(draws[0], intervals, strict=True)]
+    certified, worst_acr, spread, *accuracy = numbers
+    present = len(np.unique(log.label))
+    return ClassSummary(present, log.worst_class, certified, worst_acr, spread, tuple(accuracy), draws)
 
 
 def ceiling_of(log: Results) -> float | None:
@@ -211,121 +226,103 @@ def compare(
         seed: The seed of the bootstrap.
         resamples: The number of bootstrap samples.
     """
-    # Sources may come one by one or as a list; what is on the disk gets distinct names.
-    flat = [each for s in sources for each in ([s] if isinstance(s, Results | Path | str) else s)]
-    if not flat:
+    logs = read_logs(flatten(sources))
+    if not logs:
         raise LedgerError("There is nothing to compare; name at least one log.")
-    read = iter(read_logs([source for source in flat if not isinstance(source, Results)]))
-    logs = [source if isinstance(source, Results) else next(read) for source in flat]
-    _require_one_kind(logs)
-    matched, notes = _align(logs) if align else (tuple(logs), ())
-    if not align:
-        _require_comparable(matched)
+    for log in logs:
+        if log.norm != logs[0].norm:
+            raise LedgerError(
+                f"{logs[0].name} has {logs[0].norm} radii and {log.name} {log.norm} radii; different norms "
+                "measure different threats, so report them apart."
+            )
+    check_labels_agree(logs)
+    notes: list[str] = []
+    if align:
+        logs = _align(logs, notes)
+    else:
+        _require_comparable(logs)
 
-    top = max(float(log.radius.max()) for log in matched)
+    top = max(float(log.radius.max()) for log in logs)
     chosen = metrics.default_radii(top) if radii is None else tuple(radii)
     # The hardest half is that of all logs together, so that every table speaks of the same images.
-    noisy = [log.noisy for log in matched if log.noisy is not None]
+    noisy = [log.noisy for log in logs if log.noisy is not None]
     hard = metrics.hardest_half(np.sum(noisy, axis=0)) if noisy else None
     # One seed for every log, so that bootstrap samples of the classes are paired.
-    statistics = [
-        metrics.class_statistics(
-            log.label,
-            log.certified_radius,
-            metrics.certified(log.correct, log.radius, (0.0, *chosen)),
-            np.random.default_rng(seed),
-            resamples=resamples // 2,
-        )
-        for log in matched
-    ]
+    classes = [summarize_classes(log, chosen, seed=seed, resamples=resamples // 2) for log in logs]
     resample = partial(bootstrap, generator=np.random.default_rng(seed), resamples=resamples)
     return Comparison(
-        logs=matched,
+        logs=tuple(logs),
         radii=chosen,
-        summaries=tuple(summarize(log, chosen, hard) for log in matched),
-        classes=tuple(_class_summary(log, s) for log, s in zip(matched, statistics, strict=True)),
+        summaries=tuple(summarize(log, chosen, hard) for log in logs),
+        classes=tuple(classes),
         differences=tuple(
-            _difference((matched[0], log), chosen, hard, (statistics[0], s), resample)
-            for log, s in zip(matched[1:], statistics[1:], strict=True)
+            _difference((logs[0], log), chosen, hard, (classes[0], of_log), resample)
+            for log, of_log in zip(logs[1:], classes[1:], strict=True)
         ),
-        notes=(*notes, *_cautions(matched)),
+        notes=(*notes, *_cautions(logs)),
     )
-
-
-def _class_summary(log: Results, statistics: Floats) -> ClassSummary:
-    intervals = percentiles(statistics[1:])
-    numbers = [Bootstrapped(float(v), i) for v, i in zip(statistics[0], intervals, strict=True)]
-    certified, worst_acr, spread, *accuracy = numbers
-    present = len(np.unique(log.label))
-    return ClassSummary(present, log.worst_class, certified, worst_acr, spread, tuple(accuracy))
 
 
 def _difference(
     pair: tuple[Results, Results],
     radii: tuple[float, ...],
     hard: NDArray[np.intp] | None,
-    classes: tuple[Floats, Floats],
+    classes: tuple[ClassSummary, ClassSummary],
     resample: Callable[[Floats], list[Interval]],
 ) -> Difference:
-    """Pairs a log with the baseline, image by image: ACR, certified accuracy at each radius, then votes."""
-    hits = [metrics.certified(log.correct, log.radius, radii) for log in pair]
-    columns = [np.column_stack([log.certified_radius, hit]) for log, hit in zip(pair, hits, strict=True)]
-    p_values = [None, *(paired_test(b, a) for a, b in zip(hits[0].T, hits[1].T, strict=True))]
-    noisy = [log.noisy for log in pair if log.noisy is not None]
-    if voted := len(noisy) == 2:
-        columns = [np.column_stack(both) for both in zip(columns, noisy, strict=True)]
-        p_values.append(None)
+    """Pairs a log with the baseline, image by image."""
 
-    def paired(before: Floats, after: Floats, p_values: Sequence[float | None]) -> list[Paired]:
+    def paired(columns: Sequence[Floats]) -> list[Paired]:
+        before, after = columns
         gains = after - before
         return [
-            Paired(float(before[:, i].mean()), float(after[:, i].mean()), *mean(gains[:, i]), interval, p)
-            for i, (interval, p) in enumerate(zip(resample(gains), p_values, strict=True))
+            Paired(float(before[:, i].mean()), float(after[:, i].mean()), *mean(gains[:, i]), interval)
+            for i, interval in enumerate(resample(gains))
         ]
 
-    acr, *rest = paired(columns[0], columns[1], p_values)
-    harder = paired(noisy[0][hard, None], noisy[1][hard, None], [None]) if voted else []
+    # Means over images [images, columns]: ACR, certified accuracy at each radius, accuracy under noise.
+    noisy = [log.noisy for log in pair if log.noisy is not None]
+    hits = [metrics.certified(log.correct, log.radius, radii) for log in pair]
+    columns = [np.column_stack([log.certified_radius, hit]) for log, hit in zip(pair, hits, strict=True)]
+    if voted := len(noisy) == 2:
+        columns = [np.column_stack(both) for both in zip(columns, noisy, strict=True)]
+    acr, *rest = paired(columns)
+    tests = [paired_test(one, other) for one, other in zip(hits[0].T, hits[1].T, strict=True)]
+    certified = tuple(replace(each, p_value=p) for each, p in zip(rest, tests, strict=False))
+    hard_accuracy = paired([values[hard, None] for values in noisy])[0] if voted else None
 
     # The smallest class ACR and the spread are no means over images: both logs share their bootstrap samples.
-    gains = classes[1] - classes[0]
+    gains = classes[1].draws - classes[0].draws
     intervals = percentiles(gains[1:])
     worst_acr, spread = (
-        Paired(float(classes[0][0, i]), float(classes[1][0, i]), float(gains[0, i]), None, intervals[i])
-        for i in (1, 2)
+        Paired(before.value, after.value, float(gains[0, i]), None, intervals[i])
+        for i, before, after in (
+            (1, classes[0].worst_acr, classes[1].worst_acr),
+            (2, classes[0].spread, classes[1].spread),
+        )
     )
     return Difference(
         name=pair[1].name,
         baseline=pair[0].name,
         acr=acr,
-        certified=tuple(rest[: len(radii)]),
+        certified=certified,
         noisy_accuracy=rest[-1] if voted else None,
-        hard_accuracy=harder[0] if harder else None,
+        hard_accuracy=hard_accuracy,
         worst_acr=worst_acr,
         spread=spread,
     )
 
 
-def _require_one_kind(logs: Sequence[Results]) -> None:
-    """Raises LedgerError for radii in different norms, and for an image that has two labels."""
-    first = logs[0]
-    labels = dict(zip(first.index.tolist(), first.label.tolist(), strict=True))
-    for log in logs[1:]:
-        if log.norm != first.norm:
-            raise LedgerError(
-                f"{first.name} has {first.norm} radii and {log.name} {log.norm} radii; different norms "
-                "measure different threats, so report them apart."
-            )
-        for index, label in zip(log.index.tolist(), log.label.tolist(), strict=True):
-            if labels.get(index, label) != label:
-                raise LedgerError(
-                    f"Image {index} has label {labels[index]} in {first.name} and {label} in {log.name}; "
-                    "compare logs of the same data."
-                )
+def _differing_settings(logs: Sequence[Results]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields each setting in which logs differ that makes radii incomparable, with its values by log."""
+    for name in ("alpha", "n", "budget"):
+        known = {log.name: getattr(log, name) for log in logs if getattr(log, name) is not None}
+        if len(set(known.values())) > 1:
+            yield name, known
 
 
 def _require_comparable(logs: Sequence[Results]) -> None:
     """Raises LedgerError for unfinished logs, and for other images or settings than the baseline's."""
-    remedy = "to compare the images that all logs share, add --align (in Python align=True)"
     baseline = logs[0]
     for log in logs:
         if log.missing:
@@ -339,45 +336,45 @@ def _require_comparable(logs: Sequence[Results]) -> None:
             parts += [f"{len(fewer)} missing (as {fewer[0]})"] if len(fewer) else []
             parts += ["some of them twice"] if len(log.index) != len(set(log.index.tolist())) else []
             how = ", ".join(parts) or "the same ones in another order"
-            raise LedgerError(f"{log.name} has other images than {baseline.name} ({how}); {remedy}.")
-        for name in ("alpha", "n", "budget"):
-            before, after = getattr(baseline, name), getattr(log, name)
-            if None not in (before, after) and before != after:
-                raise LedgerError(
-                    f"{log.name} has {name} {after} and {baseline.name} {before}; certify with equal "
-                    "settings, or add --align (in Python align=True) and mind the notes."
-                )
+            raise LedgerError(
+                f"{log.name} has other images than {baseline.name} ({how}); to compare the images that all "
+                "logs share, add --align (in Python align=True)."
+            )
+    for name, known in _differing_settings(logs):
+        (one, value), *others = known.items()
+        other, differing = next(each for each in others if each[1] != value)
+        raise LedgerError(
+            f"{other} has {name} {differing} and {one} {value}; certify with equal settings, or add --align "
+            "(in Python align=True) and mind the notes."
+        )
 
 
-def _align(logs: Sequence[Results]) -> tuple[tuple[Results, ...], tuple[str, ...]]:
-    """Returns the logs on their common images, at the smallest alpha, and notes on what was done."""
+def _align(logs: Sequence[Results], notes: list[str]) -> list[Results]:
+    """Returns the logs on their common images, at the smallest alpha, and notes what was done."""
     # 1. The images that every log holds, in rising order.
     common = reduce(np.intersect1d, [log.index for log in logs])
     if not len(common):
         raise LedgerError("The logs have no image in common; compare logs of the same data.")
-    matched, notes = [], []
     # 2. The smallest alpha of all: certificates at it hold at the larger ones too.
     smallest = min((log.alpha for log in logs if log.alpha is not None), default=None)
+    matched = []
     for log in logs:
+        total = len(log) + log.missing
         if log.missing:
-            notes.append(
-                f"{log.name}: {log.missing} of {len(log) + log.missing} images are not certified yet"
-            )
+            notes.append(f"{log.name}: {log.missing} of {total} images are not certified yet")
         if len(log) > len(common):
             notes.append(f"{log.name}: {len(log) - len(common)} of {len(log)} images are in no other log")
-        positions = {int(index): i for i, index in enumerate(log.index)}
-        chosen = log.take(np.array([positions[int(index)] for index in common]))
+        positions = {index: i for i, index in enumerate(log.index.tolist())}
+        chosen = log[[positions[index] for index in common.tolist()]]
         if chosen.alpha is not None and chosen.alpha != smallest and is_recountable(chosen):
             chosen = recertified(chosen, alpha=smallest)
             notes.append(f"{log.name}: certified again at alpha {smallest:g} from its votes")
         matched.append(chosen)
     # 3. What still differs is for the reader to weigh.
-    for name in ("alpha", "n", "budget"):
-        known = {log.name: getattr(log, name) for log in matched if getattr(log, name) is not None}
-        if len(set(known.values())) > 1:
-            listed = ", ".join(f"{log} {value}" for log, value in known.items())
-            notes.append(f"radii are not comparable one to one: {name} differs ({listed})")
-    return tuple(matched), tuple(notes)
+    for name, known in _differing_settings(matched):
+        listed = ", ".join(f"{log} {value}" for log, value in known.items())
+        notes.append(f"radii are not comparable one to one: {name} differs ({listed})")
+    return matched
 
 
 def _cautions(logs: Sequence[Results]) -> Iterator[str]:

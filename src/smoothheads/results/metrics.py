@@ -47,14 +47,6 @@ def average_certified_radius(correct: Bools, radius: Floats) -> float:
     return float(certified_radii(correct, radius).mean())
 
 
-def classes_certified(label: Ints, correct: Bools) -> tuple[int, int]:
-    """Returns the number of classes with a correctly certified image, and the number of classes.
-
-    A network that gives up some classes for the others can have the larger ACR, which does not show it.
-    """
-    return len(np.unique(label[correct])), len(np.unique(label))
-
-
 def hardest_half(probability: Floats) -> NDArray[np.intp]:
     """Returns the positions of the half of the images (rounded up) with the least probable true label."""
     return np.argsort(probability, kind="stable")[: (len(probability) + 1) // 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -59,47 +60,36 @@ def ledger_folder(path: Path | str) -> Path:
     return (inside or [path])[0]
 
 
-def read_logs(paths: Sequence[Path | str], names: Mapping[str, str] | None = None) -> list[Results]:
-    """Returns logs whose names differ.
+def read_logs(
+    sources: Sequence[Results | Path | str], names: Mapping[str, str] | None = None
+) -> list[Results]:
+    """Returns logs whose names differ; results in memory are taken as they are.
 
-    As many parent folders are put before a name as tell it from the others, unless `names` says by its path
-    how a log is to be called.
+    Logs of one name get as much of their paths as tells them apart, or a number if nothing does.
+
+    Args:
+        sources: Ledgers, logs and results.
+        names: How logs are to be called, by their paths.
     """
-    logs = [read_log(path) for path in paths]
-    places = []
-    for path, log in zip(paths, logs, strict=True):
-        where = hub.local(path).resolve()
-        folder = ledger_folder(where) if where.is_dir() else where
-        folder = folder.parent if folder.name == ledger.TABLE else folder
-        places.append((*folder.parent.parts[1:], log.name))
-    given = [(names or {}).get(str(path)) for path in paths]
-    return [
-        replace(log, name=label or name)
-        for log, label, name in zip(logs, given, distinct_names(places), strict=True)
-    ]
-
-
-def distinct_names(places: Sequence[tuple[str, ...]]) -> list[str]:
-    """Returns the shortest names that tell places apart; equal places are numbered.
-
-    A place is a tuple of folders, the outermost first, that ends in a name.
-    """
-    depths = [1] * len(places)
-    # Lengthen the names that are still alike by one folder, until none is or none can be longer.
-    while True:
-        names = ["/".join(place[-depth:]) for place, depth in zip(places, depths, strict=True)]
-        count = Counter(names)
-        longer = [i for i, name in enumerate(names) if count[name] > 1 and depths[i] < len(places[i])]
-        if not longer:
-            break
-        for i in longer:
-            depths[i] += 1
-    seen: Counter[str] = Counter()
-    for i, name in enumerate(names):
+    logs = [source if isinstance(source, Results) else read_log(source) for source in sources]
+    shown = [log.name for log in logs]
+    for name in [name for name, count in Counter(shown).items() if count > 1]:
+        # The path of each log of this name, ending in the name instead of the file's.
+        paths: dict[int, Path] = {}
+        for i, source in enumerate(sources):
+            if logs[i].name == name and not isinstance(source, Results):
+                where = hub.local(source).resolve()
+                folder = ledger_folder(where) if where.is_dir() else where
+                paths[i] = (folder.parent if folder.name == ledger.TABLE else folder).with_name(name)
+        for i, path in paths.items():
+            shown[i] = str(path.relative_to(os.path.commonpath(paths.values())))
+            shown[i] = name if shown[i] == "." else shown[i]
+    count, seen = Counter(shown), Counter[str]()
+    for i, name in enumerate(shown):
         seen[name] += 1
-        if count[name] > 1:
-            names[i] = f"{name} ({seen[name]})"
-    return names
+        shown[i] = name if count[name] == 1 else f"{name} ({seen[name]})"
+    given = [(names or {}).get(str(source)) for source in sources]
+    return [replace(log, name=own or name) for log, own, name in zip(logs, given, shown, strict=True)]
 
 
 def _read_ledger(folder: Path, damaged: bool) -> Results:
@@ -110,7 +100,6 @@ def _read_ledger(folder: Path, damaged: bool) -> Results:
         folder.resolve().name,
         contents.rows,
         contents.manifest,
-        columns=_columns(folder / ledger.TABLE, "\n".join(["\t".join(COLUMNS), *contents.lines])),
         errors=tuple(contents.errors),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+T = TypeVar("T")
 
 STORED = ("index", "label", "prediction", "radius", "seconds", "noisy", "samples")
 """Columns that are kept; the others follow from them."""
@@ -44,7 +45,7 @@ class Row:
     radius: float
     seconds: float
     samples: int | None = None
-    record: Certified | None = None
+    record: Certified | None = field(default=None, repr=False)
 
     @property
     def correct(self) -> bool:
@@ -56,20 +57,20 @@ class Row:
 
     @property
     def certificate(self) -> Certificate:
-        return self._record.certificate
+        return self._voted.certificate
 
     @property
     def selection(self) -> Votes:
         """The votes that chose the class."""
-        return self._record.selection
+        return self._voted.selection
 
     @property
     def votes(self) -> Votes:
         """The votes that the bound is computed from, of every aggregation."""
-        return self._record.votes
+        return self._voted.votes
 
     @property
-    def _record(self) -> Certified:
+    def _voted(self) -> Certified:
         if self.record is None:
             raise LedgerError(f"Image {self.index} comes from a log without votes; use its radius.")
         return self.record
@@ -102,7 +103,7 @@ class Results:
     manifest: Manifest | None = None
     rows: tuple[Certified, ...] = ()
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The text of every column as it was written."""
+    """The text of every column of a foreign log, as it was written."""
     errors: tuple[RowError, ...] = ()
     """Rows with wrong checksums; filled only if the log was read with `damaged=True`."""
 
@@ -133,13 +134,6 @@ class Results:
             rows=rows,
             **more,
         )
-
-    @classmethod
-    def read(cls, path: Path | str) -> Results:
-        """Reads a ledger, or any log in the field's format: `read_log`."""
-        from smoothheads.results.read import read_log
-
-        return read_log(path)
 
     # Columns and images
 
@@ -178,9 +172,20 @@ class Results:
             if key not in COLUMNS:
                 raise one_of("column of the results", key, COLUMNS)
             return getattr(self, key)
-        if isinstance(key, int | np.integer):
-            return self._row(range(len(self))[key])
-        return self.take(np.arange(len(self))[key])
+        if not isinstance(key, int | np.integer):
+            return self.take(np.arange(len(self))[key])
+        if not -len(self) <= key < len(self):
+            raise IndexError(f"{self.name} has {len(self)} images, so there is no image at {key}.")
+        i = int(key) % len(self)
+        return Row(
+            index=int(self.index[i]),
+            label=int(self.label[i]),
+            prediction=int(self.prediction[i]),
+            radius=float(self.radius[i]),
+            seconds=float(self.seconds[i]),
+            samples=None if self.samples is None else int(self.samples[i]),
+            record=self.rows[i] if self.rows else None,
+        )
 
     def take(self, positions: Ints) -> Results:
         """Returns the images at these positions, in this order."""
@@ -194,22 +199,11 @@ class Results:
         """Returns a copy that has lost its votes, as a foreign log is, with other values in `changes`."""
         return replace(self, **{"rows": (), "noisy": None, "samples": None, "columns": {}} | changes)
 
-    def _row(self, i: int) -> Row:
-        return Row(
-            index=int(self.index[i]),
-            label=int(self.label[i]),
-            prediction=int(self.prediction[i]),
-            radius=float(self.radius[i]),
-            seconds=float(self.seconds[i]),
-            samples=None if self.samples is None else int(self.samples[i]),
-            record=self.rows[i] if self.rows else None,
-        )
-
     def __len__(self) -> int:
         return len(self.index)
 
     def __iter__(self) -> Iterator[Row]:
-        return map(self._row, range(len(self)))
+        return (self[i] for i in range(len(self)))
 
     # Metrics
 
@@ -218,9 +212,15 @@ class Results:
         """The average certified radius; wrong predictions and abstentions count as 0."""
         return float(self.certified_radius.mean())
 
-    def certified_accuracy(self, radius: float) -> float:
-        """Returns the fraction of images that are correct and certified at least that far."""
-        return float(metrics.certified_accuracy(self.correct, self.radius, [radius])[0])
+    @overload
+    def certified_accuracy(self, radius: float) -> float: ...
+    @overload
+    def certified_accuracy(self, radius: Sequence[float] | Floats) -> Floats: ...
+
+    def certified_accuracy(self, radius: float | Sequence[float] | Floats) -> float | Floats:
+        """Returns the fraction of images that are correct and certified at least that far, at each radius."""
+        values = metrics.certified_accuracy(self.correct, self.radius, np.ravel(radius).tolist())
+        return float(values[0]) if np.ndim(radius) == 0 else values
 
     @property
     def class_acr(self) -> dict[int, float]:
@@ -247,7 +247,7 @@ class Results:
     @property
     def certified_classes(self) -> int:
         """The number of classes with at least one correctly certified image."""
-        return metrics.classes_certified(self.label, self.correct)[0]
+        return len(np.unique(self.label[self.correct]))
 
     def label_probability(self) -> Floats | None:
         """Returns the probability of the true label under noise [images], as far as the log shows it.
@@ -283,10 +283,6 @@ class Results:
         expected = () if self.manifest is None else self.manifest.expected
         return max(0, len(expected or ()) - len(self))
 
-    @property
-    def has_votes(self) -> bool:
-        return self.noisy is not None
-
     # Files and other forms
 
     def save(self, path: Path | str) -> Path:
@@ -315,11 +311,11 @@ class Results:
             write_atomic(Path(path), text)
         return text
 
-    def plot(self, *others: Results) -> Figure:
-        """Returns a matplotlib figure of certified accuracy over radius, with `others` beside it."""
+    def plot(self, *others: Results | Sequence[Results]) -> Figure:
+        """Returns a matplotlib figure of certified accuracy over radius, with the curves of `others`."""
         from smoothheads.report.plots import certified_accuracy
 
-        return certified_accuracy([self, *others])
+        return certified_accuracy([self, *flatten(others)])
 
     def to_pandas(self) -> Any:
         """Returns a DataFrame with a row per image; needs the package pandas."""
@@ -338,33 +334,38 @@ class Results:
             return f"Results {self.name!r}: no images"
         head = f"Results {self.name!r}: {len(self):,} images, {self.norm} radii"
         radii = metrics.default_radii(float(self.radius.max()))[:6]
-        accuracy = metrics.certified_accuracy(self.correct, self.radius, radii)
-        classes = len(np.unique(self.label))
-        return "\n".join(
-            [
-                ", ".join([head, *known]),
-                f"ACR {self.acr:.4f}, {self.abstained.mean():.1%} abstained",
-                f"classes with a certificate: {self.certified_classes} of {classes}; "
-                f"smallest class ACR {self.class_acr[self.worst_class]:.4f} (class {self.worst_class})",
-                "radius              " + "".join(f"{radius:>8.2f}" for radius in radii),
-                "certified accuracy  " + "".join(f"{value:>8.1%}" for value in accuracy),
-            ]
-        )
+        by_class, worst = self.class_acr, self.worst_class
+        lines = [
+            ", ".join([head, *known]),
+            f"ACR {self.acr:.4f}, {self.abstained.mean():.1%} abstained",
+            f"classes with a certificate: {self.certified_classes} of {len(by_class)}; "
+            f"smallest class ACR {by_class[worst]:.4f} (class {worst})",
+            "radius              " + "".join(f"{radius:>8.2f}" for radius in radii),
+            "certified accuracy  " + "".join(f"{value:>8.1%}" for value in self.certified_accuracy(radii)),
+        ]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         radii = np.linspace(0, float(self.radius.max(initial=0.0)), 101).tolist()
-        accuracy = metrics.certified_accuracy(self.correct, self.radius, radii).tolist()
         facts = {
             "images": f"{len(self):,}" + (f", {self.missing:,} to come" if self.missing else ""),
             "average certified radius": f"{self.acr:.4f}",
             "correct and certified": f"{self.correct.mean():.1%}",
             "abstained": f"{self.abstained.mean():.1%}",
-            "classes with a certificate": f"{self.certified_classes} of {len(np.unique(self.label))}",
+            "classes with a certificate": f"{self.certified_classes} of {len(self.class_acr)}",
             "sigma, alpha, n": f"{self.sigma}, {self.alpha}, {self.n}",
         }
-        return notebook.table(facts, self.name) + notebook.curve(
-            radii, accuracy, f"{self.norm} radius", "certified accuracy"
-        )
+        accuracy = self.certified_accuracy(radii).tolist()
+        curve = notebook.curve(radii, accuracy, f"{self.norm} radius", "certified accuracy")
+        return notebook.table(facts, self.name) + curve
+
+
+def flatten(sources: Iterable[T | Sequence[T]]) -> list[T]:
+    """Returns what was given one by one, as lists, or both, as one list; a text is one source."""
+    flat: list[Any] = []
+    for source in sources:
+        flat += source if isinstance(source, list | tuple) else [source]
+    return flat
 
 
 def stack(results: Sequence[Results], column: str = "certified_radius") -> NDArray[Any]:
@@ -374,17 +375,26 @@ def stack(results: Sequence[Results], column: str = "certified_radius") -> NDArr
     """
     if not results:
         raise ConfigError("There are no results to stack.")
-    first = results[0]
-    for other in results[1:]:
-        if not np.array_equal(first.index, other.index):
-            raise LedgerError(f"{first.name} and {other.name} have different images, so they do not stack.")
-        if len(differ := np.flatnonzero(first.label != other.label)):
-            i = int(differ[0])
+    for other in results:
+        if not np.array_equal(results[0].index, other.index):
             raise LedgerError(
-                f"Image {first.index[i]} has label {first.label[i]} in {first.name} and {other.label[i]} in "
-                f"{other.name}; stack results of the same data."
+                f"{results[0].name} and {other.name} have different images, so they do not stack."
             )
+    check_labels_agree(results)
     return np.stack([each[column] for each in results])
+
+
+def check_labels_agree(results: Sequence[Results]) -> None:
+    """Raises LedgerError for the first image that has two labels: then the logs are of different data."""
+    first = results[0]
+    labels = dict(zip(first.index.tolist(), first.label.tolist(), strict=True))
+    for other in results[1:]:
+        for index, label in zip(other.index.tolist(), other.label.tolist(), strict=True):
+            if labels.get(index, label) != label:
+                raise LedgerError(
+                    f"Image {index} has label {labels[index]} in {first.name} and {label} in {other.name}; "
+                    "give logs of the same data."
+                )
 
 
 def _label_fraction(row: Certified, aggregation: str) -> float:

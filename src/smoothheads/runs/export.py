@@ -152,7 +152,7 @@ def summary(log: Results, manifest: Manifest) -> dict[str, Any]:
     columns = zip(found.radii, found.certified, strict=True)
     return {
         "data": manifest.data.name if manifest.data else None,
-        "images": found.images,
+        "images": len(log),
         "norm": log.norm,
         "scope": manifest.scope,
         "sigma": config.sigma,

@@ -222,8 +222,8 @@ def pair_title(study: StudyResults, this: str, baseline: str) -> str:
 
 def classes_certified(stack: Stack) -> Cell:
     """Mean over seeds of the number of classes with a certificate."""
-    found = [metrics.classes_certified(each.label, each.correct) for each in stack.results]
-    return classes(float(np.mean([count for count, _ in found])), max(total for _, total in found))
+    certified = float(np.mean([each.certified_classes for each in stack.results]))
+    return classes(certified, max(len(each.class_acr) for each in stack.results))
 
 
 def interval(shown: Interval | None, sign: str = "+") -> Cell:
