@@ -351,7 +351,8 @@ def test_results_show_themselves(results: sh.Results) -> None:
     assert re.fullmatch(r"Row\(index=0, label=0, prediction=-?\d, .*samples=220\)", repr(results[0]))
     assert repr(smoothed()).startswith("Smoothed(1 head(s), 2 classes, images 3x8x8, sigma 0.5")
     assert repr(sh.audit(results)).startswith(
-        "Audit of arrays: 6 images, sound\n  note: inferred: the 2 largest radii fit n = 200 with alpha = 0.001"
+        "Audit of arrays: 6 images, sound\n"
+        "  note: inferred: the 2 largest radii fit n = 200 with alpha = 0.001"
     )
     assert len(results.plot([results[:2], results[2:]]).axes[0].lines) == 3
     assert results.certified_accuracy([0.0, 9.0]).tolist() == [results.correct.mean(), 0]

@@ -119,7 +119,7 @@ def test_budgets_are_not_mixed(logs: tuple[Results, Results]) -> None:
     anytime = replace(manifest, certify=manifest.certify.changed(budget="anytime"))
     for other in (table, anytime):
         mixed = [logs[0], replace(logs[1], manifest=other)]
-        with pytest.raises(LedgerError, match=f"b has budget {other.budget} and a fixed"):
+        with pytest.raises(LedgerError, match=f"b has budget {other.certify.budget} and a fixed"):
             compare(mixed)
         assert any("budget differs" in note for note in compare(mixed, align=True).notes)
     assert any("radii are steps" in note for note in compare([replace(logs[1], manifest=table)]).notes)

@@ -26,7 +26,7 @@ from smoothheads.results.infer import (
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
-from smoothheads.results.row import RowError, row_errors
+from smoothheads.results.row import RowError, verify_row
 
 Severity = Literal["error", "warning", "note"]
 Expected = int | Sequence[int] | None
@@ -325,7 +325,7 @@ def check_manifest(manifest: Manifest) -> Iterator[Finding]:
     if missing := [name for name, value in stated.items() if not value]:
         yield Finding("warning", "manifest", f"the manifest does not state {', '.join(missing)}")
     if manifest.norm not in (None, manifest.law.norm):
-        noise, proved = manifest.noise, manifest.law.norm
+        noise, proved = manifest.certify.noise, manifest.law.norm
         message = f"the manifest says {manifest.norm} radii, but {noise} noise proves {proved}"
         yield Finding("error", "norm", message)
 
@@ -333,7 +333,8 @@ def check_manifest(manifest: Manifest) -> Iterator[Finding]:
 def check_votes(log: Results, manifest: Manifest) -> Iterator[Finding]:
     """Finds rows that were changed after they were written, or do not follow from their own votes."""
     wrong: dict[str, list[RowError]] = {}
-    for error in (*log.errors, *row_errors(log.rows, manifest)):
+    checked = (verify_row(row, manifest) for row in log.rows)
+    for error in (*log.errors, *(each for each in checked if isinstance(each, RowError))):
         wrong.setdefault(error.code, []).append(error)
     for code, errors in wrong.items():
         first = errors[0]

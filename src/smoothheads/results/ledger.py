@@ -42,10 +42,9 @@ class Ledger:
     """
 
     def __init__(self, path: Path, file: FileIO, contents: LedgerContents) -> None:
-        self._path, self._file, self._manifest = path, file, contents.manifest
+        self._path, self._file = path, file
+        self._manifest, self._chain = contents.manifest, contents.chain
         self._done = {row.index for row in contents.rows}
-        self._expected = contents.manifest.expected
-        self._chain = contents.chain
 
     @classmethod
     @contextmanager
@@ -88,20 +87,17 @@ class Ledger:
         check_held(self._path.parent)
         if row.index in self._done:
             raise LedgerError(f"Image {row.index} is in the ledger already; skip the images in `done`.")
-        if self._expected is not None:
-            following = self._expected[len(self) : len(self) + 1]
+        if (expected := self._manifest.expected) is not None:
+            following = expected[len(self) : len(self) + 1]
             if (row.index,) != following:
                 due = f"image {following[0]} is next" if following else "the ledger is complete"
                 raise LedgerError(f"Image {row.index} is out of order: {due} by the manifest's indices.")
+        stated = (self._manifest.aggregations, self._manifest.classes)
         for votes in (row.selection, row.votes):
-            if (
-                votes.aggregations != self._manifest.aggregations
-                or votes.counts.shape[1] != self._manifest.classes
-            ):
+            if (own := (votes.aggregations, votes.counts.shape[1])) != stated:
                 raise LedgerError(
-                    f"Image {row.index} has votes of {votes.aggregations} over {votes.counts.shape[1]} "
-                    f"classes; the manifest states {self._manifest.aggregations} over "
-                    f"{self._manifest.classes}."
+                    f"Image {row.index} has votes of {own[0]} over {own[1]} classes; the manifest states "
+                    f"{stated[0]} over {stated[1]}."
                 )
         sealed = self._chain.seal(to_line(row))
         append(self._file, f"{sealed}\n".encode(), self._path)
@@ -184,28 +180,31 @@ def _parse(data: bytes, manifest: Manifest, path: Path, *, damaged: bool = False
     header, *lines = data.split(b"\n")[:-1] or [b""]  # What follows the last newline is torn.
     chain = Checksums(digest(load_json(path.with_name(FILE))))
     contents, size = LedgerContents(manifest, [], [], chain, [], 0), len(header) + 1
+    label_aware = manifest.certify.plan.uses_label
     for number, line in enumerate(lines, start=2):
         try:
             sealed = line.decode()
             bare = sealed.rsplit("\t", len(CHECKS))[0]
-            row = from_line(bare, manifest.aggregations, manifest.classes, label_aware=manifest.label_aware)
-        except (ValueError, OverflowError) as error:
+            row = from_line(bare, manifest.aggregations, manifest.classes, label_aware=label_aware)
+        except ValueError as error:
             if number == len(lines) + 1:
                 break
             raise LedgerError(f"Line {number} of {path} is no row ({error}); certify afresh.") from error
-        error_text = chain.error(sealed)
-        chain = chain.after(sealed)
-        if damaged:
-            contents.errors.extend([RowError(row.index, "checksum", error_text)] if error_text else [])
-        else:
-            checked = RowError(row.index, "checksum", error_text) if error_text else verify_row(row, manifest)
-            if isinstance(checked, RowError):
+        # First the checksums, then the certificate against its votes.
+        checked: Certified | RowError = row
+        if problem := chain.error(sealed):
+            checked = RowError(row.index, "checksum", problem)
+        elif not damaged:
+            checked = verify_row(row, manifest)
+        if isinstance(checked, RowError):
+            if not damaged:
                 raise LedgerError(
                     f"Line {number} of {path} (image {row.index}) is not as it was certified: "
                     f"{checked.message}. Restore the file or certify afresh; `audit` lists all such rows."
                 )
-            row = checked
-        contents.rows.append(row)
+            contents.errors.append(checked)
+        chain = chain.after(sealed)
+        contents.rows.append(row if isinstance(checked, RowError) else checked)
         contents.lines.append(bare)
         size += len(line) + 1
     return contents._replace(size=size, chain=chain)

@@ -107,25 +107,12 @@ class Manifest:
         return self.certify.law
 
     @property
-    def budget(self) -> str:
-        """How the samples were spent."""
-        return self.certify.budget
-
-    @property
-    def noise(self) -> str:
-        return self.certify.noise
-
-    @property
     def n(self) -> int | None:
         return self.certify.plan.max_samples
 
     @property
     def n0(self) -> int | None:
         return getattr(self.certify.plan, "n0", None)
-
-    @property
-    def label_aware(self) -> bool:
-        return self.certify.plan.uses_label
 
     def to_json(self) -> Json:
         plain = to_dict(self)

@@ -275,7 +275,7 @@ class Results:
     @property
     def budget(self) -> str:
         """How the samples were spent; in a foreign log n for every image, as everybody does."""
-        return "fixed" if self.manifest is None else self.manifest.budget
+        return "fixed" if self.manifest is None else self.manifest.certify.budget
 
     @property
     def missing(self) -> int:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothheads.certify.algorithm import DAMAGED, CertifyParams
 from smoothheads.certify.config import CertifyConfig
@@ -51,30 +49,35 @@ def from_line(
         classes: The number of classes C.
         label_aware: Whether the budget certified the label instead of a class chosen by votes.
     """
-    texts = line.split("\t")
-    if len(texts) != len(COLUMNS):
-        raise ValueError(f"{len(texts)} columns instead of {len(COLUMNS)}")
-    get = dict(zip(COLUMNS, texts, strict=True))
-    certificate = Certificate(
-        prediction=int(get["predict"]),
-        radius=float(get["radius"]),
-        p_lower=float(get["p_lower"]),
-        k=int(get["k"]),
-        n=int(get["n"]),
-        n0=int(get["n0"]),
-        label_aware=label_aware,
-    )
-    selection, votes = (_dense(get[name], aggregations, classes) for name in ("selection", "votes"))
+    words = line.split("\t")
+    if len(words) != len(COLUMNS):
+        raise ValueError(f"{len(words)} columns instead of {len(COLUMNS)}")
+    get = dict(zip(COLUMNS, words, strict=True))
     try:
         row = Certified(
-            int(get["idx"]), int(get["label"]), certificate, selection, votes, parse_time(get["time"])
+            index=int(get["idx"]),
+            label=int(get["label"]),
+            certificate=Certificate(
+                prediction=int(get["predict"]),
+                radius=float(get["radius"]),
+                p_lower=float(get["p_lower"]),
+                k=int(get["k"]),
+                n=int(get["n"]),
+                n0=int(get["n0"]),
+                label_aware=label_aware,
+            ),
+            selection=_dense(get["selection"], aggregations, classes),
+            votes=_dense(get["votes"], aggregations, classes),
+            seconds=parse_time(get["time"]),
         )
-    except SoundnessError as error:
+    except (IndexError, OverflowError, SoundnessError) as error:
         raise ValueError(str(error)) from error
     if not (0 <= row.label < classes and ABSTAIN <= row.prediction < classes and 0 <= row.index < 2**63):
         raise ValueError(f"index {row.index}, label {row.label}, predict {row.prediction}")
-    if get["correct"] != str(int(row.correct)):
-        raise ValueError(f"correct {get['correct']} for label {row.label}, predict {row.prediction}")
+    # Every other word must be the one that this row is written with; times come in several forms.
+    for name, word, own in zip(COLUMNS, words, to_line(row).split("\t"), strict=True):
+        if word != own and name != "time":
+            raise ValueError(f"{name} {word!r} instead of {own!r}")
     return row
 
 
@@ -137,6 +140,7 @@ def recompute(config: CertifyConfig, certified: Certified, correction: float) ->
         certified: The image with its votes.
         correction: What the sampled noise's distance from the exact law takes off every p_lower.
     """
+    # Every aggregation votes once on every sample, so all of them have one total.
     for what, votes in (("votes", certified.votes), ("selection votes", certified.selection)):
         totals = votes.counts.sum(axis=1)
         if votes.counts.min(initial=0) < 0 or (totals != totals[:1]).any():
@@ -146,6 +150,7 @@ def recompute(config: CertifyConfig, certified: Certified, correction: float) ->
     classes = certified.votes.counts.shape[1]
     if label is not None and not 0 <= label < classes:
         raise SoundnessError(f"Label {label} is none of {classes} classes; {DAMAGED}.")
+    # What CERTIFY would have returned for these votes.
     params = CertifyParams.of(config, correction, label)
     selection, counts = (
         votes.for_aggregation(config.aggregation) for votes in (certified.selection, certified.votes)
@@ -179,17 +184,13 @@ def verify_row(row: Certified, manifest: Manifest) -> Certified | RowError:
     difference = contradiction(row.certificate, follows)
     if difference is not None:
         return RowError(row.index, difference.partition(" ")[0], difference)
-    if manifest.budget == "table":
+    if manifest.certify.budget == "table":
         return replace(row, certificate=replace(row.certificate, radius=follows.radius))
     return row
 
 
-def row_errors(rows: Iterable[Certified], manifest: Manifest) -> Iterator[RowError]:
-    """Yields an error for every row that does not follow from its votes."""
-    return (checked for row in rows if isinstance(checked := verify_row(row, manifest), RowError))
-
-
 def format_time(seconds: float) -> str:
+    """Returns H:MM:SS.fff."""
     full, thousandths = divmod(round(seconds * 1000), 1000)
     return f"{full // 3600}:{full // 60 % 60:02d}:{full % 60:02d}.{thousandths:03d}"
 
@@ -209,14 +210,10 @@ def _sparse(votes: Votes) -> str:
 
 
 def _dense(text: str, aggregations: tuple[str, ...], classes: int) -> Votes:
-    per_aggregation = text.split(";")
-    if len(per_aggregation) != len(aggregations):
-        raise ValueError(f"votes of {len(per_aggregation)} aggregations instead of {len(aggregations)}")
-    counts: NDArray[np.int64] = np.zeros((len(aggregations), classes), dtype=np.int64)
-    for aggregation, pairs in enumerate(per_aggregation):
+    """Returns the votes that `_sparse` wrote."""
+    votes = Votes.zeros(aggregations, classes)
+    for counts, pairs in zip(votes.counts, text.split(";"), strict=True):
         for pair in filter(None, pairs.split(",")):
             label, count = pair.split(":")
-            if not 0 <= int(label) < classes or int(count) < 1 or counts[aggregation, int(label)]:
-                raise ValueError(f"votes {pair!r}")
-            counts[aggregation, int(label)] = int(count)
-    return Votes(aggregations, counts)
+            counts[int(label)] = int(count)
+    return votes

@@ -127,7 +127,7 @@ def rerun(
         moved=moved,
         samples=tuple(row.samples for row in rows),
         network=str(about.network),
-        law=f"{manifest.noise} noise of standard deviation {sigma:g}",
+        law=f"{manifest.certify.noise} noise of standard deviation {sigma:g}",
     )
 
 

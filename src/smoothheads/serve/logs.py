@@ -65,7 +65,7 @@ def row(name: str, path: Path, read: Callable[[Path], Results]) -> dict[str, Any
         "n": log.n,
         "alpha": log.alpha,
         "norm": log.norm,
-        "budget": log.manifest and log.manifest.budget,
+        "budget": log.manifest and log.budget,
         "acr": {"value": acr, "standard_error": None if math.isnan(error_of_acr) else error_of_acr},
         "accuracy": summary.accuracy,
         "abstained": summary.abstained.value,
