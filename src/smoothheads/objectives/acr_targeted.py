@@ -50,12 +50,14 @@ class AcrTargeted(Method):
         return RadiusCurriculum(self, images)
 
     def __call__(self, step: Step) -> Losses:
+        # Draw m noises per image.
         images = repeat_draws(step.images, self.draws)
         noise = draw_noise(step.images, step.sigma, self.draws, step.generator)
-        # From epoch E_t on the noise is adversarial; before, this is Gaussian training.
+        # After epoch E_t the noise is adversarial; until then, this is Gaussian training.
         if step.epoch > self.start:
             with frozen(step.model):
                 noise = self._harder_noise(step, images, noise)
+        # The mean cross-entropy over the draws.
         logits_LMNC = forward_heads(step.model, images + noise, self.draws)
         smoothed_LN = cross_entropy(logits_LMNC, step.labels).mean(1)
         return Losses(smoothed_LN, smoothed_LN)
@@ -66,12 +68,14 @@ class AcrTargeted(Method):
 
         moving, radius = noise, l2_norm(noise)
         for _ in range(self.steps):
+            # The gradient of every draw's loss with respect to its noise.
             point = moving.detach().requires_grad_()
             logits_LMNC = forward_heads(step.model, images + point, self.draws)
             loss = cross_entropy(logits_LMNC, step.labels).mean(0).sum()
             (gradient,) = torch.autograd.grad(loss, point)
             # A step along the gradient, back onto the sphere of the drawn noise's length.
             moved = moving + self.step_size * normalize_l2(gradient)
+            # A draw that the ensemble gets wrong stays where it is.
             wrong_MN = logits_LMNC.mean(0).argmax(-1) != step.labels
             moving = torch.where(wrong_MN.view_as(radius), moving, radius * normalize_l2(moved))
         return moving
@@ -113,6 +117,7 @@ class RadiusCurriculum:
 
         if epoch <= self.method.start:
             return None
+        # An image is drawn in proportion to its weight, and dropped ones never.
         return torch.multinomial(self.weights_N, len(self.weights_N), replacement=True, generator=generator)
 
     def state_dict(self) -> dict[str, Tensor]:

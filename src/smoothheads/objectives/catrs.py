@@ -63,6 +63,7 @@ class CatRs(Method):
         if step.prepared is None:
             raise ConfigError("cat-rs needs soft labels: pass what its `prepare` returns.")
         soft_NC = step.prepared.to(step.images)
+        # Draw M noises per image and take the cross-entropy of every draw.
         images = repeat_draws(step.images, self.draws)
         noise = draw_noise(step.images, step.sigma, self.draws, step.generator)
         logits_LMNC = forward_heads(step.model, images + noise, self.draws)
@@ -77,8 +78,9 @@ class CatRs(Method):
             worst_noise = self._worst_noise(step, images, noise, soft_NC)
         worst_LMNC = forward_heads(step.model, images + worst_noise, self.draws)
         worst_LN = kl_divergence(soft_NC, worst_LMNC).amax(1)
-        # It counts only on images so confident that K = M.
+        # The worst case counts only on images so confident that K = M.
         high_LN = torch.where(count_LN == self.draws, worst_LN, torch.zeros_like(worst_LN))
+        # L_low + lambda L_high; teaching judges easiness by the mean cross-entropy.
         return Losses(low_LN + self.strength * high_LN, losses_LMN.mean(1))
 
     def _worst_noise(self, step: Step, images: Tensor, noise: Tensor, soft_NC: Tensor) -> Tensor:
@@ -89,10 +91,10 @@ class CatRs(Method):
             return kl_divergence(soft_NC, forward_heads(step.model, images + at, self.draws)).mean(0)
 
         for _ in range(self.steps):
-            # Do a step of length 2 epsilon / T, project into the epsilon ball around the drawn noise, and
-            # give the result that noise's mean and size back.
+            # Do a step of length 2 epsilon / T along the gradient of KL(soft labels || prediction).
             gradient = input_gradient(divergence, moving)
             moved = moving + 2 * self.epsilon / self.steps * normalize_l2(gradient)
+            # Project into the epsilon ball around the drawn noise, and restore that noise's mean and size.
             moving = match_moments(noise + project(moved - noise, self.epsilon), noise)
         return moving
 
@@ -101,6 +103,7 @@ def bottom_k_mean(losses_LMN: Tensor, count_LN: Tensor) -> Tensor:
     """Returns the sum of each image's K smallest losses over its draws, divided by all draws M [L, N]."""
     import torch
 
+    # The k-th smallest loss counts if k is at most K.
     rank_M1 = torch.arange(losses_LMN.shape[1], device=losses_LMN.device).unsqueeze(1)
     counted = rank_M1 < count_LN.unsqueeze(1)
     return (losses_LMN.sort(1).values * counted).mean(1)

@@ -32,13 +32,15 @@ class Consistency(Method):
     """Whether gradient flows through the mean prediction, as in the original; None follows the preset."""
 
     def __call__(self, step: Step) -> Losses:
+        # Draw m noises per image and classify all draws at once.
         noisy = add_noise(step.images, step.sigma, self.draws, step.generator)
         logits_LMNC = forward_heads(step.model, noisy, self.draws)
+        # L_clf is the mean cross-entropy over the draws; L_con is added to it (A.2 in SOME's appendix).
         smoothed_LN = cross_entropy(logits_LMNC, step.labels).mean(1)
         return Losses(smoothed_LN + self.inconsistency(logits_LMNC), smoothed_LN)
 
     def inconsistency(self, logits_LMNC: Tensor) -> Tensor:
-        """Returns the regulariser [L, N] (A.2 in the SOME paper's appendix, L_con of Jeong and Shin)."""
+        """Returns L_con = lambda mean_i KL(mean || p_i) + eta H(mean) of Jeong and Shin [L, N]."""
         p_LMNC = logits_LMNC.softmax(-1)
         if self.form == "mse":
             # The squared distance of the first two predictions.
@@ -47,9 +49,9 @@ class Consistency(Method):
         mean_L1NC = p_LMNC.mean(1, keepdim=True)
         if self.mean_gradient is False:
             mean_L1NC = mean_L1NC.detach()
-        # KL(mean || prediction), as in the codes; the SOME paper prints the other direction.
+        # lambda KL(mean || prediction), as in the codes; the SOME paper prints the other direction.
         kl_LN = kl_divergence(mean_L1NC, logits_LMNC).mean(1)
-        # The entropy of the mean keeps it from becoming uniform.
+        # eta H(mean): a low entropy of the mean keeps it from becoming uniform.
         entropy_LN = -(mean_L1NC * safe_log(mean_L1NC)).sum(-1).squeeze(1)
         entropy_weight = {"default": self.entropy, "kl": 0.0, "xent": self.strength}[self.form]
         return self.strength * kl_LN + entropy_weight * entropy_LN

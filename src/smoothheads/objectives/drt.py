@@ -42,8 +42,10 @@ class Drt(Method):
     def __call__(self, step: Step) -> Losses:
         import torch
 
+        # The noisy images of every head, from which the margins' input gradients start.
         noisy_L, logits_LMNC = self._attacked(step) if self.attack_steps else self._noisy(step)
         self.require(heads=len(logits_LMNC))
+        # The sum over heads of their mean cross-entropy is the loss that both regularisers join.
         smoothed_LN = cross_entropy(logits_LMNC, step.labels).mean(1)
         # Margin M_j of each head j: largest minus second largest probability.
         margins_LMN = margins(logits_LMNC)
@@ -78,6 +80,7 @@ class Drt(Method):
         model = cast("MultiHead", step.model)
         members = [type(model)(model.trunk, [head], model.normalize) for head in model.heads]
         noisy_L = []
+        # Attack every head by itself with SmoothAdv's projected ascent.
         with frozen(step.model):
             for member in members:
                 attack = SmoothAttack(FixedNoise(member, noise, self.draws), step, settings, radius)
@@ -98,9 +101,11 @@ def gradient_diversity(gradients_LMND: Tensor, correct_LMN: Tensor) -> Tensor:
     import torch
 
     heads = len(gradients_LMND)
+    # |grad M_i + grad M_j|^2 of the P pairs i < j, where both heads are correct.
     first, second = torch.triu_indices(heads, heads, offset=1, device=correct_LMN.device)
     both_PMN = correct_LMN[first] & correct_LMN[second]
     pairs_PMN = (gradients_LMND[first] + gradients_LMND[second]).square().sum(-1) * both_PMN
+    # The mean over such pairs, of which either head carries one half.
     halves_PMN = pairs_PMN / 2 / both_PMN.sum().clamp_min(1)
     zero = torch.zeros_like(halves_PMN[0]).expand(heads, -1, -1)
     return zero.index_add(0, first, halves_PMN).index_add(0, second, halves_PMN)

@@ -36,6 +36,7 @@ def forward_heads(model: nn.Module, noisy: Tensor, draws: int) -> Tensor:
     """Returns logits [L, M, N, C] of draw-major noisy images, in at least float32 whatever the autocast."""
     import torch
 
+    # One pass of all draws of all images; the trunk runs once, every head once.
     logits: Tensor = model(noisy)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return logits.reshape(len(logits), draws, -1, logits.shape[-1])
@@ -53,6 +54,7 @@ def cross_entropy(logits_LMNC: Tensor, labels_N: Tensor) -> Tensor:
 
 def nll_of_mean(logits_LMNC: Tensor, labels_N: Tensor) -> Tensor:
     """Returns -log of the label's mean probability over the draws [L, N]; of one draw, the cross-entropy."""
+    # log mean_i p_i = logsumexp_i(log p_i) - log m.
     log_p_LMN = -cross_entropy(logits_LMNC, labels_N)
     return math.log(log_p_LMN.shape[1]) - log_p_LMN.logsumexp(1)
 

@@ -32,11 +32,12 @@ class Macer(Method):
     """Epochs without the radius term; at sigma 1 the original waits for the learning rate's first drop."""
 
     def __call__(self, step: Step) -> Losses:
+        # Draw k noises per image (Algorithm 1) and classify all draws at once.
         noisy = add_noise(step.images, step.sigma, self.draws, step.generator)
         logits_LMNC = forward_heads(step.model, noisy, self.draws)
-        # Classification loss (Algorithm 1): -log of the mean probability of the label.
+        # Classification loss: -log of the label's mean probability over the draws.
         loss_LN = nll_of_mean(logits_LMNC, step.labels)
-        # Robustness loss, once its time has come.
+        # Robustness loss: lambda sigma / 2 max(gamma - xi, 0), once its time has come.
         if step.epoch > self.defer:
             loss_LN = loss_LN + self.strength * self.radius_loss(logits_LMNC, step.labels, step.sigma)
         # Teaching judges easiness by the mean cross-entropy, though MACER averages probabilities.
@@ -46,7 +47,7 @@ class Macer(Method):
         """Returns how far the soft radius stays below the margin [L, N]; 0 beyond it and for errors."""
         import torch
 
-        # Soft smoothed classifier: mean softmax of beta times the logits, and its two largest classes.
+        # Soft smoothed classifier z: the mean softmax of beta times the logits, and its two largest classes.
         mean_LNC = (self.temperature * logits_LMNC).softmax(-1).mean(1)
         top_LN2 = mean_LNC.topk(2, dim=-1)
         # xi = Phi^-1(p_A) - Phi^-1(p_B); the certified radius is sigma / 2 * xi.

@@ -38,20 +38,25 @@ class Objective:
 
     def __call__(self, step: Step) -> StepTerms:
         """Returns the loss of a step that is not split."""
+        # Algorithm 1, lines 1 and 2: draw noise and take the losses of every head on every image (eq. 4).
         losses = self.method(step)
+        # Line 3, for which lambda and the class statistics move first.
         self.teaching.update(step.epoch, losses.smoothed_LN.detach(), step.labels, step.generator)
         return self.terms(losses, step.labels)
 
     def terms(self, losses: Losses, labels_N: Tensor) -> StepTerms:
         """Returns the method's losses under the teaching weights, after `teaching.update` saw the batch."""
-        # SPL coefficients from the smoothed losses (eq. 5), shifted by one head; no gradient (eq. 6).
+        # Algorithm 1, line 3: SPL coefficients of the smoothed losses (eq. 5), shifted by one head (eq. 6).
+        # They are constants: no gradient flows through them.
         smoothed_LN = losses.smoothed_LN.detach()
         weights_LN = self.teaching(smoothed_LN, labels_N)
         lam_LC = self.teaching.lam_LC
-        # The weighted mean over heads and images (eq. 6; its mean over the draws is in the losses).
+        # Line 4: the weighted mean over heads and images (eq. 6; its mean over the draws is in the losses).
         loss = (weights_LN * losses.per_sample_LN).mean()
+        # SmoothMix of 2022 leaves its mixing term unweighted.
         if losses.unweighted_LN is not None:
             loss = loss + losses.unweighted_LN.mean()
+        # The paper's appendix sums over heads.
         if self.config.over_heads == "sum":
             loss = loss * len(weights_LN)
         squares_L = weights_LN.square().mean(1).clamp_min(1e-30)
@@ -69,6 +74,7 @@ class Objective:
         settings = self.config.diversity
         if len(model.heads) == 1 or settings.weight == 0:
             return None
+        # Line 5: the cosine constraint on the heads' parameters (eq. 3).
         heads = model.head_parameters() if settings.parameters == "all" else model.head_weights()
         penalty = printed_penalty if settings.form == "printed" else cosine_penalty
         return settings.weight * penalty(heads)
@@ -84,6 +90,7 @@ class Objective:
 def cosines(heads: Sequence[Sequence[Tensor]]) -> Tensor:
     """Returns the cosine of every pair i < j of heads, each head's parameters taken as one long vector."""
     flat_LP = torch.stack([torch.cat([p.flatten() for p in head]) for head in heads])
+    # Cosines are inner products of vectors of length 1.
     unit_LP = F.normalize(flat_LP, dim=1)
     first, second = torch.triu_indices(len(heads), len(heads), offset=1)
     return (unit_LP @ unit_LP.T)[first, second]
@@ -105,5 +112,6 @@ def printed_penalty(heads: Sequence[Sequence[Tensor]]) -> Tensor:
     flat_LP = torch.stack([torch.cat([p.flatten() for p in head]) for head in heads])
     norms_L = flat_LP.norm(dim=1).clamp_min(1e-12)
     squared_LL = (flat_LP @ flat_LP.T).square() / (norms_L[:, None] * norms_L[None, :])
+    # Every pair counts in both orders, and no head with itself.
     both: Tensor = squared_LL.sum() - squared_LL.diagonal().sum()
     return both

@@ -58,25 +58,25 @@ class QuantilePace(Pace):
     @torch.no_grad()
     def update(self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
         del labels_N
-        if not len(self.lam_L):
+        if not len(self.lam_L):  # the first step tells the number of heads
             self.recent_LB = smoothed_LN.new_empty(len(smoothed_LN), 0)
             self.lam_L = smoothed_LN.new_full((len(smoothed_LN),), self.ceiling)
-        device = smoothed_LN.device
-        self.recent_LB, self.lam_L = self.recent_LB.to(device), self.lam_L.to(device)
         # Keep the last losses of every head.
-        self.recent_LB = torch.cat([self.recent_LB, smoothed_LN], dim=1)[:, -self.config.window :]
+        device = smoothed_LN.device  # a restored state is on the CPU
+        losses_LB = torch.cat([self.recent_LB.to(device), smoothed_LN], dim=1)
+        self.recent_LB, self.lam_L = losses_LB[:, -self.config.window :], self.lam_L.to(device)
         if epoch > 1 or self.epochs == 1:
-            # Move lambda towards the quantile.
+            # Move lambda towards the quantile, between -log 0.9 and ln C.
             fraction = scheduled_fraction(self.config, epoch, self.epochs)
             target_L = torch.quantile(self.recent_LB, fraction, dim=1).clamp(FLOOR, self.ceiling)
             self.lam_L = MEMORY * self.lam_L + (1 - MEMORY) * target_L
         return self.lam_L.to(smoothed_LN.dtype).unsqueeze(1).expand(-1, self.classes)
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {"recent": self.recent_LB.clone(), "lambda": self.lam_L.clone()}
+        return {"recent": self.recent_LB, "lambda": self.lam_L}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.recent_LB, self.lam_L = state["recent"].clone(), state["lambda"].clone()
+        self.recent_LB, self.lam_L = state["recent"], state["lambda"]
 
 
 class ClassQuantilePace(Pace):
@@ -109,22 +109,21 @@ class ClassQuantilePace(Pace):
             self.recent_LCB[:, label] = losses[:, -self.config.class_window :]
         # Update the running mean probability of the true class.
         self.probability_L = MEMORY * self.probability_L.to(device) + (1 - MEMORY) * probability_L
+        # Take the q-quantile of every class's losses, with a q of every head's own or that of the schedule.
         if self.config.pace == "own-accuracy":
-            lam = [
-                each.nanquantile(q, dim=1)
-                for each, q in zip(self.recent_LCB, self.probability_L, strict=True)
-            ]
-            lam_LC = torch.stack(lam)
+            heads = zip(self.recent_LCB, self.probability_L, strict=True)
+            lam_LC = torch.stack([recent_CB.nanquantile(q, dim=1) for recent_CB, q in heads])
         else:
             lam_LC = self.recent_LCB.nanquantile(scheduled_fraction(self.config, epoch, self.epochs), dim=2)
         # A class that was never seen has no losses yet; its threshold is not used in this step.
         return lam_LC.nan_to_num(nan=math.log(self.classes)).to(smoothed_LN.dtype)
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {"recent": self.recent_LCB.clone(), "probability": self.probability_L.clone()}
+        return {"recent": self.recent_LCB, "probability": self.probability_L}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.recent_LCB, self.probability_L = state["recent"].clone(), state["probability"].clone()
+        # The losses are changed in place, which must not reach the state.
+        self.recent_LCB, self.probability_L = state["recent"].clone(), state["probability"]
 
 
 def build_pace(config: TeachingConfig, *, classes: int, epochs: int) -> Pace:
@@ -150,6 +149,7 @@ def scheduled_lambda(config: TeachingConfig, *, epoch: int, epochs: int, classes
     first = math.log(classes) if config.lambda_first is None else config.lambda_first
     if epoch == 1:
         return first
+    # u runs from 0 in the first epoch to 1 in the last.
     u = (epoch - 1) / (epochs - 1)
     if config.pace == "log10":
         return -math.log10((1 - u) * 10**-first + u * 10**-last)

@@ -64,6 +64,7 @@ class SmoothAdv(Method):
         return self.draws if self.train_on == "all" else 1
 
     def __call__(self, step: Step) -> Losses:
+        # Draw m noises per image, which the attack and the training share.
         noise = draw_noise(step.images, step.sigma, self.draws, step.generator)
         # Epsilon grows over the first epochs.
         radius = self.epsilon * min(1.0, step.epoch / self.warmup)
@@ -126,7 +127,9 @@ class SmoothAttack:
         """Returns the gradient at unit length per image; a random direction where there is none."""
         import torch
 
+        # The gradient, by backpropagation or by an estimate.
         gradient = self._estimate(at) if self.settings.attack == "gradient-free" else self._gradient(at)
+        # Images without a gradient move at random.
         random = torch.randn(at.shape, generator=self.step.generator, device=at.device, dtype=at.dtype)
         chosen = torch.where(l2_norm(gradient) > 0, gradient, random)
         return chosen / l2_norm(chosen)
@@ -144,7 +147,9 @@ class SmoothAttack:
             logits_LMNC = self.view.logits(at)
         if self.settings.attack_target == "ensemble":
             logits_LMNC = logits_LMNC.mean(0, keepdim=True)
+        # The loss of a draw is the label's probability, negated.
         loss_MN = -torch.exp(-cross_entropy(logits_LMNC, self.step.labels)).mean(0)
+        # Stein's lemma: the gradient of E[loss(x + delta)] is E[loss delta] / sigma^2.
         noise = self.view.noise.view(self.view.draws, *at.shape)
         return (loss_MN.view(*loss_MN.shape, *(1 for _ in at.shape[1:])) * noise).mean(0)
 

@@ -61,27 +61,31 @@ class SmoothMix(Method):
     def __call__(self, step: Step) -> Losses:
         import torch
 
+        # Draw m noises per image, which attack, classification and mixing share.
         noise = draw_noise(step.images, step.sigma, self.draws, step.generator)
         view = FixedNoise(step.model, noise, self.draws)
+        # Over the first epochs the mixing term and the reach of the clean image grow.
         warm = min(1.0, step.epoch / self.warmup)
         # Attack the smoothed classifier under these very draws (Algorithm 1 of SmoothMix).
         with frozen(step.model):
             clean, adversarial = self._neighbours(view, step, warm)
-        # The classification loss is that of the (almost) clean image.
+        # L_clf: the mean cross-entropy of the (almost) clean image over the draws.
         logits_LMNC = view.logits(clean)
         smoothed_LN = cross_entropy(logits_LMNC, step.labels).mean(1)
         # Mix with the adversarial neighbour: x_mix = (1 - c) x + c x~, c ~ U[0, 1/2] (A.3 of SOME).
         mix_N = torch.rand(len(clean), generator=step.generator, device=clean.device, dtype=clean.dtype) / 2
         mixed = torch.lerp(clean, adversarial, mix_N.view(-1, *(1 for _ in clean.shape[1:])))
-        # The target is the mean prediction, moved as far towards the uniform one.
+        # y_mix = (1 - c) mean prediction + c / C: as far towards the uniform prediction.
         prediction_NC = mean_prediction(logits_LMNC if self.target_gradient else logits_LMNC.detach())
         target_NC = mixed_target(prediction_NC, mix_N)
+        # L_mix = eta KL(y_mix || f(x_mix + delta)), the mean over the draws.
         mix_LN = kl_divergence(target_NC, view.logits(mixed)).mean(1)
         # The original mixes only images that are classified correctly; the heads of SOME mix all.
         masked = len(logits_LMNC) == 1 if self.mask is None else self.mask
         if masked:
             mix_LN = mix_LN * (prediction_NC.argmax(1) == step.labels)
         mix_LN = self.strength * warm * mix_LN
+        # Teaching weighs both terms, in the authors' code of 2022 only the first.
         if self.weigh_mix is False:
             return Losses(smoothed_LN, smoothed_LN, unweighted_LN=mix_LN)
         return Losses(smoothed_LN + mix_LN, smoothed_LN)
@@ -89,6 +93,7 @@ class SmoothMix(Method):
     def _neighbours(self, view: FixedNoise, step: Step, warm: float) -> tuple[Tensor, Tensor]:
         """Returns the iterate of the attack that serves as the clean image, and the last one."""
         start = moving = images = step.images
+        # T steps of gradient ascent on the smoothed classifier.
         for index in range(self.steps):
             if index == self.mix_step:
                 start = moving

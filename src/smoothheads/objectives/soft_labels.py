@@ -49,12 +49,14 @@ def class_frequencies(
     with frozen(model):
         size = max(1, batch // min(BLOCK, draws))
         for images, _, positions in plain_batches(dataset, size, first=ranks.rank(), every=ranks.count()):
+            # Draw an image's noise in blocks of 100.
             for block, start in enumerate(range(0, draws, BLOCK)):
                 # Each image has a generator of its own, whose draws no other image can shift.
                 shape = (min(BLOCK, draws - start), *images.shape[1:])
                 keys = [("soft-labels", int(position), block) for position in positions]
                 generators = [seeding.generator(seed, *key) for key in keys]
                 noise = torch.stack([torch.randn(shape, generator=each) for each in generators])
+                # Classify all draws of these images at once.
                 noisy = (images.unsqueeze(1) + sigma * noise).flatten(0, 1).to(device)
                 logits_LNC = model(noisy)
                 if logits_LNC.shape[-1] != dataset.info.classes:
@@ -62,10 +64,12 @@ def class_frequencies(
                         f"The network has {logits_LNC.shape[-1]} classes, but the images have "
                         f"{dataset.info.classes}: choose a network for these images."
                     )
+                # Count the ensemble's class of every draw.
                 votes_NM = ensemble(logits_LNC.float()).argmax(-1).view(noise.shape[:2]).cpu()
                 counts_NC[positions] += functional.one_hot(votes_NM, counts_NC.shape[1]).sum(1)
             if on_images:
                 on_images(int(positions[-1]) + 1, len(dataset))
+    # Every rank has counted its own images; the others are 0 there.
     return ranks.total(counts_NC) / draws
 
 

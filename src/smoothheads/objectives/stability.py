@@ -21,6 +21,7 @@ class Stability(Method):
     """Weight of the cross-entropy between the clean and the noisy prediction (1 at sigma 1)."""
 
     def __call__(self, step: Step) -> Losses:
+        # Draw the noisy copies x + delta.
         noisy = add_noise(step.images, step.sigma, self.draws, step.generator)
         # Two forward passes keep BatchNorm's statistics of clean and noisy images apart.
         clean_L1NC = forward_heads(step.model, step.images, 1)
@@ -29,6 +30,7 @@ class Stability(Method):
         distance_LMN = -(clean_L1NC.softmax(-1) * noisy_LMNC.log_softmax(-1)).sum(-1)
         # The label is learned on the clean image alone.
         clean_LN = cross_entropy(clean_L1NC, step.labels).mean(1)
+        # CE(f(x), y) + lambda H(f(x), f(x + delta)); easiness is judged on the noisy images.
         return Losses(
             per_sample_LN=clean_LN + self.strength * distance_LMN.mean(1),
             smoothed_LN=cross_entropy(noisy_LMNC, step.labels).mean(1),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from smoothheads.errors import ConfigError
 from smoothheads.objectives.config import TeachingConfig
-from smoothheads.objectives.pace import Pace, build_pace
+from smoothheads.objectives.pace import build_pace
 
 MAX_BALANCED_WEIGHT = 4.0
 CLASS_MEMORY = 0.95  # of the running class statistics, per step
@@ -58,13 +58,27 @@ class Teaching:
             labels_N: the true classes of these images.
             generator: source of the permutation that `shift="random"` draws.
         """
-        self.teachers = _teachers(len(smoothed_LN), self.config.shift, generator).to(smoothed_LN.device)
+        # Choose the teacher of every head: entry k says whose judgement trains head k (eq. 6: k - 1).
+        heads = torch.arange(len(smoothed_LN))
+        match self.config.shift:
+            case "circular":
+                teachers = heads.roll(1)
+            case "reverse":
+                teachers = heads.roll(-1)
+            case "random":
+                device = generator.device if generator else "cpu"
+                teachers = torch.randperm(len(heads), generator=generator, device=device)
+            case _:
+                teachers = heads
+        self.teachers = teachers.to(smoothed_LN.device)
         if self.config.weights == "superloss":
-            # The threshold of SuperLoss is the class's running mean loss.
+            # The threshold of SuperLoss is m_c, the running mean loss of the class.
             self.losses.update(smoothed_LN, labels_N)
             self.lam_LC = self.losses.mean().to(smoothed_LN.dtype)
         else:
+            # Move lambda, by its schedule or towards a quantile of the losses.
             self.lam_LC = self.pace.update(epoch, smoothed_LN, labels_N)
+        # Update E[w] and E_c[w], where the weights will be divided by them.
         if self.config.weights == "superloss" or self.config.balance == "class":
             self.weights.update(self._unscaled(smoothed_LN, labels_N), labels_N)
 
@@ -84,14 +98,34 @@ class Teaching:
         return weights_LN
 
     def _unscaled(self, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
-        """Returns the weights before balancing and before SuperLoss is divided by its mean."""
-        if len(smoothed_LN) == 1 and self.config.shift != "self":
-            return torch.ones_like(smoothed_LN)  # a single head has no teacher
-        if self.config.weights == "superloss":
-            lam_LN, deviation_LN = self.lam_LC[:, labels_N], self.losses.deviation()[:, labels_N]
-            # The teacher's weights train the student (eq. 6).
-            return superloss_weight(smoothed_LN, lam_LN, deviation_LN.to(smoothed_LN.dtype))[self.teachers]
-        return teaching_weights(smoothed_LN, self.lam_LC[:, labels_N], self.config, self.teachers)
+        """Returns the weights before balancing and before SuperLoss is divided by its mean (eq. 5 and 6)."""
+        config = self.config
+        single = len(smoothed_LN) == 1 and config.shift != "self"  # then there is no teacher
+        if single or config.weights == "uniform":
+            return torch.ones_like(smoothed_LN)
+        lam_LN = self.lam_LC[:, labels_N]
+        if config.weights == "superloss":
+            # Every head judges by b = (S - m_c) / s_c, and the teacher's weights train the student.
+            deviation_LN = self.losses.deviation()[:, labels_N].to(smoothed_LN.dtype)
+            return superloss_weight(smoothed_LN, lam_LN, deviation_LN)[self.teachers]
+        # Eq. 6: head k is weighted by what its teacher says about the image.
+        judged, lam = smoothed_LN[self.teachers], lam_LN[self.teachers]
+        # The authors' code takes the weight of a hard image from the student's own loss.
+        graded = smoothed_LN if config.hard_weight_source == "student" else judged
+        match config.weights:
+            case "soft":
+                full, partial = judged <= lam, logistic_weight(graded, lam)
+            case "hard":
+                full, partial = judged <= lam, torch.zeros_like(judged)
+            case _:
+                # The paper gives no formula for favouring hard samples: the mirror image about lambda.
+                full, partial = judged >= lam, (1 + torch.exp(-lam)) * torch.sigmoid(graded - lam)
+        # Eq. 5: weight 1 on one side of lambda, the partial weight on the other.
+        weights_LN = torch.where(full, torch.ones_like(judged), partial)
+        # The authors' code gives no weight at all to an image that lies on lambda.
+        if config.tie == "zero":
+            weights_LN[judged == lam] = 0
+        return weights_LN
 
     def check_labels(self, counts_C: np.ndarray) -> None:
         """Raises ConfigError if weights are balanced by class and a class has no training image."""
@@ -104,16 +138,13 @@ class Teaching:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Returns what must survive a resumed training."""
-        parts: dict[str, Pace | ClassStatistics]
-        parts = {"pace": self.pace, "losses": self.losses, "weights": self.weights}
-        return {
-            f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()
-        }
+        pace = {f"pace.{key}": value for key, value in self.pace.state_dict().items()}
+        return pace | {"losses.sums": self.losses.sums_3LC, "weights.sums": self.weights.sums_3LC}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        for name, part in (("pace", self.pace), ("losses", self.losses), ("weights", self.weights)):
-            own = {k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")}
-            part.load_state_dict(own)
+        self.losses.sums_3LC, self.weights.sums_3LC = state["losses.sums"], state["weights.sums"]
+        pace = {k.removeprefix("pace."): v for k, v in state.items() if k.startswith("pace.")}
+        self.pace.load_state_dict(pace)
 
 
 class ClassStatistics:
@@ -128,12 +159,14 @@ class ClassStatistics:
 
     def update(self, values_LN: Tensor, labels_N: Tensor) -> None:
         """Adds one batch of values [L, N] with the classes of its images."""
-        if not self.sums_3LC.shape[1]:
+        if not self.sums_3LC.shape[1]:  # the first batch tells the number of heads
             self.sums_3LC = torch.zeros(3, len(values_LN), self.classes, dtype=torch.float64)
+        # Sum 1, x and x^2 over the images of each class.
         values = values_LN.double()
         powers_3LN = torch.stack([torch.ones_like(values), values, values.square()])
         index = labels_N.expand(powers_3LN.shape)
         batch_3LC = powers_3LN.new_zeros(self.sums_3LC.shape).scatter_add_(2, index, powers_3LN)
+        # Let the sums of earlier batches decay.
         self.sums_3LC = CLASS_MEMORY * self.sums_3LC.to(values.device) + batch_3LC
 
     def mean(self) -> Tensor:
@@ -143,6 +176,7 @@ class ClassStatistics:
 
     def deviation(self) -> Tensor:
         """Returns the standard deviation of every class, at least 1e-3."""
+        # Var[x] = E[x^2] - E[x]^2.
         count, squares = self.sums_3LC[0], self.sums_3LC[2]
         variance = squares / count.clamp_min(1e-300) - self.mean().square()
         deviation_LC: Tensor = variance.clamp_min(1e-6).sqrt()
@@ -153,12 +187,6 @@ class ClassStatistics:
         count_L, total_L = self.sums_3LC[:2].sum(2)
         mean_L: Tensor = total_L / count_L.clamp_min(1e-300)
         return mean_L
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {"sums": self.sums_3LC.clone()}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.sums_3LC = state["sums"].clone()
 
 
 def logistic_weight(smoothed: Tensor, lam: Tensor) -> Tensor:
@@ -174,54 +202,8 @@ def superloss_weight(smoothed: Tensor, mean: Tensor, deviation: Tensor) -> Tenso
     """
     from scipy.special import lambertw
 
+    # b / 2, cut off where Lambert's W has its branch point -1/e.
     half: Any = (0.5 * ((smoothed - mean) / deviation).clamp_min(-2 / math.e)).double().cpu().numpy()
     # At -1/e, where W is -1, rounding can make scipy return nan.
     weight = np.nan_to_num(np.exp(-lambertw(half).real), nan=math.e)
     return torch.from_numpy(weight).to(device=smoothed.device, dtype=smoothed.dtype)
-
-
-@torch.no_grad()
-def teaching_weights(
-    smoothed_LN: Tensor, lam_LN: Tensor, config: TeachingConfig, teachers_L: Tensor
-) -> Tensor:
-    """Returns the weight [L, N] of every image in every head's loss (eq. 5 and 6).
-
-    Args:
-        smoothed_LN: smoothed losses S (eq. 4).
-        lam_LN: the threshold lambda of every head for every image.
-        config: which weights, and what a tie means.
-        teachers_L: entry k says which head's judgement trains head k.
-    """
-    if config.weights == "uniform":
-        return torch.ones_like(smoothed_LN)
-    # Eq. 6: head k is weighted by what its teacher says about the image.
-    judged, lam = smoothed_LN[teachers_L], lam_LN[teachers_L]
-    graded = smoothed_LN if config.hard_weight_source == "student" else judged
-    match config.weights:
-        case "soft":
-            full, partial = judged <= lam, logistic_weight(graded, lam)
-        case "hard":
-            full, partial = judged <= lam, torch.zeros_like(judged)
-        case _:
-            # The paper gives no formula for favouring hard samples: the mirror image about lambda.
-            full, partial = judged >= lam, (1 + torch.exp(-lam)) * torch.sigmoid(graded - lam)
-    # Eq. 5: weight 1 on one side of lambda, the partial weight on the other.
-    weights = torch.where(full, torch.ones_like(judged), partial)
-    if config.tie == "zero":
-        weights[judged == lam] = 0
-    return weights
-
-
-def _teachers(heads: int, shift: str, generator: torch.Generator | None = None) -> Tensor:
-    """Returns the teacher of each head: entry k says whose judgement trains head k (eq. 6: k - 1)."""
-    order = torch.arange(heads)
-    match shift:
-        case "circular":
-            return order.roll(1)
-        case "reverse":
-            return order.roll(-1)
-        case "random":
-            device = generator.device if generator else "cpu"
-            return torch.randperm(heads, generator=generator, device=device)
-        case _:
-            return order
