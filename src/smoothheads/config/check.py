@@ -43,45 +43,35 @@ def check_fields(config: Any) -> None:
 
     Numbers of another type whose meaning is clear, such as n=1e3 or sigma="0.25", are converted.
     """
-    for name, hint in _hints(type(config)).items():  # type: ignore[arg-type]
+    for name, hint in _hints(type(config)).items():
         value = getattr(config, name)
-        kind = _number_type(hint)
-        if kind is not None and value is not None and not isinstance(value, (bool, kind, int)):
+        # `X | None` is None, or is checked like X.
+        if get_origin(hint) in (Union, UnionType):
+            members = [member for member in get_args(hint) if member is not type(None)]
+            hint = members[0] if value is not None and len(members) == 1 else Any  # noqa: PLW2901
+        # `Annotated[X, check]` is an X in the range of the check.
+        kind, *checks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        if kind in (int, float) and not isinstance(value, (bool, int, kind)):
             value = _as_number(kind, name, value)
             object.__setattr__(config, name, value)
-        if get_origin(hint) is Literal and value not in get_args(hint):
+        if get_origin(kind) is Literal and value not in get_args(kind):
             owner = getattr(config, "name", None)
             what = f"{name} of {owner}" if isinstance(owner, str) else name
-            raise SettingError(f"Unknown {what} {value!r}: {suggest(str(value), get_args(hint))}", name)
-        for part in (hint, *get_args(hint)):  # X itself, or X of X | None
-            for check in getattr(part, "__metadata__", ()):
-                if isinstance(check, partial) and value is not None:
-                    check(name, value)
-
-
-def _number_type(hint: Any) -> type[int] | type[float] | None:
-    """Returns int or float for `Count`, `Positive | None` and the like; None for any other type."""
-    members = [part for part in get_args(hint) if part is not type(None)] if _is_union(hint) else [hint]
-    kind = members[0] if len(members) == 1 else None
-    if get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
-    return kind if kind in (int, float) else None
-
-
-def _is_union(hint: Any) -> bool:
-    return get_origin(hint) in (Union, UnionType)
+            raise SettingError(f"Unknown {what} {value!r}: {suggest(str(value), get_args(kind))}", name)
+        for check in checks:
+            if isinstance(check, partial):
+                check(name, value)
 
 
 def _as_number(kind: type[int] | type[float], name: str, value: Any) -> int | float:
+    """Returns the number that `value` stands for; raises SettingError for what is none, or not whole."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         raise SettingError(f"Set {name} to a number, not {value!r}.", name) from None
-    if kind is float:
-        return number
-    if not number.is_integer():
+    if kind is int and not number.is_integer():
         raise SettingError(f"Set {name} to a whole number, not {value!r}.", name)
-    return int(number)
+    return kind(number)
 
 
 @cache

@@ -7,6 +7,7 @@ settings from before it existed keep their hashes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -60,6 +61,7 @@ def from_dict(kind: type[T], data: Any, where: str = "") -> T:
             raise SettingError(
                 f"Correct {where or 'the settings'}: {type(error).__name__}: {error}.", where
             ) from None
+    # Refuse keys that are no field, apart from the `name` that tags a component.
     hints = typing.get_type_hints(kind)
     known = {f.name: hints[f.name] for f in dataclasses.fields(typing.cast(Any, kind))}
     values = {key: value for key, value in data.items() if not (key == "name" and _tag(kind))}
@@ -67,6 +69,7 @@ def from_dict(kind: type[T], data: Any, where: str = "") -> T:
         if key not in known:
             path = join(where, key)
             raise SettingError(f"Unknown setting {path!r}: {suggest(str(key), known)}", path)
+    # Parse the values by the types of their fields; the class checks their ranges.
     parsed = {key: _parse(known[key], value, join(where, key)) for key, value in values.items()}
     try:
         return kind(**parsed)
@@ -89,6 +92,7 @@ def with_overrides(config: T, changes: Mapping[str, Any]) -> T:
         changes: New values by dotted key, as in {"train.epochs": 3}, or as nested tables. A table that names
             another component (`{"objective.method": {"name": "macer"}}`) replaces it with all its fields.
     """
+    # Turn dotted keys into nested tables, and lay them over the old values.
     nested: Json = {}
     for key, value in changes.items():
         *path, last = key.split(".")
@@ -137,42 +141,44 @@ def _plain(value: Any) -> Any:
 def _parse(hint: Any, value: Any, where: str) -> Any:
     """Returns `value` as the type `hint` wants it; raises SettingError where it does not fit."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Annotated:
-        return _parse(args[0], value, where)
     if origin in (typing.Union, types.UnionType):
         return _parse_union(args, value, where)
     if origin is typing.Literal:
         if value not in args:
             raise SettingError(f"Unknown {where} {value!r}: {suggest(str(value), map(str, args))}", where)
         return value
-    if origin in (dict, tuple):
-        return _parse_items(origin, args, value, where)
-    if (registry := vars(hint).get("registry") if isinstance(hint, type) else None) is not None:
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise SettingError(f"Write {where} as a table, not as {value!r}.", where)
+        return {key: _parse(args[1], each, join(where, key)) for key, each in value.items()}
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise SettingError(f"Write {where} as a list [a, b, ...], not as {value!r}.", where)
+        if all(type(v) is args[0] for v in value):  # the usual case; there may be thousands of indices
+            return tuple(value)
+        return tuple(_parse(args[0], v, where) for v in value)
+    if isinstance(hint, type) and (registry := vars(hint).get("registry")) is not None:
         return _parse_component(registry, value, where)
     if dataclasses.is_dataclass(hint):
         return from_dict(typing.cast(Any, hint), value, where)
-    if hint is Any:
-        return value
     if hint is float and type(value) is int:
         return float(value)
-    if type(value) is not hint:
+    if hint is not Any and type(value) is not hint:
         raise SettingError(
             f"Set {where} to a value of type {getattr(hint, '__name__', hint)}, not {value!r}.", where
         )
     return value
 
 
-def _parse_items(origin: type, args: tuple[Any, ...], value: Any, where: str) -> Any:
-    """Returns a dict or a tuple with every item parsed."""
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise SettingError(f"Write {where} as a table, not as {value!r}.", where)
-        return {key: _parse(args[1], each, join(where, key)) for key, each in value.items()}
-    if not isinstance(value, (list, tuple)):
-        raise SettingError(f"Write {where} as a list [a, b, ...], not as {value!r}.", where)
-    if all(type(v) is args[0] for v in value):  # the usual case; there may be thousands of indices
-        return tuple(value)
-    return tuple(_parse(args[0], v, where) for v in value)
+def _parse_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
+    """Returns `value` as the first type that fits; the last one says what is wrong with it."""
+    if value is None and type(None) in args:
+        return None
+    *others, last = (member for member in args if member is not type(None))
+    for member in others:
+        with contextlib.suppress(ConfigError):
+            return _parse(member, value, where)
+    return _parse(last, value, where)
 
 
 def _parse_component(registry: Registry[Any], value: Any, where: str) -> Any:
@@ -187,18 +193,6 @@ def _parse_component(registry: Registry[Any], value: Any, where: str) -> Any:
     except ConfigError as error:
         raise SettingError(str(error), where) from None
     return from_dict(component, data, where)
-
-
-def _parse_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
-    if value is None and type(None) in args:
-        return None
-    members = [a for a in args if a is not type(None)]
-    for member in members[:-1]:
-        try:
-            return _parse(member, value, where)
-        except ConfigError:
-            continue
-    return _parse(members[-1], value, where)
 
 
 # How two configurations differ
@@ -221,6 +215,7 @@ def differences(stored: Json, now: Json) -> list[tuple[str, str, str]]:
         full = "nothing" if value is missing else json.dumps(value)
         return full if len(full) <= 60 else full[:57] + "..."
 
+    # JSON knows no tuples, so both sides go through it.
     old, new = (dict(leaves(json.loads(json.dumps(value)))) for value in (stored, now))
     keys = sorted(key for key in old.keys() | new.keys() if key != "created")
     pairs = [(key, old.get(key, missing), new.get(key, missing)) for key in keys]
@@ -259,10 +254,17 @@ def load_json(path: Path) -> Json:
 
 def parse_json(data: bytes | str, where: str) -> Json:
     """Returns the JSON object in a text: each key once, limited depth, integers below 2**64."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> Json:
+        values = dict(pairs)
+        if len(values) < len(pairs):
+            raise ValueError("a key that appears twice")
+        return values
+
     try:
         if len(data) > MAX_BYTES:
             raise ValueError(f"more than {MAX_BYTES >> 20} MiB")
-        value = json.loads(data, object_pairs_hook=_unique)
+        value = json.loads(data, object_pairs_hook=unique)
         _check_bounds(value)
     except (ValueError, RecursionError) as error:  # a ValueError is also how Python refuses 5000 digits
         why = "too many levels" if isinstance(error, RecursionError) else str(error)
@@ -270,13 +272,6 @@ def parse_json(data: bytes | str, where: str) -> Json:
     if not isinstance(value, dict):
         raise ConfigError(f"{where} holds no JSON object but a {type(value).__name__}: recreate it.")
     return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> Json:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise ValueError("a key that appears twice")
-    return values
 
 
 def _check_bounds(value: Any) -> None:
