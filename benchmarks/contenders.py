@@ -82,7 +82,7 @@ def trained(folder: Path, images: int, root: str | None = None) -> tuple[Bench, 
     checkpoint = open_checkpoint(folder)
     data = replace(checkpoint.config.data, root=root or checkpoint.config.data.root)
     subset = SubsetConfig(every=max(1, len(load_test(data)) // images), first=images)
-    dataset = certification_images(checkpoint, data, subset)
+    dataset = certification_images(checkpoint, subset, root=root)
     config = CertifyConfig(sigma=checkpoint.config.train.sigma, seed=0)  # repeatable
     return Bench(checkpoint.model, dataset, lambda: load(data).train), config, engines_folder(folder)
 

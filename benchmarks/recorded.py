@@ -178,8 +178,9 @@ class Settings:
 
 def main(settings: Settings) -> None:
     checkpoint = open_checkpoint(settings.run)
-    data = replace(checkpoint.config.data, root=settings.data_root or checkpoint.config.data.root)
-    dataset = certification_images(checkpoint, data, SubsetConfig(every=settings.every, first=settings.first))
+    dataset = certification_images(
+        checkpoint, SubsetConfig(every=settings.every, first=settings.first), root=settings.data_root
+    )
     config = CertifyConfig(
         sigma=checkpoint.config.train.sigma, n=settings.n, block=settings.block, seed=settings.seed
     )

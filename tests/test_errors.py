@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import pickle
+import re
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -40,3 +43,13 @@ def test_other_peoples_text_cannot_steer_the_terminal_or_fill_it() -> None:
     assert "\\x1b[2J\\x07\\ud800xxx" in str(error)
     assert str(error).isprintable()
     assert len(str(error)) < 2100
+
+
+def test_missing_packages_are_in_the_extra_that_is_named() -> None:
+    root = Path(__file__).parents[1]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    sources = "\n".join(path.read_text() for path in (root / "src").rglob("*.py"))
+    named = re.findall(r'MissingExtraError\("([\w-]+)", "(\w+)"\)', sources)
+    assert len(named) > 4
+    for package, extra in named:
+        assert any(re.match(rf"{package}\b", each) for each in extras[extra]), (package, extra)

@@ -132,8 +132,8 @@ def test_what_does_not_belong_together_is_refused(
     contents = load(ledger)
     for change, message in (
         ({"norm": "l1"}, "ledger has l1 radii; attack a ledger of l2 radii"),
-        ({"weights": "0" * 64}, "certified with other weights (000000000000..."),
-        ({"data": {"name": "digits", "fingerprint": "1" * 64}}, "certified with other images"),
+        ({"weights": "0" * 64}, "certified with the weights 000000000000..."),
+        ({"data": {"name": "digits", "fingerprint": "1" * 64}}, "certified on other images"),
     ):
         save(ledger, from_json(contents.manifest.to_json() | change, "here"), contents.lines)
         assert attack(trained, ledger) == 2

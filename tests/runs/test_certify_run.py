@@ -79,7 +79,7 @@ def test_images_of_another_kind_are_refused(ready: Checkpoint) -> None:
     with pytest.raises(
         DataError, match=r"trained on images of shape \(1, 8, 8\), and these have \(1, 4, 4\)"
     ):
-        certification_images(ready, named("digits", downscale=2), SubsetConfig())
+        certification_images(ready, SubsetConfig(), data=named("digits", downscale=2))
 
 
 def test_a_clock_that_goes_backwards_changes_nothing(
@@ -105,11 +105,11 @@ def test_another_data_set_than_that_of_training_is_seen(tmp_path: Path, ready: C
     names = [str(number) for number in range(10)]
     same = named("npz", root=own_set(tmp_path / "same.npz", names))
     other = named("npz", root=own_set(tmp_path / "other.npz", names, seed=1))
-    fingerprint = certification_images(ready, same, SubsetConfig()).fingerprint
+    fingerprint = certification_images(ready, SubsetConfig(), data=same).fingerprint
     trained = replace(ready, manifest={"test_data": {"name": "same", "fingerprint": fingerprint}})
-    certification_images(trained, same, SubsetConfig(first=2), notes.append)
+    certification_images(trained, SubsetConfig(first=2), data=same, on_note=notes.append)
     assert not notes
-    certification_images(trained, other, SubsetConfig(first=2), notes.append)
+    certification_images(trained, SubsetConfig(first=2), data=other, on_note=notes.append)
     assert "not the test images of the training (same): here other, 20 images" in notes[0]
 
 
@@ -118,8 +118,8 @@ def test_classes_of_another_meaning_are_refused(tmp_path: Path, ready: Checkpoin
     named_ready = replace(ready, info=replace(ready.info, class_names=tuple(animals)))
     data = named("npz", root=own_set(tmp_path / "own.npz", animals[::-1]))
     with pytest.raises(DataError, match="Class 0 was 'ant' in training and is 'jay' in this"):
-        certification_images(named_ready, data, SubsetConfig())
-    certification_images(ready, data, SubsetConfig())  # trained on plain numbers: nothing can be said
+        certification_images(named_ready, SubsetConfig(), data=data)
+    certification_images(ready, SubsetConfig(), data=data)  # trained on plain numbers: nothing can be said
 
 
 def test_a_folder_that_another_machine_took_over_gets_no_more_rows(

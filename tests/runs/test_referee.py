@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 from tests.example import example_export, example_run
 
+from smoothheads.certify.config import CertifyConfig
 from smoothheads.cli import main
+from smoothheads.data import SubsetConfig
 from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.results.ledger import load, save
+from smoothheads.runs.certify import certification_images, certify_run
 from smoothheads.runs.liars import LIARS, examine, find_certifier, honest, plain_loop, self_test
+from smoothheads.runs.models import open_checkpoint
 from smoothheads.runs.referee import Rerun, rerun
 
 
@@ -61,6 +65,17 @@ def test_votes_under_another_seed_are_not_this_ledger_s(tmp_path: Path) -> None:
     again = rerun(tmp_path / "ledger", 6, checkpoint=example_run())
     assert again.different
     assert again.findings()[0].severity == "error"
+
+
+def test_votes_that_a_clock_ended_come_out_equal(tmp_path: Path) -> None:
+    """Another run of the clock would end elsewhere, so the ledger tells how many samples an image got."""
+    checkpoint = open_checkpoint(example_run())
+    images = certification_images(checkpoint, SubsetConfig(first=2))
+    config = CertifyConfig(sigma=0.25, budget="anytime", block=50, n=100_000, seconds=0.05, seed=0)
+    ledger = certify_run(checkpoint, images, config, tmp_path / "ledger")
+    again = rerun(ledger, 2, checkpoint=example_run())
+    assert again.moved == (0, 0)
+    assert min(again.samples) < 100_000
 
 
 def test_another_network_is_named(tmp_path: Path) -> None:

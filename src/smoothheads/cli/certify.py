@@ -186,7 +186,7 @@ def _open_trained(name: str, args: Certify) -> tuple[Checkpoint, Dataset]:
     trained = checkpoint.config.train.sigma
     if args.certify.sigma != trained:
         say(f"note: trained with sigma {trained:g}, certifying with {args.certify.sigma:g}")
-    return checkpoint, certification_images(checkpoint, data, args.subset, say)
+    return checkpoint, certification_images(checkpoint, args.subset, on_note=say)
 
 
 def _open_own(name: str, args: Certify) -> tuple[OwnModel, Dataset]:

@@ -144,7 +144,7 @@ def train_and_certify(name: str, config: RunConfig, args: DemoArguments) -> Path
             on_event=on_event,
         )
     checkpoint = open_checkpoint(folder)
-    dataset = certification_images(checkpoint, config.data, SubsetConfig(first=args.first))
+    dataset = certification_images(checkpoint, SubsetConfig(first=args.first))
     # The seed is fixed, so that everybody who runs the demo sees the same certificates.
     settings = CertifyConfig(sigma=config.train.sigma, n=args.n, seed=0)
     samples = settings.plan.typical_samples

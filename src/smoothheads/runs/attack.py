@@ -6,7 +6,7 @@ Run it again after an interruption and it continues.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,15 @@ from smoothheads.attack.outcome import (
     save_attack,
 )
 from smoothheads.attack.settings import AttackSettings
-from smoothheads.checkpoint import Checkpoint
 from smoothheads.config import require_equal, to_dict
 from smoothheads.config.check import at_least
-from smoothheads.data import Dataset, SubsetConfig
 from smoothheads.errors import LedgerError
 from smoothheads.files import sha256
 from smoothheads.provenance import versions
 from smoothheads.results.ledger import TABLE
-from smoothheads.results.manifest import FILE, Manifest
+from smoothheads.results.manifest import FILE
 from smoothheads.results.read import ledger_folder, read_log
-from smoothheads.results.results import Results
-from smoothheads.runs.certify import certification_images
+from smoothheads.runs.certify import ledger_images
 from smoothheads.runs.models import LEDGER, find_converted, open_checkpoint
 
 OnImages = Callable[[int, int, int], None]
@@ -112,7 +109,7 @@ def attack_run(
         log = log.take(np.arange(min(first, len(log))))
     folder = about.ledger if about.ledger.is_dir() else about.ledger.parent
     converted = tuple(find_converted(manifest, folder, about.network).values())
-    dataset, certified = _images(checkpoint, log, manifest, root), manifest.certify
+    dataset, certified = ledger_images(checkpoint, manifest, root), manifest.certify
     out = Path(out or folder / "attack")
     facts = {  # what the results depend on
         "ledger": {"name": log.name, "manifest_sha256": sha256(folder / FILE)},
@@ -149,22 +146,6 @@ def attack_run(
     )
     save_attack(out, finished, facts, radii)
     return Attack(finished, radii, log.name, facts, attack_files(out))
-
-
-def _images(checkpoint: Checkpoint, log: Results, manifest: Manifest, root: str | None) -> Dataset:
-    """Returns the images that the ledger is about, if the network is the one that it is about too."""
-    data = replace(checkpoint.config.data, root=root or checkpoint.config.data.root)
-    dataset = certification_images(checkpoint, data, SubsetConfig(indices=manifest.indices))
-    for what, stated, found in (
-        ("weights", manifest.weights, checkpoint.weights_hash),
-        ("images", manifest.data and manifest.data.fingerprint, dataset.fingerprint),
-    ):
-        if stated != found:
-            raise LedgerError(
-                f"{log.name} was certified with other {what} ({str(stated)[:12]}... instead of "
-                f"{found[:12]}...); attack the checkpoint and data that the ledger names."
-            )
-    return dataset
 
 
 def _earlier(out: Path, facts: dict[str, Any], claims: Sequence[Claim], *, fresh: bool) -> list[Attacked]:

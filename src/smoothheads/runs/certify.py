@@ -36,7 +36,7 @@ from smoothheads.data import (
     load_test,
     select,
 )
-from smoothheads.errors import ConfigError, DataError, WorkerError, duration
+from smoothheads.errors import ConfigError, DataError, LedgerError, WorkerError, duration
 from smoothheads.files import exclusive, new_folder, write_json
 from smoothheads.models.adapters import BlackBox
 from smoothheads.models.multihead import MultiHead
@@ -44,7 +44,7 @@ from smoothheads.results.ledger import TABLE, Ledger, reserve_ledger
 from smoothheads.results.manifest import FILE, Manifest, Shard, read_manifest
 from smoothheads.results.results import Results
 from smoothheads.runs.executors import Executor, ProcessExecutor
-from smoothheads.runs.models import ENGINES, OwnModel
+from smoothheads.runs.models import ENGINES, OwnModel, check_weights
 from smoothheads.runs.on_ray import Cluster, Need, OnStatus, RayPool
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import ABSTAIN, Certified, Phase, Pixels
@@ -64,21 +64,24 @@ WORKER_BYTES: Final = 300 * 2**20  # of memory that a worker takes at least, bes
 
 def certification_images(
     checkpoint: Checkpoint,
-    data: DataConfig,
     subset: SubsetConfig,
+    *,
+    data: DataConfig | None = None,
+    root: str | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> Dataset:
     """Returns the chosen test images, which must be of the kind that the network was trained on.
 
     Args:
         checkpoint: The network, which knows shape, grid and classes of its images.
-        data: The data set and where it lies.
-        subset: Which of its test images.
-        on_note: Told when they are not those of the data set that the network was trained with.
+        subset: Which of the test images.
+        data: The data set, if not that of the training.
+        root: Where the data set lies, if not where its settings say.
+        on_note: Told when the images are not those of the data set that the network was trained with.
     """
-    everything = load_test(data)
-    dataset = select(everything, subset)
-    expected, info = checkpoint.info, dataset.info
+    data = data or checkpoint.config.data
+    everything = load_test(replace(data, root=root or data.root))
+    expected, info = checkpoint.info, everything.info
     for what, trained, here in (
         ("shape", expected.shape, info.shape),
         ("grid", expected.grid.max_value, info.grid.max_value),
@@ -89,25 +92,41 @@ def certification_images(
                 f"The network was trained on images of {what} {trained}, and these have {here}: "
                 "point at the matching data set."
             )
-    _check_class_names(expected.class_names, info.class_names)
+    # Class k must mean the same; where one side only numbers its classes, nothing can be said.
+    numbers = tuple(map(str, range(expected.classes)))
+    for k, (before, now) in enumerate(zip(expected.class_names, info.class_names, strict=True)):
+        if before != now and numbers not in (expected.class_names, info.class_names):
+            raise DataError(
+                f"Class {k} was {before!r} in training and is {now!r} in this data set: "
+                "point at the data set that the network was trained on."
+            )
     trained_on = checkpoint.manifest.get("test_data")
     if on_note and isinstance(trained_on, dict) and trained_on.get("fingerprint") != everything.fingerprint:
         on_note(
             f"note: these are not the test images of the training ({trained_on.get('name')}): here "
             f"{info.name}, {len(everything)} images with fingerprint {everything.fingerprint[:12]}..."
         )
-    return dataset
+    return select(everything, subset)
 
 
-def _check_class_names(trained: tuple[str, ...], here: tuple[str, ...]) -> None:
-    """Class k must mean the same; where one side only numbers its classes, nothing can be said."""
-    numbers = tuple(map(str, range(len(trained))))
-    if trained != here and numbers not in (trained, here):
-        first = next(k for k, pair in enumerate(zip(trained, here, strict=True)) if pair[0] != pair[1])
-        raise DataError(
-            f"Class {first} was {trained[first]!r} in training and is {here[first]!r} in this data set: "
-            "point at the data set that the network was trained on."
+def ledger_images(checkpoint: Checkpoint, manifest: Manifest, root: str | None = None) -> Dataset:
+    """Returns the images that a ledger is about.
+
+    Raises LedgerError unless network and images are those that were certified.
+
+    Args:
+        checkpoint: The network.
+        manifest: The manifest of the ledger.
+        root: Where the data set lies, if not where it lay in training.
+    """
+    check_weights(manifest, checkpoint.weights_hash)
+    dataset = certification_images(checkpoint, SubsetConfig(indices=manifest.indices), root=root)
+    if manifest.data is not None and dataset.fingerprint != manifest.data.fingerprint:
+        raise LedgerError(
+            f"The ledger was certified on other images than those of {manifest.data.name} here: name the "
+            "folder of the data with --root."
         )
+    return dataset
 
 
 def certify_run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,8 +54,7 @@ def diversity_run(
     work = []
     for folder in map(Path, folders):
         checkpoint = open_checkpoint(folder)
-        data = replace(checkpoint.config.data, root=root or checkpoint.config.data.root)
-        test = certification_images(checkpoint, data, SubsetConfig())
+        test = certification_images(checkpoint, SubsetConfig(), root=root)
         work.append((folder, checkpoint, select(test, subset), select(test, SubsetConfig(indices=(index,)))))
     if on_start:
         on_start(sum(len(chosen) * sampling.samples + sampling.index_samples for _, _, chosen, _ in work))

@@ -229,6 +229,9 @@ def honest(
     same_votes: bool = False,
     decimals: int | None = None,
     clean: bool = False,
+    uniform: bool = False,
+    fraction: float = 1.0,
+    never_abstain: bool = False,
 ) -> Answer:
     """CERTIFY of Cohen et al. 2019, Algorithm 1, in plain NumPy; each keyword is a lie that it can tell."""
     generator = generator or np.random.default_rng()
@@ -236,16 +239,21 @@ def honest(
     def votes(count: int) -> Counts:
         counts = np.zeros(task.classes, dtype=np.int64)
         for size in (min(100, count - first) for first in range(0, count, 100)):
-            drawn = generator.standard_normal((size, *image.shape)) * task.sigma * noise
+            drawn = generator.standard_normal((size, *image.shape))
+            if uniform:  # of the same standard deviation
+                drawn = generator.uniform(-np.sqrt(3), np.sqrt(3), drawn.shape)
+            drawn *= task.sigma * noise
             samples = (image + (0 * drawn if clean else drawn)).astype(np.float32)
             counts += np.bincount(network(samples).argmax(1), minlength=task.classes)
         return counts
 
     # Line 1 and 2: n0 samples choose the class; line 3 to 5: n fresh ones give its bound.
-    selection, estimation = votes(task.n0), votes(task.n)
+    selection, estimation = votes(task.n0), votes(int(task.n * fraction))
     candidate = int(np.argmax(estimation if same_votes else selection))
-    k = min(task.n, int(estimation[candidate]) + shift)
-    radius = l2_radius(clopper_pearson_lower(k, task.n, min(0.4, task.alpha * alpha)), task.sigma)
+    k = min(task.n, int(estimation[candidate] / fraction) + shift)
+    p_lower = clopper_pearson_lower(k, task.n, min(0.4, task.alpha * alpha))
+    # Line 6 and 7: the radius, or an abstention if the bound does not reach 1/2.
+    radius = l2_radius(max(p_lower, 0.6) if never_abstain else p_lower, task.sigma)
     if radius <= 0:
         return ABSTAIN, 0.0
     return candidate, radius if decimals is None else ceil(radius * 10**decimals) / 10**decimals
@@ -297,7 +305,7 @@ def art(network: Network, image: Images, task: Task) -> Answer:
     try:
         from art.estimators.certification.randomized_smoothing import PyTorchRandomizedSmoothing
     except ImportError as error:
-        raise MissingExtraError("adversarial-robustness-toolbox", "dev") from error
+        raise MissingExtraError("adversarial-robustness-toolbox", "bench") from error
     from torch import nn
 
     classifier = PyTorchRandomizedSmoothing(
@@ -336,6 +344,9 @@ LIARS: Final[dict[str, tuple[str, Certify]]] = {
     "noise reused between images": ("reuse", reusing),
     "radii rounded up": ("rounding", partial(honest, decimals=3)),
     "votes shifted": ("votes", partial(honest, shift=30)),
+    "noise of another law": ("law", partial(honest, uniform=True)),
+    "fewer samples than stated": ("samples", partial(honest, fraction=0.5)),
+    "certified without a majority": ("abstention", partial(honest, never_abstain=True)),
 }
 """Certifiers that lie, each with the code of the finding that must catch it."""
 

@@ -11,24 +11,25 @@ import multiprocessing
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from smoothheads.certify.soundness import NotAFunctionError
 from smoothheads.config.check import at_least
-from smoothheads.data import Dataset, SubsetConfig
 from smoothheads.errors import LedgerError
 from smoothheads.files import write_json
 from smoothheads.results.audit import Finding
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import ledger_folder, read_log
 from smoothheads.runs.attack import Subject, subject
-from smoothheads.runs.certify import RECHECK, VOID, certification_images, recheck_facts, void_ledger
+from smoothheads.runs.certify import RECHECK, VOID, ledger_images, recheck_facts, void_ledger
 from smoothheads.runs.models import open_model
-from smoothheads.types import Certified
+from smoothheads.types import Certified, Phase, Votes
 
+VotePair: TypeAlias = tuple[Votes, Votes]
 SURE = 0.95
 _ROUNDING = 0.002  # fraction of an image's votes that other processors or versions may move
 
@@ -117,8 +118,7 @@ def rerun(
         on_start(sum(row.samples for row in rows))
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as process:
-        indices = tuple(row.index for row in rows)
-        again = process.submit(_evaluate, about.network, manifest, indices, root).result()
+        again = process.submit(_evaluate, about.network, manifest, rows, root).result()
     moved = tuple(_moved(row, other) for row, other in zip(rows, again, strict=True))
     sigma = manifest.certify.sigma
     return Rerun(
@@ -163,28 +163,27 @@ def recheck_votes(
     return result
 
 
-def _evaluate(
-    network: Path, manifest: Manifest, indices: tuple[int, ...], root: str | None
-) -> list[Certified]:
-    """Certifies these images as the manifest says; runs in the fresh process."""
+def _evaluate(network: Path, manifest: Manifest, rows: list[Certified], root: str | None) -> list[VotePair]:
+    """Returns the votes on the images of these rows for selection and estimation, in the fresh process."""
     model = open_model(network)
-    if manifest.weights != model.weights:
-        raise LedgerError(
-            f"The ledger was certified with the weights {str(manifest.weights)[:12]}... and {network} has "
-            f"{model.weights[:12]}...; name the checkpoint that the ledger is about with --checkpoint."
+    dataset = ledger_images(model.checkpoint, manifest, root)
+    certifier, chosen = model.certifier(manifest.certify), {row.index: row for row in rows}
+    if manifest.certify.seconds is None:
+        others = set(dataset.indices.tolist()) - chosen.keys()
+        return [(each.selection, each.votes) for each in certifier.records(dataset, skip=others)]
+    # Where the clock ended the sampling of an image, the ledger tells how many samples it got.
+    votes = certifier.counter.votes
+    return [
+        (
+            votes(dataset.image(position), index, Phase.SELECTION, 0, chosen[index].selection.n),
+            votes(dataset.image(position), index, Phase.ESTIMATION, 0, chosen[index].votes.n),
         )
-    data = replace(model.data, root=root or model.data.root)
-    dataset = certification_images(model.checkpoint, data, SubsetConfig(indices=manifest.indices))
-    if manifest.data is not None and dataset.fingerprint != manifest.data.fingerprint:
-        raise LedgerError(
-            f"The ledger was certified on other images than those of {manifest.data.name} here; name the "
-            "folder of the data with --root."
-        )
-    chosen: Dataset = certification_images(model.checkpoint, data, SubsetConfig(indices=indices))
-    return list(model.certifier(manifest.certify).records(chosen))
+        for position, index in enumerate(dataset.indices.tolist())
+        if index in chosen
+    ]
 
 
-def _moved(row: Certified, again: Certified) -> int:
+def _moved(row: Certified, again: VotePair) -> int:
     """Returns the number of votes of the certified and all other aggregations that changed their class."""
-    pairs = ((row.selection, again.selection), (row.votes, again.votes))
+    pairs = zip((row.selection, row.votes), again, strict=True)
     return sum(int(np.abs(a.counts - b.counts).sum(1).max()) + 1 >> 1 for a, b in pairs)
