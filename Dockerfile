@@ -8,6 +8,7 @@ RUN useradd --create-home --uid 10001 smoothheads
 WORKDIR /opt/smoothheads
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src
+COPY zoo ./zoo
 # The CPU build of torch; everything else as pinned.
 RUN pip install --no-cache-dir -c constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu \
     '.[serve,openvino,onnx]'

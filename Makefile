@@ -11,7 +11,7 @@ export PYTHONHASHSEED ?= 0
 # Test modules are rewritten and compiled once, not once per process.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test lint types unit browser openvino ray-faults fuzz lowest docs bench clean
+.PHONY: install demo test lint types unit browser openvino ray-faults fuzz lowest docs notebooks dist bench clean
 
 # How many processes share the tests; `make test JOBS=8` on a larger machine.
 JOBS ?= 2
@@ -59,10 +59,17 @@ openvino: install
 ray-faults: install
 	$(BIN)/pytest -m ray_faults tests/ray
 
-# Guides and reference as one site; warnings are errors.
+# Guides, notebooks and reference as one site; warnings are errors.
 docs: install
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d site/.doctrees docs site
+
+# Runs the notebooks again and keeps what they show.
+notebooks: install
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	cd docs/notebooks && for notebook in *.ipynb; do \
+	  ../../$(BIN)/jupyter execute --inplace --NotebookClient.record_timing=False $$notebook || exit 1; done
+	rm -rf docs/notebooks/own-network docs/notebooks/review
 
 # The tests with the lowest versions that pyproject.toml declares, in an environment of their own.
 # LOWEST='--override FILE' keeps a package where this machine has no other.
@@ -78,6 +85,11 @@ lowest:
 fuzz: install
 	$(BIN)/python -m tests.fuzz.run --seconds 600
 
+# Source archive and wheel in dist/, checked as the index would check them.
+dist: install
+	$(BIN)/pip install --quiet --disable-pip-version-check build twine
+	rm -rf dist && $(BIN)/python -m build --quiet && $(BIN)/twine check --strict dist/*
+
 # About half an hour on two cores; benchmarks/README.md has the results and the ones that need a checkpoint.
 bench: install
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
@@ -87,4 +99,4 @@ bench: install
 	  $(BIN)/python -m benchmarks.train_step --network $$network --out bench || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-lowest demo bench site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-lowest demo dist bench site .mypy_cache .ruff_cache .pytest_cache

@@ -1,23 +1,32 @@
-"""Links between documents lead somewhere, and the site has them all."""
+"""Links between documents lead somewhere, the index has them all, and notebooks and commands run."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import io
+import json
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from smoothheads.cli import COMMANDS, main
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
 
 
 def text_of(document: Path) -> str:
-    """Without code, where brackets mean other things."""
+    """Returns a document without its code, where brackets mean other things."""
     return re.sub(r"```.*?```|`[^`\n]*`", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 def anchors(document: Path) -> set[str]:
-    """Of its headings, as hosts and the site write them."""
+    """Returns the anchors of its headings, as code hosts and the site write them."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
     return {heading.replace(" ", "-") for heading in plain}
@@ -33,15 +42,14 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert not anchor or anchor in anchors(path), target
 
 
-def test_the_site_has_every_document() -> None:
+def test_the_index_has_every_document() -> None:
     docs = ROOT / "docs"
-    listed = set()
+    listed = {Path("index.md")}
     for index in (docs / "index.md", docs / "decisions" / "index.md"):
-        for tree in re.findall(r"```\{toctree\}\n(.*?)```", index.read_text(encoding="utf-8"), re.DOTALL):
-            entries = [line for line in tree.splitlines() if line and not line.startswith(":")]
-            listed |= {path.relative_to(docs) for name in entries for path in index.parent.glob(f"{name}.md")}
-    there = {path.relative_to(docs) for path in docs.rglob("*.md")}
-    assert listed | {Path("index.md")} == there, "docs/index.md lists what the site has"
+        links = re.findall(r"\]\(([\w/-]+\.(?:md|ipynb))\)", index.read_text(encoding="utf-8"))
+        listed |= {(index.parent / link).relative_to(docs) for link in links}
+    there = {path.relative_to(docs) for kind in ("*.md", "*.ipynb") for path in docs.rglob(kind)}
+    assert listed == there, "docs/index.md lists what there is, for code hosts and for the site alike"
 
 
 def test_the_architecture_names_files_that_exist() -> None:
@@ -55,8 +63,47 @@ def test_the_architecture_names_files_that_exist() -> None:
     assert told <= {path.name for path in package.iterdir()}
 
 
-def test_the_site_begins_as_the_readme_does() -> None:
-    """The front page takes the commands from there, between these words."""
-    page, readme = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/index.md", "README.md"))
-    for words in re.findall(r'^:(?:start-after|end-before): "(.*)"$', page, re.MULTILINE):
-        assert words in readme
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {}
+    cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    with contextlib.redirect_stdout(io.StringIO()):
+        for cell in cells:
+            exec(compile("".join(cell["source"]), notebook.name, "exec"), scope)
+    # What the page shows was made by these cells: all of them were run, in this order.
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Yields the commands in the documents, with lines that end in a backslash joined."""
+    for document in DOCUMENTS:
+        if document.name == "extending.md":  # its commands need its package; test_extending.py runs them
+            continue
+        text = document.read_text(encoding="utf-8").replace("\\\n", " ")
+        for line in re.findall(r"^smoothheads ([a-z].*)$", text, re.MULTILINE):
+            yield str(document.relative_to(ROOT)), line
+
+
+@functools.cache
+def options_of(*command: str) -> frozenset[str]:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        main([*command, "--help"])
+    return frozenset(re.findall(r"(?<![\w-])-{1,2}[a-z][\w.-]*", out.getvalue()))
+
+
+def test_documented_commands_have_these_options() -> None:
+    for document, line in commands():
+        words = shlex.split(line, comments=True)
+        if words[0] not in COMMANDS:
+            continue  # prose
+        command = words[:1]
+        if words[0] == "train":  # its options depend on the recipe, the method and the data set
+            kinds = [word for word in ("--method", "--data.name") if word in words]
+            command = words[:2] + [word for kind in kinds for word in (kind, words[words.index(kind) + 1])]
+        used = {word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")}
+        assert used <= options_of(*command), f"{document}: smoothheads {line}"

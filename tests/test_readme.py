@@ -8,6 +8,7 @@ import re
 import shlex
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,14 +17,13 @@ from smoothheads.cli import COMMANDS, main
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
-def test_the_python_example_runs_and_certifies(capsys: pytest.CaptureFixture[str]) -> None:
-    code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
-    exec(compile(code, "README.md", "exec"), {})
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert len(rows) == 20
-    right = [row for row in rows if row[1] == row[2]]
-    assert len(right) > 10
-    assert all(float(row[3]) > 0 for row in right)
+def test_the_python_example_runs_and_certifies() -> None:
+    scope: dict[str, Any] = {}
+    exec(compile(_blocks("python")[0], "README.md", "exec"), scope)
+    results = scope["results"]
+    assert len(results) == 20
+    assert results.correct.sum() > 10
+    assert all(row.radius > 0 for row in results if row.correct)
 
 
 def test_every_command_in_the_readme_exists() -> None:
