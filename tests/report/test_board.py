@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.example import example_run
 
 from smoothheads.cli import main
 from smoothheads.report.board import board_html, collect
+from smoothheads.studies.board import study_entries
 
 HEAD = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
 
@@ -54,3 +56,20 @@ def test_ledgers_are_verified_from_their_votes(tmp_path: Path, capsys: pytest.Ca
 def test_a_folder_without_logs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["board", str(tmp_path)]) == 2
     assert "has no ledgers and logs" in capsys.readouterr().err
+
+
+def test_networks_of_a_study_are_entries_and_changed_rows_are_not(tmp_path: Path) -> None:
+    study = Path(__file__).parents[2] / "benchmarks" / "paper" / "table6"
+    shutil.copytree(study, tmp_path / "first")
+    shutil.copytree(study, tmp_path / "second")  # the same rows, which are shown once
+    entries, refused = study_entries(tmp_path)
+    assert (len(entries), refused) == (len(list((study / "rows").iterdir())), {})
+    assert all(entry.path.is_file() and entry.rederived for entry in entries)
+    text = board_html(entries, refused, title="t", out=tmp_path / "board.html")
+    assert text.count("the radius of every correct image re-derived") == len(entries)
+    assert f"{entries[0].study['network']}</td>" in text if entries[0].study else False
+    changed = entries[0].path
+    changed.write_bytes(changed.read_bytes()[:-1])
+    entries, refused = study_entries(tmp_path / "first")
+    assert entries == []
+    assert "was changed" in refused[tmp_path / "first" / "study.json"]

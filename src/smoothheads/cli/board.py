@@ -10,8 +10,8 @@ import tyro
 
 from smoothheads.cli.common import first_argument, parse, print_json, say
 
-DESCRIPTION = """Make one static page that can be sorted from all ledgers and logs below a folder: method,
-network, sigma, ACR, certified accuracy, worst class and cost, with links to the evidence.
+DESCRIPTION = """Make one static page that can be sorted from all ledgers, logs and studies below a folder:
+method, network, sigma, ACR, certified accuracy, worst class and cost, with links to the evidence.
 
 DIR comes first. Nothing enters without passing the audit, and every entry says what was verified, what is
 only claimed, and what the audit could not see."""
@@ -34,11 +34,14 @@ def main(arguments: list[str]) -> None:
     from smoothheads.errors import LedgerError
     from smoothheads.files import reserve_file, write_stamped
     from smoothheads.report.board import board_html, collect
+    from smoothheads.studies.board import study_entries
 
     folder = Path(name or "")
     out = args.out or folder / "board.html"
     reserve_file(out)
     entries, refused = collect(folder)
+    of_studies, damaged = study_entries(folder)
+    entries, refused = [*entries, *of_studies], refused | damaged
     if not entries and not refused:
         raise LedgerError(f"{folder} has no ledgers and logs; name a folder that has.")
     write_stamped(out, board_html(entries, refused, title=args.title, out=out))

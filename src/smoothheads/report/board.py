@@ -3,7 +3,7 @@ the audit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from os.path import relpath
@@ -41,6 +41,10 @@ class BoardEntry:
     path: Path
     log: Results
     audit: Audit
+    study: Mapping[str, str] | None = None
+    """Method and network, for a row of a study."""
+    rederived: bool = False
+    """Whether the reader of the study has re-derived the radius of every correct image."""
 
     @property
     def verified(self) -> list[str]:
@@ -49,7 +53,9 @@ class BoardEntry:
             "images complete" if self.log.manifest else "images as usual in the field",
             "columns consistent",
         ]
-        if self.log.rows:
+        if self.rederived:
+            checks += ["checksum of the rows", "the radius of every correct image re-derived from its votes"]
+        elif self.log.rows:
             checks += ["checksums of manifest and rows", "every radius re-derived from its votes"]
         elif self.audit.stated is not None:
             checks.append("radii possible for the stated n and alpha")
@@ -62,6 +68,8 @@ class BoardEntry:
         """What the log or its name says and nobody has checked."""
         if self.log.manifest is not None:
             return ["network and data, by their hashes"]
+        if self.study is not None:
+            return ["network, by the hash of its weights", "data, sigma and method, by the study", "time"]
         named = [] if self.audit.sigma is None else ["sigma, by its name and radii"]
         return [*named, "method, network and data, by its name", "time"]
 
@@ -136,16 +144,17 @@ def board_html(
 
 def _row(entry: BoardEntry, out: Path) -> str:
     log = entry.log
-    network = {} if log.manifest is None else log.manifest.network
+    facts = {} if log.manifest is None else log.manifest.network
     data = log.manifest.data.name if log.manifest is not None and log.manifest.data else None
-    heads = network.get("heads")
-    arch = network.get("arch")
+    network = f"{facts['arch']}, {facts.get('heads')} heads" if facts.get("arch") else None
+    method = facts.get("method")
+    if entry.study is not None:
+        method, network = entry.study["method"], entry.study["network"]
     certified, present = log.certified_classes, len(log.class_acr)
     seconds = float(log.seconds.mean())
     cells: list[tuple[str, str]] = [
         (log.name, log.name),
-        *((str(value or "–"), str(value or "")) for value in (data, network.get("method"))),
-        (f"{arch}, {heads} heads" if arch else "–", str(arch or "")),
+        *((str(value or "–"), str(value or "")) for value in (data, method, network)),
         ("–", "") if entry.audit.sigma is None else (f"{entry.audit.sigma:g}",) * 2,
         (f"{len(log):,}", str(len(log))),
         (f"{log.acr:.3f}", repr(log.acr)),

@@ -1,0 +1,50 @@
+"""The rows of studies as entries of a board."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from smoothheads.errors import SmoothheadsError
+from smoothheads.report.board import BoardEntry
+from smoothheads.results.audit import UNSEEN_WITHOUT_VOTES, audit
+from smoothheads.studies.results import ROWS, STUDY_FILE, load
+from smoothheads.studies.spec import certify_config
+
+SETTINGS = ("inferred", "unchecked")
+"""Findings about logs whose n and alpha are not stated; the reader of a study knows both."""
+
+
+def study_entries(folder: Path | str) -> tuple[list[BoardEntry], dict[Path, str]]:
+    """Returns an entry for each certified network of the studies below a folder, and why others have none."""
+    entries: dict[Path, BoardEntry] = {}
+    refused: dict[Path, str] = {}
+    for file in sorted(Path(folder).rglob(STUDY_FILE)):
+        # Reading a study re-derives the radius of every correct image from its votes.
+        try:
+            study = load(file.parent)
+        except SmoothheadsError as error:
+            refused[file] = str(error)
+            continue
+        for row in study.certified:
+            assert row.results is not None
+            path = file.parent / ROWS / f"{row.results.name}.tsv.gz"  # which a log is named after
+            title = study.arms[row.arm]
+            log = replace(row.results, name=f"{title}, seed {row.seed} ({study.name})")
+            result = audit(log, sigma=row.sigma)
+            if wrong := [each.message for each in result.findings if each.severity == "error"]:
+                refused[path] = wrong[0]
+                continue
+            # The logs of others, and budgets that look at several classes, cannot be re-derived.
+            config = certify_config(study.certify, row.sigma)
+            rederived = bool(row.facts.certification and config.plan.choice_sizes)
+            if rederived:
+                findings = tuple(each for each in result.findings if each.code not in SETTINGS)
+                unseen = tuple(each for each in result.unseen if each != UNSEEN_WITHOUT_VOTES[1])
+                result = replace(result, findings=findings, unseen=unseen)
+            size = row.facts.size
+            network = f"{size.params:,} weights, {size.gmacs:.3g} GMACs" if size else ""
+            facts = {"method": title, "network": network}
+            if path.name not in {known.name for known in entries}:  # studies share rows
+                entries[path] = BoardEntry(path, log, result, facts, rederived)
+    return list(entries.values()), refused
