@@ -426,10 +426,14 @@ def measured_costs(root: Path) -> Once:
     from smoothheads.report.table import to_text
     from smoothheads.studies import costs
 
-    rates = {("gaussian", name): np.array([1.0, 2.0]) for name in ("some", "dnn5")}
-    counted = {("gaussian", name): 3 for name in ("some", "dnn5")}
-    settings = {"arch": "resnet8", "side": 8, "rounds": 2, "threads": 1}
-    measured = costs.Costs(settings, {"processor": "none"}, rates, rates, counted, dict(counted))
+    measured = costs.Costs(
+        settings=costs.CostSettings(arch="resnet8", side=8, rounds=2),
+        machine={"processor": "none"},
+        train={"gaussian some": (1.0, 2.0), "gaussian dnn5": (1.0, 2.0)},
+        certify={"gaussian some": (1.0, 2.0), "gaussian dnn5": (1.0, 2.0)},
+        params={"gaussian some": 3, "gaussian dnn5": 3},
+        gflops={"gaussian some": 3.0, "gaussian dnn5": 3.0},
+    )
     costs.save(measured, root)
 
     def read() -> object:

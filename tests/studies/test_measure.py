@@ -10,8 +10,8 @@ import pytest
 
 from smoothheads.report.table import to_text
 from smoothheads.results.metrics import MedianInterval, interval_of_median
-from smoothheads.studies.costs import Costs, load, save, table
-from smoothheads.studies.measure import CostSettings, Job, describe_machine, interleaved, measure, ratio
+from smoothheads.studies.costs import Costs, CostSettings, load, save, table
+from smoothheads.studies.measure import Job, describe_machine, interleaved, measure, ratio
 
 
 def test_interval_of_median_ten_values() -> None:
@@ -81,13 +81,11 @@ def costs() -> Costs:
 
 
 def test_measure_counts_and_times(costs: Costs) -> None:
-    assert costs.gflops["gaussian", "dnn5"] == pytest.approx(5 * costs.gflops["gaussian", "single"], rel=1e-3)
-    assert costs.ratio("gflops", ("gaussian", "some"), ("gaussian", "dnn5")) == pytest.approx(
-        (0.433,) * 3, abs=0.01
-    )
-    trained_apart = costs.train["gaussian", "single"] / costs.train["gaussian", "dnn5"]
-    assert np.allclose(trained_apart, 5)
-    assert costs.ratio("train", ("gaussian", "some"), ("nobody", "some")) is None
+    assert costs.gflops["gaussian dnn5"] == pytest.approx(5 * costs.gflops["gaussian single"], rel=1e-3)
+    assert costs.ratio("gflops", "gaussian some", "gaussian dnn5") == pytest.approx((0.433,) * 3, abs=0.01)
+    single, apart = (np.array(costs.train[f"gaussian {name}"]) for name in ("single", "dnn5"))
+    assert np.allclose(single / apart, 5)
+    assert costs.ratio("train", "gaussian some", "nobody some") is None
 
 
 def test_saved_costs_in_the_table(costs: Costs, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def study_of(gains: dict[str, float]) -> StudyResults:
     )
 
 
-def judged(name: str, study: StudyResults, ratios: claims.Ratios) -> str:
+def judged(name: str, study: StudyResults, ratios: costs.Ratios) -> str:
     claim = claims.all_claims()[name]
     return claims.verdict(claim, list(claims.evidence(claim, study, ratios)))
 
@@ -506,10 +506,10 @@ def test_costs_alone_need_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[
     costs_of.write_text(json.dumps(told))
     measured = costs.load(kept)
     assert measured is not None
-    costs.save(replace(measured, train={("gaussian", "some"): np.ones(2)}), kept)
+    costs.save(replace(measured, train={"gaussian some": (1.0, 1.0)}), kept)
     again = json.loads(costs_of.read_text())["train"]
     assert (again["macer single"], again["gaussian some"]) == ([1.0, 2.0], [1.0, 1.0])
-    costs.save(replace(measured, settings={}, train={}), kept)
+    costs.save(replace(measured, settings=replace(measured.settings, images=3), train={}), kept)
     assert (
         "macer single" not in json.loads(costs_of.read_text())["train"]
     )  # ratios of two settings mean nothing

@@ -9,7 +9,7 @@ from tests.studies.small import TEXT, study
 
 from smoothheads.errors import DataError
 from smoothheads.studies.jobs import plan_study
-from smoothheads.studies.plan import Certification, Joining, StudyPlan, Training, make_plan, needs
+from smoothheads.studies.plan import Certification, Joining, StudyPlan, Training, make_plan
 from smoothheads.studies.spec import Study
 
 
@@ -95,7 +95,7 @@ def test_items_come_after_what_they_need() -> None:
     plan = planned(study(TEXT + '[arms.fine]\nrecipe = "digits-single"\nstart = "single"\n'))
     seen: set[str] = set()
     for item in plan.items:
-        assert {before.key for before in needs(item)} <= seen
+        assert {before.key for before in item.needs} <= seen
         seen.add(item.key)
 
 

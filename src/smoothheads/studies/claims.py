@@ -15,6 +15,7 @@ import numpy as np
 from smoothheads.config import from_dict
 from smoothheads.report.table import Cell, Table, number, word
 from smoothheads.results.metrics import Interval, MedianInterval
+from smoothheads.studies.costs import Ratios
 from smoothheads.studies.experiments import published_rows
 from smoothheads.studies.results import StudyResults
 from smoothheads.studies.statistics import Verdict, gain, paired_differences, paired_gain
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 CLOSE = 0.05
 """Nearly equal: the interval of the difference lies within this fraction of the baseline's ACR."""
 
-Ratios = Mapping[tuple[str, str, str, str], MedianInterval]
-"""Measured cost ratios by (cost, base, this structure, baseline structure)."""
 NOTHING = StudyResults(name="", title="", arms={})
 
 

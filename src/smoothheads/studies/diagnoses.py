@@ -50,7 +50,7 @@ def measure_gaps(plan: StudyPlan, store: StudyStore, draws: int) -> dict[str, Ga
     return {row.arm: _measure(row, plan, store, (position, draws)) for row in rows}
 
 
-def saved_gaps(plan: StudyPlan, folder: Path, draws: int) -> Mapping[str, GapCurve] | None:
+def saved_gaps(plan: StudyPlan, folder: Path, draws: int) -> dict[str, GapCurve] | None:
     """Returns what `measure_gaps` gave for these very networks, if the folder of the study has it."""
     if not (folder / STUDY_FILE).is_file():
         return None

@@ -6,6 +6,7 @@ that was interrupted goes on from what is on the disk.
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 import traceback
@@ -30,7 +31,7 @@ from smoothheads.runs.certify import certify_run
 from smoothheads.runs.ensemble import ensemble_run
 from smoothheads.runs.models import CONFIG, open_checkpoint
 from smoothheads.runs.train import train_run
-from smoothheads.studies.plan import Certification, Item, Joining, StudyPlan, Training, make_plan
+from smoothheads.studies.plan import Certification, Item, Joining, StudyPlan, make_plan
 from smoothheads.studies.results import NetworkSize
 from smoothheads.studies.spec import Images, Study
 from smoothheads.studies.store import LOG, StudyStore, rows_written, training_facts
@@ -40,10 +41,13 @@ STOP_SECONDS = 60.0
 """How long a training may take to save its state when a study is stopped."""
 ELSEWHERE = "another process is making it"
 """What `perform` returns for an item that another study on the same store has begun; this is no failure."""
+_STATUS, _RESET_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 @dataclass(frozen=True, slots=True)
 class StudyJob:
+    """An item to make in a store."""
+
     item: Item
     store: StudyStore
 
@@ -54,60 +58,59 @@ class StudyJob:
 
 def perform(job: StudyJob) -> str | None:
     """Makes the item unless it is finished; returns ELSEWHERE or the message of a failure, which is noted."""
-    folder = job.store.folder(job.item)
+    item, store = job.item, job.store
+    folder = store.folder(item)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with (
-            job.store.lock(job.item),
+            store.lock(item),
             (folder / LOG).open("a") as log,
             redirect_stdout(log),
             redirect_stderr(log),
         ):
-            return _perform(job.item, job.store)
+            if store.facts(item) is not None:
+                return None
+            with suppress(OSError):
+                _RESET_PEAK.write_text("5")  # from here on the system notes the largest memory anew
+            started, fraction = time.monotonic(), 1.0 - store.fraction(item)
+            try:
+                facts = _make(item, store)
+            except HeldError:  # somebody trains or certifies into its folder without a study
+                raise
+            except Exception as error:  # also of a user's own component: one arm fails, not the study
+                traceback.print_exc()
+                known = isinstance(error, SmoothheadsError)
+                message = str(error) if known else f"{type(error).__name__}: {error}"
+                store.fail(item, message)
+                return message
+            facts |= {"seconds": time.monotonic() - started, "fraction": fraction, "peak_mib": _peak_mib()}
+            store.finish(item, facts | {"processor": processor()})
+            return None
     except HeldError:
         return ELSEWHERE
 
 
-def _perform(item: Item, store: StudyStore) -> str | None:
-    if store.facts(item) is not None:
-        return None
-    _reset_peak()
-    started, fraction = time.monotonic(), 1.0 - store.fraction(item)
-    try:
-        facts = _make(item, store)
-    except HeldError:  # somebody trains or certifies into its folder without a study
-        raise
-    except Exception as error:  # also of a user's own component: one arm fails, not the study
-        traceback.print_exc()
-        known = isinstance(error, SmoothheadsError)
-        message = str(error) if known else f"{type(error).__name__}: {error}"
-        store.fail(item, message)
-        return message
-    facts |= {"seconds": time.monotonic() - started, "fraction": fraction, "peak_mib": _peak_mib()}
-    store.finish(item, facts | {"processor": processor()})
-    return None
-
-
 def _make(item: Item, store: StudyStore) -> dict[str, Any]:
+    """Makes an item and returns what is noted of it."""
     out = store.artefact(item)
-    match item:
-        case Training():
-            start = None if item.start is None else str(store.checkpoint(item.start))
-            checkpoint = _train(replace(item.config, init=start), out)
-            return training_facts(out) | {"weights": _weights_hash(checkpoint)}
-        case Joining():
-            checkpoint = ensemble_run([store.checkpoint(member) for member in item.members], out)
-            return {"weights": _weights_hash(checkpoint)}
-        case Certification():
-            data = item.network.data
-            certify_run(
-                open_checkpoint(store.checkpoint(item.network)),
-                certified_images(data, item.images),
-                item.config,
-                out,
-                training=lambda: _training_set(data),
-            )
-            return {"images": rows_written(out)}
+    if isinstance(item, Certification):
+        data = item.network.data
+        certify_run(
+            open_checkpoint(store.checkpoint(item.network)),
+            certified_images(data, item.images),
+            item.config,
+            out,
+            training=lambda: _training_set(data),
+        )
+        return {"images": rows_written(out)}
+    if isinstance(item, Joining):
+        checkpoint = ensemble_run([store.checkpoint(member) for member in item.members], out)
+        facts = {}
+    else:
+        start = None if item.start is None else str(store.checkpoint(item.start))
+        checkpoint = _train(replace(item.config, init=start), out)
+        facts = training_facts(out)
+    return facts | {"weights": str(load_json(checkpoint / MANIFEST)["sha256"][WEIGHTS])}
 
 
 def _train(config: RunConfig, out: Path) -> Path:
@@ -122,10 +125,6 @@ def _train(config: RunConfig, out: Path) -> Path:
     return train_run(config, out, resume=True, read=read_once)
 
 
-def _weights_hash(network: Path) -> str:
-    return str(load_json(network / MANIFEST)["sha256"][WEIGHTS])
-
-
 # Images and networks
 
 
@@ -133,14 +132,17 @@ def plan_study(study: Study) -> StudyPlan:
     """Plans a study on its data; raises DataError where data are missing or differ between arms, and where an
     arm trains on images that are certified."""
     found: dict[str, tuple[str, Dataset]] = {}
-    for arm in study.arms:
-        for setting in study.settings:
-            data = study.run_config(arm, setting, study.sigmas[0], study.seeds[0]).data
-            images = certified_images(data, study.images)
-            _check_unseen(data, study.images, images)
-            found.setdefault(
-                images.fingerprint, (f"{arm.name} in {setting}" if setting else arm.name, images)
-            )
+    for arm, setting in itertools.product(study.arms, study.settings):
+        data = study.run_config(arm, setting, study.sigmas[0], study.seeds[0]).data
+        images = certified_images(data, study.images)
+        if study.images.split == "train":
+            seen = np.intersect1d(_training_set(data).indices, images.indices)
+            if len(seen):
+                raise DataError(
+                    f"{len(seen)} of the images to certify are trained on; raise images.offset, or lower "
+                    "data.subset."
+                )
+        found.setdefault(images.fingerprint, (f"{arm.name} in {setting}" if setting else arm.name, images))
     if len(found) > 1:
         (first, _), (second, _) = list(found.values())[:2]
         raise DataError(
@@ -159,15 +161,6 @@ def certified_images(data: DataConfig, images: Images) -> Dataset:
             f"images.offset is {images.offset}, but the {images.split} split has {len(full)} images."
         )
     return select(full, SubsetConfig(indices=tuple(chosen)))
-
-
-def _check_unseen(data: DataConfig, images: Images, certified: Dataset) -> None:
-    if images.split == "train" and (
-        count := len(np.intersect1d(_training_set(data).indices, certified.indices))
-    ):
-        raise DataError(
-            f"{count} of the images to certify are trained on; raise images.offset, or lower data.subset."
-        )
 
 
 def read_once(data: DataConfig, split: Split) -> Dataset:
@@ -205,18 +198,8 @@ def network_size(model: ModelConfig, data: DataConfig) -> NetworkSize:
     )
 
 
-# Memory
-
-_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-
-
-def _reset_peak() -> None:
-    with suppress(OSError):
-        _RESET.write_text("5")
-
-
 def _peak_mib() -> float | None:
-    """Returns the largest memory of this process since `_reset_peak`; None where the system does not tell."""
+    """Returns the largest memory since `_RESET_PEAK` was written; None where the system does not tell."""
     with suppress(OSError):
         if found := re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text()):
             return int(found[1]) / 2**10

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any, Final, TypeVar
@@ -26,7 +26,7 @@ from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import processor, versions
 from smoothheads.results.metrics import Floats, MedianInterval, interval_of_median
 from smoothheads.studies import experiments
-from smoothheads.studies.costs import Costs, Key
+from smoothheads.studies.costs import Costs, CostSettings
 from smoothheads.training import RunConfig
 from smoothheads.training.loop import StepDone, Trainer
 
@@ -40,60 +40,43 @@ BATCH: Final = 128
 """Samples per forward pass of the plain loop."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CostSettings:
-    arch: str = "resnet110"
-    side: int = 32
-    images: int = 32
-    """Images per training step; times are per image. With few of them the optimiser and the cosine term,
-    which cost the same for any number, weigh more than in a real run."""
-    samples: int = 100
-    """Noisy samples per turn of a certification."""
-    rounds: int = 7
-    threads: int = 1
-
-
 def measure(names: tuple[str, ...], settings: CostSettings, on_round: OnRound | None = None) -> Costs:
     """Returns the costs of all rows of the cost tables `names`; each base and structure is measured once."""
-    measured_on = describe_machine(settings.threads)
-    rows = {key: config for name in names for key, config in _rows(name, settings)}
+    machine = describe_machine(settings.threads)
+    configs = {arm: config for name in names for arm, config in _configs(name, settings)}
     shape = (3, settings.side, settings.side)
     data = random_images(shape, 4 * settings.images)
+    # Networks that are trained separately: "gaussian dnn5" are five.
+    separate = {arm: int(arm.rpartition("dnn")[2]) for arm in configs if " dnn" in arm}
     # K separate networks cost as much as K heads that share nothing, not even the first layer.
-    models = {
-        key: build_network(
-            ModelConfig(arch=config.model.arch, heads=_separate(key), cut="input")
-            if _separate(key)
-            else config.model,
-            shape,
-        ).eval()
-        for key, config in rows.items()
-    }
+    models = {}
+    for arm, config in configs.items():
+        apart = ModelConfig(arch=config.model.arch, heads=separate.get(arm, 1), cut="input")
+        models[arm] = build_network(apart if arm in separate else config.model, shape).eval()
     # Certification does not depend on the base method, so that one network per structure votes.
     voting: dict[str, Job] = {}
-    for (_, structure), model in models.items():
-        if structure not in voting:
-            voting[structure] = _voting_job(model, data, settings)
-    # Of K separate networks one is trained and its time counts K times.
-    trained = {key: config for key, config in rows.items() if not _separate(key)}
-    trained |= {(key[0], "single"): config for key, config in rows.items() if _separate(key)}
-    training: dict[Key, Job] = {}
-    for key, config in trained.items():
+    for arm, model in models.items():
+        voting.setdefault(arm.split(" ")[1], _voting_job(model, data, settings))
+    # Of K separate networks one is trained, and its time counts K times.
+    trained = {arm: config for arm, config in configs.items() if arm not in separate}
+    trained |= {f"{arm.split(' ')[0]} single": configs[arm] for arm in separate}
+    training: dict[str, Job] = {}
+    for arm, config in trained.items():
         model = build_network(config.model, shape)
         trainer = Trainer(model, data, config=config.train, objective=config.objective, augment=True)
-        training[key] = training_job(trainer, settings.images)
+        training[arm] = training_job(trainer, settings.images)
     clock = time.process_time  # of this process alone, so that a busy machine does not count
-    rates = interleaved(voting, settings.rounds, clock, on_round)
+    votes = interleaved(voting, settings.rounds, clock, on_round)
     train = interleaved(training, settings.rounds, clock, on_round)
-    train |= {key: train[key[0], "single"] / _separate(key) for key in rows if _separate(key)}
-    counted = {key: cost(model, shape) for key, model in models.items()}
+    train |= {arm: train[f"{arm.split(' ')[0]} single"] / count for arm, count in separate.items()}
+    counted = {arm: cost(model, shape) for arm, model in models.items()}
     return Costs(
-        settings=asdict(settings),
-        machine=measured_on,
-        train=train,
-        certify={key: rates[key[1]] for key in rows},
-        params={key: each.params for key, each in counted.items()},
-        gflops={key: each.macs_paper / 1e9 for key, each in counted.items()},
+        settings=settings,
+        machine=machine,
+        train={arm: tuple(rates.tolist()) for arm, rates in train.items()},
+        certify={arm: tuple(votes[arm.split(" ")[1]].tolist()) for arm in configs},
+        params={arm: each.params for arm, each in counted.items()},
+        gflops={arm: each.macs_paper / 1e9 for arm, each in counted.items()},
     )
 
 
@@ -193,24 +176,17 @@ def _voting_job(model: MultiHead, data: ArrayDataset, settings: CostSettings) ->
     return job
 
 
-def _rows(name: str, settings: CostSettings) -> Iterator[tuple[Key, RunConfig]]:
+def _configs(name: str, settings: CostSettings) -> Iterator[tuple[str, RunConfig]]:
     """Yields the settings of every row at the last sigma, on a network of the chosen size."""
     study = experiments.study(experiments.get(name), experiments.scale("paper"))
     for arm in study.arms:
-        base, structure = arm.name.split(" ")
         config = study.run_config(arm, "", arm.sigmas[-1], 0)
-        batch = settings.images * config.objective.method.draws
-        train: dict[str, Any] = {"batch": batch, "batch_unit": "draws", "epochs": 10_000, "lr": 1e-3}
-        yield (
-            (base, structure),
-            replace(
-                config,
-                model=replace(config.model, arch=settings.arch),
-                train=replace(config.train, threads=settings.threads, **train),
-            ),
-        )
-
-
-def _separate(key: Key) -> int:
-    """Returns the number of networks that are trained separately; 0 for one that is trained as a whole."""
-    return int(key[1][3:]) if key[1].startswith("dnn") else 0
+        train: dict[str, Any] = {
+            "batch": settings.images * config.objective.method.draws,
+            "batch_unit": "draws",
+            "epochs": 10_000,
+            "lr": 1e-3,
+            "threads": settings.threads,
+        }
+        model = replace(config.model, arch=settings.arch)
+        yield arm.name, replace(config, model=model, train=replace(config.train, **train))

@@ -20,7 +20,7 @@ from smoothheads.files import LOCK, is_partial, write_atomic
 from smoothheads.runs.executors import ONE_THREAD, Executor, Future, ProcessExecutor
 from smoothheads.runs.on_ray import MOST_LOSSES, Cluster, Need, last_line, nodes, require_room
 from smoothheads.studies.jobs import ELSEWHERE, STOP_SECONDS, StudyJob, perform
-from smoothheads.studies.plan import Certification, Item, Training, needs
+from smoothheads.studies.plan import Certification, Item, Training
 from smoothheads.studies.store import DONE, StudyStore
 
 LOOK_SECONDS: Final = 10.0  # after which a node hands over what is new
@@ -155,7 +155,7 @@ class RayJobs(Executor):
     def _start(self, running: _Running) -> None:
         """Starts the job from what the store has of it."""
         item, store = running.job.item, running.job.store
-        needed = [each for each in needs(item) if not isinstance(each, Certification)]
+        needed = [each for each in item.needs if not isinstance(each, Certification)]
         files = {
             path.relative_to(store.root).as_posix(): path.read_bytes()
             for folder in (*(store.checkpoint(each) for each in needed), store.folder(item))

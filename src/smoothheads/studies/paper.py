@@ -23,7 +23,7 @@ from smoothheads.results.manifest import FILE as MANIFEST
 from smoothheads.results.results import stack
 from smoothheads.studies import costs as cost_tables
 from smoothheads.studies import experiments
-from smoothheads.studies.costs import Costs
+from smoothheads.studies.costs import Costs, CostSettings
 from smoothheads.studies.experiments import EXPERIMENTS, Experiment, PublishedRow, Scale
 from smoothheads.studies.results import (
     STUDY_FILE,
@@ -134,7 +134,7 @@ def measure_costs(
         scale: Its `costs` say how it is measured.
         on_round: Is given the number of rounds and returns what is called after each.
     """
-    from smoothheads.studies.measure import CostSettings, measure
+    from smoothheads.studies.measure import measure
 
     names = tuple(each.id for each in chosen if each.kind == "cost")
     if not names:

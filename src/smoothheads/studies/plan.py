@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.config import to_dict
@@ -30,9 +30,16 @@ Votes: TypeAlias = tuple[str, str]
 class Training:
     """A network to train, from scratch or from the weights of another one."""
 
+    folder: ClassVar = "trained"
+    product: ClassVar = "run"
+
     key: str
     config: RunConfig
     start: Network | None = None
+
+    @property
+    def needs(self) -> tuple[Network, ...]:
+        return () if self.start is None else (self.start,)
 
     @property
     def members(self) -> tuple[Training, ...]:
@@ -51,8 +58,15 @@ class Training:
 class Joining:
     """Networks that are trained separately and become one ensemble."""
 
+    folder: ClassVar = "joined"
+    product: ClassVar = "checkpoint"
+
     key: str
     members: tuple[Training, ...]
+
+    @property
+    def needs(self) -> tuple[Training, ...]:
+        return self.members
 
     @property
     def model(self) -> ModelConfig:
@@ -70,10 +84,19 @@ Network: TypeAlias = Training | Joining
 
 @dataclass(frozen=True, slots=True)
 class Certification:
+    """A ledger to write: a network, certified on the images of the study."""
+
+    folder: ClassVar = "certified"
+    product: ClassVar = "ledger"
+
     key: str
     network: Network
     config: CertifyConfig
     images: Images
+
+    @property
+    def needs(self) -> tuple[Network, ...]:
+        return (self.network,)
 
 
 Item: TypeAlias = Training | Joining | Certification
@@ -81,6 +104,8 @@ Item: TypeAlias = Training | Joining | Certification
 
 @dataclass(frozen=True, slots=True)
 class RowName:
+    """The setting, sigma, arm and seed of a row."""
+
     setting: str
     sigma: float
     arm: str
@@ -121,6 +146,8 @@ class PlannedRow(RowName):
 
 @dataclass(frozen=True)
 class StudyPlan:
+    """The rows of a study with everything that they need."""
+
     study: Study
     rows: tuple[PlannedRow, ...]
     images: int = 0
@@ -166,9 +193,32 @@ def make_plan(study: Study, fingerprint: Fingerprint, certified: str, images: in
         certified: Fingerprint of the certified images.
         images: The number of certified images.
     """
-    maker = _Maker(study, fingerprint, certified)
+
+    def train(config: RunConfig, start: Network | None) -> Training:
+        settings = to_dict(config)
+        # The place of the data does not count, their fingerprint does.
+        data = {name: value for name, value in settings["data"].items() if name != "root"}
+        settings |= {"data": data, "init": start.key if start else None}
+        return Training(_key("training", settings, fingerprint(config.data)), config, start)
+
+    def network(setting: str, sigma: float, arm: Arm, seed: int) -> Network:
+        # All members of an ensemble start from the same network, if the arm starts from another one.
+        start = None if arm.start is None else network(setting, sigma, study.arm(arm.start), seed)
+        seeds = [seed + MEMBER_SEEDS * k for k in range(arm.members)]
+        members = tuple(train(study.run_config(arm, setting, sigma, s), start) for s in seeds)
+        if len(members) == 1:
+            return members[0]
+        return Joining(_key("joining", [member.key for member in members]), members)
+
+    def row(setting: str, sigma: float, arm: Arm, seed: int) -> PlannedRow:
+        certifies = network(setting, sigma, arm, seed)
+        config = study.certify_config(sigma, arm.aggregation)
+        key = _key("certification", certifies.key, to_dict(config), certified)
+        own = Certification(key, certifies, config, study.images)
+        return PlannedRow(setting, sigma, arm.name, seed, certifies, own, own, arm.aggregation)
+
     rows = [
-        maker.row(setting, sigma, arm, seed)
+        row(setting, sigma, arm, seed)
         for seed in study.seeds
         for setting in study.settings
         for sigma in study.sigmas
@@ -180,59 +230,12 @@ def make_plan(study: Study, fingerprint: Fingerprint, certified: str, images: in
 
 def join_plans(plans: Mapping[str, StudyPlan]) -> tuple[StudyPlan, dict[str, StudyPlan]]:
     """Returns several plans as one, and each plan with the ledgers that it now shares with the others."""
-    rows = list(_share_ledgers([row for plan in plans.values() for row in plan.rows]))
+    shared = iter(list(_share_ledgers([row for plan in plans.values() for row in plan.rows])))
+    parts = {name: replace(plan, rows=tuple(next(shared) for _ in plan.rows)) for name, plan in plans.items()}
     first = next(iter(plans.values())).study
     study = first if len(plans) == 1 else replace(first, name="-".join(plans), title=", ".join(plans))
-    joined = StudyPlan(study, tuple(rows), max(plan.images for plan in plans.values()))
-    parts = {}
-    for name, plan in plans.items():
-        parts[name] = replace(plan, rows=tuple(rows[: len(plan.rows)]))
-        rows = rows[len(plan.rows) :]
-    return joined, parts
-
-
-def needs(item: Item) -> tuple[Item, ...]:
-    """Returns what must exist before an item can be made."""
-    match item:
-        case Training(start=start):
-            return (start,) if start is not None else ()
-        case Joining(members=members):
-            return members
-        case Certification(network=network):
-            return (network,)
-
-
-@dataclass(frozen=True)
-class _Maker:
-    study: Study
-    fingerprint: Fingerprint
-    certified: str
-    trainings: dict[str, Training] = field(default_factory=dict)
-
-    def row(self, setting: str, sigma: float, arm: Arm, seed: int) -> PlannedRow:
-        network = self.network(setting, sigma, arm, seed)
-        config = self.study.certify_config(sigma, arm.aggregation)
-        key = _key("certification", network.key, to_dict(config), self.certified)
-        certification = Certification(key, network, config, self.study.images)
-        return PlannedRow(
-            setting, sigma, arm.name, seed, network, certification, certification, arm.aggregation
-        )
-
-    def network(self, setting: str, sigma: float, arm: Arm, seed: int) -> Network:
-        seeds = [seed + MEMBER_SEEDS * k for k in range(arm.members)]
-        start = None if arm.start is None else self.network(setting, sigma, self.study.arm(arm.start), seed)
-        members = tuple(self.training(self.study.run_config(arm, setting, sigma, s), start) for s in seeds)
-        if len(members) == 1:
-            return members[0]
-        return Joining(_key("joining", [member.key for member in members]), members)
-
-    def training(self, config: RunConfig, start: Network | None) -> Training:
-        settings = to_dict(config)
-        # The place of the data does not count, their fingerprint does.
-        data = {name: value for name, value in settings["data"].items() if name != "root"}
-        settings |= {"data": data, "init": start.key if start else None}
-        key = _key("training", settings, self.fingerprint(config.data))
-        return self.trainings.setdefault(key, Training(key, config, start))
+    rows = tuple(row for plan in parts.values() for row in plan.rows)
+    return StudyPlan(study, rows, max(plan.images for plan in plans.values())), parts
 
 
 def _share_ledgers(rows: list[PlannedRow]) -> Iterator[PlannedRow]:
@@ -244,27 +247,27 @@ def _share_ledgers(rows: list[PlannedRow]) -> Iterator[PlannedRow]:
     """
     for row in rows:
         found = [(other, name) for other in rows if (name := _aggregation_in(row, other)) is not None]
-        budget = row.own.config.budget
-        if not found or budget != "fixed":
+        if not found:
             yield row
             continue
+        # The largest ensemble has the votes of all that begin like it.
         other, aggregation = max(found, key=lambda each: len(each[0].network.members))
         yield replace(row, certification=other.own, aggregation=aggregation)
 
 
 def _aggregation_in(row: PlannedRow, other: PlannedRow) -> str | None:
     """Returns the aggregation under which the ledger of `other` holds `row`, if it does."""
-    aggregation = row.own.config.aggregation
-    if (
-        replace(row.own.config, aggregation=ENSEMBLE) != other.own.config
-        or row.own.images != other.own.images
-    ):
+    config, aggregation = row.own.config, row.own.config.aggregation
+    same_settings = replace(config, aggregation=ENSEMBLE) == other.own.config
+    if config.budget != "fixed" or not same_settings or row.own.images != other.own.images:
         return None
+    # The same network: its ledger has the votes of every aggregation.
     if row.network.key == other.network.key:
         return aggregation if aggregation != ENSEMBLE else None
+    # The first members of a larger ensemble. prefix-K counts heads, not networks, so each must have one head.
     parts = [member.key for member in row.network.members]
     longer = [member.key for member in other.network.members]
-    one_head_each = row.network.model.heads == len(parts)  # prefix-K counts heads, not networks
+    one_head_each = row.network.model.heads == len(parts)
     begins = len(parts) < len(longer) and longer[: len(parts)] == parts
     if aggregation != ENSEMBLE or not one_head_each or not begins:
         return None
@@ -272,7 +275,7 @@ def _aggregation_in(row: PlannedRow, other: PlannedRow) -> str | None:
 
 
 def _with_needed(item: Item) -> Iterator[Item]:
-    for needed in needs(item):
+    for needed in item.needs:
         yield from _with_needed(needed)
     yield item
 

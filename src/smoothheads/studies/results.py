@@ -31,6 +31,7 @@ from smoothheads.studies.spec import Images, certify_config
 FORMAT = "smoothheads-study/2"
 STUDY_FILE, ROWS = "study.json", "rows"
 _ROUNDING = 1e-7  # of the bound, and what the correction of the noise takes off the radius
+_TRUNCATION = 1e-6  # radii are cut after six decimals
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -38,6 +39,8 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NetworkSize:
+    """What a network costs, however fast the machine is."""
+
     params: int
     gmacs: float
     """Billions of multiply-accumulates of convolutions and linear layers for one image."""
@@ -82,6 +85,12 @@ class StudyRow(RowName):
     results: Results | None
     facts: RowFacts = RowFacts()
 
+    @property
+    def log(self) -> Results:
+        """The certified images of a row that has them."""
+        assert self.results is not None, f"{self.name} is not certified"
+        return self.results
+
 
 @dataclass(frozen=True, slots=True)
 class Stack:
@@ -94,7 +103,7 @@ class Stack:
 
     @property
     def results(self) -> list[Results]:
-        return [row.results for row in self.by_seed.values() if row.results is not None]
+        return [row.log for row in self.by_seed.values()]
 
     @property
     def facts(self) -> list[RowFacts]:
@@ -146,17 +155,19 @@ class GapCurve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StudyResults:
+    """The rows of a study, certified or not yet, with what its tables show of them."""
+
     name: str
     title: str
-    arms: Mapping[str, str]
+    arms: dict[str, str]
     """The title of every arm, in the order of the tables."""
     radii: tuple[float, ...] = ()
     differences: tuple[tuple[str, str], ...] = ()
     rows: tuple[StudyRow, ...] = ()
-    certify: Mapping[str, Any] = field(default_factory=dict)
+    certify: dict[str, Any] = field(default_factory=dict)
     images: Images | None = None
-    made_by: Mapping[str, Any] = field(default_factory=dict)
-    gaps: Mapping[str, GapCurve] = field(default_factory=dict)
+    made_by: dict[str, Any] = field(default_factory=dict)
+    gaps: dict[str, GapCurve] = field(default_factory=dict)
     """Of fig2 alone, by arm."""
 
     def groups(self) -> list[tuple[str, float]]:
@@ -173,7 +184,7 @@ class StudyResults:
 
     @property
     def several_settings(self) -> bool:
-        """Whether settings have to be named in tables."""
+        """True if tables have to name the setting of a row."""
         return len({row.setting for row in self.rows}) > 1
 
     def has_failed(self, setting: str, sigma: float, arm: str) -> bool:
@@ -182,6 +193,9 @@ class StudyResults:
     @property
     def failed(self) -> dict[str, str]:
         return {row.name: row.facts.failed for row in self.rows if row.facts.failed is not None}
+
+
+# The exported folder
 
 
 def reserve_folder(folder: Path) -> None:
@@ -220,36 +234,64 @@ def save(study: StudyResults, folder: Path) -> None:
 
 def write_unlocked(study: StudyResults, folder: Path) -> None:
     """Does what `save` does, for a caller who holds the folder."""
-    entries, files = [], set()
+    entries = []
     for row in study.rows:
-        entry = {
-            "setting": row.setting,
-            "sigma": row.sigma,
-            "arm": row.arm,
-            "seed": row.seed,
-            "facts": _known(row.facts),
-        }
-        if row.results is not None:
-            entry["file"] = write_rows(row.results, folder / ROWS)
-            files.add(entry["file"])
-        entries.append(entry)
-    header = {
-        "format": FORMAT,
-        "name": study.name,
-        "title": study.title,
-        "arms": [list(pair) for pair in study.arms.items()],  # a list, because JSON objects are sorted
-        "radii": study.radii,
-        "differences": study.differences,
-        "certify": dict(study.certify),
-        "images": None if study.images is None else to_dict(study.images),
-        "made_by": dict(study.made_by),
-        "gaps": {arm: to_dict(curve) for arm, curve in study.gaps.items()},
-    }
-    write_json(folder / STUDY_FILE, {**header, "rows": entries})
+        entry = {name: getattr(row, name) for name in ("setting", "sigma", "arm", "seed")}
+        # Facts that are not known are left out.
+        facts = {key: value for key, value in to_dict(row.facts).items() if value not in (None, "", [])}
+        file = {} if row.results is None else {"file": write_rows(row.results, folder / ROWS)}
+        entries.append({**entry, **file, "facts": facts})
+    # Arms are a list of pairs, because the keys of a JSON object are sorted and lose their order.
+    plain = to_dict(replace(study, rows=())) | {"arms": list(study.arms.items()), "rows": entries}
+    write_json(folder / STUDY_FILE, {"format": FORMAT, **plain})
+    # Logs of ours that no row has any more are removed; files of somebody else stay.
+    named = {entry.get("file") for entry in entries}
     for path in (folder / ROWS).glob("*.tsv.gz"):
-        ours = path.name == f"{_digest(path.read_bytes())}.tsv.gz"
-        if ours and path.name.removesuffix(".tsv.gz") not in files:
+        name = path.name.removesuffix(".tsv.gz")
+        if name not in named and name == _digest(path.read_bytes()):
             path.unlink()
+
+
+def load(folder: Path) -> StudyResults:
+    """Reads a folder that `save` wrote.
+
+    Raises LedgerError if a file is damaged, or a radius does not follow from its votes.
+    """
+    path = folder / STUDY_FILE
+    data = load_json(path)
+    if data.pop("format", None) != FORMAT:
+        raise LedgerError(f"{path} is not the results of a study in the format {FORMAT!r}; check the path.")
+    try:
+        entries = [from_dict(_Entry, entry) for entry in data.pop("rows")]
+        study = from_dict(StudyResults, {**data, "arms": dict(data["arms"])})
+        pairs = tuple((this, baseline) for this, baseline in study.differences)
+        named = {*(entry.arm for entry in entries), *(name for pair in pairs for name in pair)}
+        if unknown := sorted(named - study.arms.keys()):
+            raise ConfigError(f"{unknown[0]!r} is not one of its arms.")
+        rows = tuple(_row(entry, folder / ROWS, study.certify) for entry in entries)
+    except (ConfigError, LookupError, TypeError, ValueError) as error:
+        raise LedgerError(f"{path} is damaged, so restore it from a copy: {error}") from None
+    return replace(study, differences=pairs, rows=rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry(RowName):
+    """A row as `study.json` has it; `file` names its log."""
+
+    facts: RowFacts
+    file: str | None = None
+
+
+def _row(entry: _Entry, folder: Path, certify: Mapping[str, Any]) -> StudyRow:
+    name = (entry.setting, entry.sigma, entry.arm, entry.seed)
+    if entry.file is None:
+        return StudyRow(*name, None, entry.facts)
+    # How somebody else certified is not known, so that nothing follows from the votes.
+    config = certify_config(certify, entry.sigma) if entry.facts.certification else None
+    return StudyRow(*name, read_rows(folder, entry.file, entry.sigma, config), entry.facts)
+
+
+# The logs in it
 
 
 def write_rows(results: Results, folder: Path) -> str:
@@ -262,10 +304,16 @@ def write_rows(results: Results, folder: Path) -> str:
 
 
 def read_rows(folder: Path, name: str, sigma: float, config: CertifyConfig | None) -> Results:
-    """Reads what `write_rows` wrote; `config` is how they were certified, None for somebody else's log.
+    """Reads what `write_rows` wrote.
 
     Raises LedgerError if the file was changed, or if a radius does not follow from the votes of its image:
     whoever rewrites a whole folder can make its checksums agree, but not the votes.
+
+    Args:
+        folder: The folder of the logs.
+        name: The name of the log, its checksum.
+        sigma: The noise level sigma of the row.
+        config: How the row was certified; None for somebody else's log.
     """
     path = folder / f"{name}.tsv.gz"
     if not re.fullmatch(r"[0-9a-f]{16}", name) or not path.is_file():
@@ -296,85 +344,15 @@ def contradicted(results: Results, config: CertifyConfig) -> Ints:
     follows = np.full(len(radius), not config.plan.choice_sizes)
     # The file has one number of samples per image; the selection may have had any of the budget's sizes.
     for size in config.plan.choice_sizes:
+        # The votes k of n samples, as the written fraction implies them.
         n = np.maximum(samples - size, 1)
         k = np.clip(np.round(fraction * n), 1, n)
-        p_lower: Floats = special.betaincinv(k, n - k + 1, config.alpha)  # Clopper-Pearson, one-sided
-        excess = config.sigma * config.law.unit_radius(p_lower) - radius  # radii are cut after six decimals
-        follows |= (excess >= -_ROUNDING) & (excess <= 1e-6 + _ROUNDING) & (np.abs(k / n - fraction) <= 1e-6)
+        # The one-sided Clopper-Pearson bound of p_A, and the radius that it gives.
+        p_lower: Floats = special.betaincinv(k, n - k + 1, config.alpha)
+        excess = config.sigma * config.law.unit_radius(p_lower) - radius
+        cut = (excess >= -_ROUNDING) & (excess <= _TRUNCATION + _ROUNDING)
+        follows |= cut & (np.abs(k / n - fraction) <= _TRUNCATION)
     return cast(Ints, results.index[right][~follows])
-
-
-def load(folder: Path) -> StudyResults:
-    """Reads a folder that `save` wrote.
-
-    Raises LedgerError if a file is damaged, or a radius does not follow from its votes.
-    """
-    path = folder / STUDY_FILE
-    data = load_json(path)
-    if data.get("format") != FORMAT:
-        raise LedgerError(f"{path} is not the results of a study in the format {FORMAT!r}; check the path.")
-    try:
-        file = from_dict(_StudyFile, {key: value for key, value in data.items() if key != "format"}, "study")
-        if wrong := [pair for pair in (*file.arms, *file.differences) if len(pair) != 2]:
-            raise ConfigError(f"{list(wrong[0])} is not a pair.")
-        arms = {arm for arm, _ in file.arms}
-        named = {*(entry.arm for entry in file.rows), *(name for pair in file.differences for name in pair)}
-        if unknown := sorted(named - arms):
-            raise ConfigError(f"{unknown[0]!r} is not one of its arms.")
-        rows = tuple(_row(entry, folder, file.certify) for entry in file.rows)
-    except ConfigError as error:
-        raise LedgerError(f"{path} is damaged: {error}") from None
-    return StudyResults(
-        name=file.name,
-        title=file.title,
-        arms={arm: title for arm, title in file.arms},  # noqa: C416 (a pair, as mypy does not know)
-        radii=file.radii,
-        differences=tuple((this, baseline) for this, baseline in file.differences),
-        rows=rows,
-        certify=file.certify,
-        images=file.images,
-        made_by=file.made_by,
-        gaps=file.gaps,
-    )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Entry:
-    setting: str
-    sigma: float
-    arm: str
-    seed: int
-    facts: RowFacts
-    file: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _StudyFile:
-    """`study.json` as it is written; the codec of configurations checks all types."""
-
-    name: str
-    title: str
-    arms: tuple[tuple[str, ...], ...]
-    radii: tuple[float, ...]
-    differences: tuple[tuple[str, ...], ...]
-    rows: tuple[_Entry, ...]
-    certify: dict[str, Any]
-    images: Images | None
-    made_by: dict[str, Any]
-    gaps: dict[str, GapCurve] = field(default_factory=dict)
-
-
-def _row(entry: _Entry, folder: Path, certify: Mapping[str, Any]) -> StudyRow:
-    results = None
-    if entry.file is not None:
-        config = certify_config(certify, entry.sigma) if entry.facts.certification else None
-        results = read_rows(folder / ROWS, entry.file, entry.sigma, config)
-    return StudyRow(entry.setting, entry.sigma, entry.arm, entry.seed, results, entry.facts)
-
-
-def _known(facts: RowFacts) -> dict[str, Any]:
-    """Returns the facts without those that are not known."""
-    return {key: value for key, value in to_dict(facts).items() if value not in (None, "", [])}
 
 
 def _digest(data: bytes) -> str:

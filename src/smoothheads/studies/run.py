@@ -15,16 +15,7 @@ from smoothheads.device import cores, threads
 from smoothheads.errors import SmoothheadsError, duration
 from smoothheads.files import exclusive
 from smoothheads.studies import results
-from smoothheads.studies.plan import (
-    Certification,
-    Item,
-    Joining,
-    PlannedRow,
-    StudyPlan,
-    Training,
-    join_plans,
-    needs,
-)
+from smoothheads.studies.plan import Certification, Item, Joining, PlannedRow, StudyPlan, Training, join_plans
 from smoothheads.studies.results import GapCurve, StudyResults
 from smoothheads.studies.spec import Study, read_study
 from smoothheads.studies.store import LOG, StudyStore
@@ -65,13 +56,14 @@ class StudyRun:
         plans: The plan of every study, by its name.
         store: Where networks, ledgers and rows are kept.
         folders: The output folder of a study, if its results are to be exported while it runs.
+        on_note: Called with remarks for the user.
     """
 
     plans: Mapping[str, StudyPlan]
     store: StudyStore
     folders: Mapping[str, Path] = field(default_factory=dict)
     on_note: Callable[[str], None] = lambda _: None
-    gaps: Mapping[str, GapCurve] = field(default_factory=dict)
+    gaps: dict[str, GapCurve] = field(default_factory=dict)
     """The curves of fig2, which are measured with its networks."""
 
     def __post_init__(self) -> None:
@@ -79,12 +71,8 @@ class StudyRun:
         for name, folder in self.folders.items():
             results.reserve_folder(folder)
             results.check_nothing_lost(folder, self.plans[name].votes_by_name)
-        self._import_rows()
-        self.missing = self.plan.without(self.store.saved_rows())
-
-    def _import_rows(self) -> None:
-        """Takes over rows of the output folders and of the studies next to them: a row that two studies show
-        is made once, even if the store is gone."""
+        # Rows of the output folders and of the studies next to them need not be made again, even if the store
+        # is gone. A damaged neighbour is not used; a damaged output folder stops the run.
         own = set(self.folders.values())
         neighbours = {path.parent for each in own for path in each.parent.glob(f"*/{results.STUDY_FILE}")}
         for folder in sorted(neighbours - own):
@@ -95,6 +83,7 @@ class StudyRun:
         for folder in own:
             if (folder / results.STUDY_FILE).is_file():
                 self.store.import_rows(folder)
+        self.missing = self.plan.without(self.store.saved_rows())
 
     def need_networks(self, rows: list[PlannedRow]) -> None:
         """Makes the networks of these rows even if the rows are saved."""
@@ -128,21 +117,48 @@ class StudyRun:
         for (arm, aggregation), count in shared.items():
             rows = f"{count} row{'s' if count > 1 else ''}"
             lines.append(f"{arm}: {rows} from {aggregation} of another ledger")
+        # Before anything was measured: all arithmetic that is left, at the speed of a single network here.
         jobs, seconds = workers or cores(), self.status().seconds_left
         if math.isnan(seconds):
-            seconds = _total_work(self.missing, self.store) * seconds_per_gmac(self.missing)
+            left = [(item, 1 - self.store.fraction(item)) for item in self.missing.items]
+            gmacs = sum(item_work(item, self.plan.images) * fraction for item, fraction in left)
+            seconds = gmacs * seconds_per_gmac(self.missing)
         lines.append(f"about {duration(seconds / jobs)} with {jobs} processes, estimated from the arithmetic")
         return "\n".join(lines)
 
     def status(self) -> Status:
-        """Returns how far the studies are, perhaps in another process: what has begun counts as running."""
-        running, failed = set(), {}
+        """Returns how far the studies are by what is on the disk, perhaps made by another process.
+
+        What has begun counts as running. The time that is left is extrapolated from finished work, trainings
+        apart from certifications.
+        """
+        states: dict[str, State] = {}
+        seconds, measured, left = (dict.fromkeys((Training, Joining, Certification), 0.0) for _ in range(3))
         for item in self.missing.items:
-            if self.store.facts(item) is None and self.store.artefact(item).exists():
-                running.add(item.key)
-            if (message := self.store.failure(item)) is not None:
-                failed[item.key] = message
-        return self._status(running, failed)
+            kind, work = type(item), item_work(item, self.plan.images)
+            facts, fraction = self.store.facts(item), self.store.fraction(item)
+            if facts is not None:
+                states[item.key] = "done"
+                # A training that was stopped and continued has seconds for its last part alone.
+                if "seconds" in facts:
+                    measured[kind] += work * facts.get("fraction", 1.0)
+                    seconds[kind] += facts["seconds"]
+            elif self.store.failure(item) is not None:
+                states[item.key] = "failed"
+            else:
+                states[item.key] = "running" if self.store.artefact(item).exists() else "waiting"
+                left[kind] += work * (1 - fraction)
+                if fraction > 0:
+                    measured[kind] += work * fraction
+                    seconds[kind] += self.store.seconds_spent(item)
+        # A kind of which little has been measured gets the pace of everything.
+        done = sum(measured.values())
+        overall = sum(seconds.values()) / done if done else math.nan
+        total = 0.0
+        for kind, work in left.items():
+            known = measured[kind] > 0 and seconds[kind] >= ENOUGH_SECONDS
+            total += work * (seconds[kind] / measured[kind] if known else overall) if work else 0.0
+        return Status(states, total)
 
     def run(
         self,
@@ -191,12 +207,12 @@ class StudyRun:
             while waiting or running:
                 # An item whose needs failed fails with the same message.
                 for item in list(waiting):
-                    if broken := [failed[need.key] for need in needs(item) if need.key in failed]:
+                    if broken := [failed[need.key] for need in item.needs if need.key in failed]:
                         failed[item.key] = broken[0]
                         waiting.remove(item)
                 # Start what can be started, in the order of the plan.
                 for item in list(waiting):
-                    ready = all(need.key in done for need in needs(item))
+                    ready = all(need.key in done for need in item.needs)
                     if len(running) >= executor.slots:
                         break
                     if ready and retry_at.get(item.key, 0.0) <= time.monotonic():
@@ -205,6 +221,7 @@ class StudyRun:
                         waiting.remove(item)
                 if waiting and not running:  # everything left is being made elsewhere, or needs that
                     time.sleep(POLL_SECONDS)
+                # Note what has ended: well, with a failure, or because another study has the item.
                 for future in executor.wait(POLL_SECONDS) if running else ():
                     job = running.pop(future)
                     message = _outcome(future, job)
@@ -215,10 +232,11 @@ class StudyRun:
                         retry_at[job.key] = time.monotonic() + RETRY_SECONDS
                     else:
                         failed[job.key] = message
+                # From time to time: say how far it is, and export new rows.
                 if time.monotonic() - reported >= STATUS_SECONDS:
                     reported = time.monotonic()
                     if on_status is not None:
-                        on_status(self._status({j.key for j in running.values()}, failed), executor.slots)
+                        on_status(self.status(), executor.slots)
                     if self._certified() > exported:
                         exported = self._certified()
                         self.export()
@@ -227,36 +245,6 @@ class StudyRun:
     def _certified(self) -> int:
         items = [item for item in self.missing.items if isinstance(item, Certification)]
         return sum(self.store.facts(item) is not None for item in items)
-
-    def _status(self, running: set[str], failed: Mapping[str, str]) -> Status:
-        """Extrapolates the time that is left from finished work, trainings apart from certifications."""
-        states: dict[str, State] = {}
-        seconds, measured, left = (dict.fromkeys((Training, Joining, Certification), 0.0) for _ in range(3))
-        for item in self.missing.items:
-            kind, work = type(item), item_work(item, self.plan.images)
-            facts = self.store.facts(item)
-            if facts is not None:
-                states[item.key] = "done"
-                if "seconds" in facts:
-                    measured[kind] += work * facts.get("fraction", 1.0)
-                    seconds[kind] += facts["seconds"]
-            elif item.key in failed:
-                states[item.key] = "failed"
-            else:
-                states[item.key] = "running" if item.key in running else "waiting"
-                fraction = self.store.fraction(item)
-                left[kind] += work * (1 - fraction)
-                if fraction > 0:
-                    measured[kind] += work * fraction
-                    seconds[kind] += self.store.seconds_spent(item)
-        # A kind of which little has been measured gets the pace of everything.
-        done = sum(measured.values())
-        overall = sum(seconds.values()) / done if done else math.nan
-        total = 0.0
-        for kind, work in left.items():
-            known = measured[kind] > 0 and seconds[kind] >= ENOUGH_SECONDS
-            total += work * (seconds[kind] / measured[kind] if known else overall) if work else 0.0
-        return Status(states, total)
 
 
 def run(
@@ -319,10 +307,6 @@ def item_work(item: Item, images: int) -> float:
             return network_size(network.model, network.data).gmacs * samples
         case _:
             return 0.0
-
-
-def _total_work(plan: StudyPlan, store: StudyStore) -> float:
-    return sum(item_work(item, plan.images) * (1 - store.fraction(item)) for item in plan.items)
 
 
 @threads(1)

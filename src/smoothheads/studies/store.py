@@ -15,7 +15,7 @@ import json
 import platform
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,7 @@ from smoothheads.results.manifest import FILE, read_manifest
 from smoothheads.results.row import parse_time
 from smoothheads.runs.models import METRICS
 from smoothheads.studies import results
-from smoothheads.studies.plan import (
-    Certification,
-    Item,
-    Joining,
-    Network,
-    PlannedRow,
-    StudyPlan,
-    Training,
-    Votes,
-)
+from smoothheads.studies.plan import Certification, Item, Network, PlannedRow, StudyPlan, Training, Votes
 from smoothheads.studies.results import RowFacts, StudyResults, StudyRow
 
 DONE, FAILED, LOG = "done.json", "failed.json", "output.txt"
@@ -49,23 +40,18 @@ _LEDGER = "ledger.tsv"
 
 @dataclass(frozen=True, slots=True)
 class StudyStore:
+    """The folder in which everything that studies make is kept."""
+
     root: Path
 
     # Items
 
     def folder(self, item: Item) -> Path:
-        match item:
-            case Training():
-                return self.root / "trained" / item.key
-            case Joining():
-                return self.root / "joined" / item.key
-            case Certification():
-                return self.root / "certified" / item.key
+        return self.root / item.folder / item.key
 
     def artefact(self, item: Item) -> Path:
         """Returns the run folder, checkpoint or ledger inside the item's folder."""
-        name = {Training: "run", Joining: "checkpoint", Certification: "ledger"}[type(item)]
-        return self.folder(item) / name
+        return self.folder(item) / item.product
 
     def checkpoint(self, network: Network) -> Path:
         artefact = self.artefact(network)
@@ -121,18 +107,15 @@ class StudyStore:
 
     def saved_rows(self) -> set[Votes]:
         """Returns the votes of all rows that need not be made again."""
-        saved = set()
-        for path in (self.root / results.ROWS).glob("*.json"):
-            key, _, aggregation = path.stem.partition("-")
-            saved.add((key, aggregation))
-        return saved
+        parts = (path.stem.partition("-") for path in (self.root / results.ROWS).glob("*.json"))
+        return {(key, aggregation) for key, _, aggregation in parts}
 
     def import_rows(self, folder: Path) -> None:
         """Copies the certified rows of a folder that `--out` wrote; raises LedgerError if it is damaged."""
         saved = self.saved_rows()
         for row in results.load(folder).certified:
-            if row.results is not None and row.facts.certification and row.facts.votes not in saved:
-                self._save_row(row.results, row.facts)
+            if row.facts.certification and row.facts.votes not in saved:
+                self._save_row(row.log, row.facts)
 
     def collect(self, plan: StudyPlan, failed: Mapping[str, str] | None = None) -> StudyResults:
         """Returns the results of a plan, as far as they have been made; `failed` has messages by item."""
@@ -144,32 +127,32 @@ class StudyStore:
             radii=study.show.radii,
             differences=study.differences,
             rows=tuple(self._row(row, failed or {}) for row in plan.rows),
-            certify=study.certify,
+            certify=dict(study.certify),
             images=study.images,
             made_by=versions() | {"machine": platform.machine()},
         )
 
     def _row(self, row: PlannedRow, failed: Mapping[str, str]) -> StudyRow:
         name = (row.setting, row.sigma, row.arm, row.seed)
-        saved = self._saved_row(row)
-        if saved is None and (done := self.facts(row.certification)) is not None:
-            try:
-                saved = self._certified_row(row, done)
-            except SmoothheadsError as error:  # the ledger is damaged
-                return StudyRow(*name, None, RowFacts(failed=str(error)))
-        if saved is not None:
-            return StudyRow(*name, *saved)
+        try:
+            found = self._saved_row(row)
+            if found is None and (done := self.facts(row.certification)) is not None:
+                self._save_certified(row, done)
+                found = self._saved_row(row)  # with all numbers as every later run will read them
+        except SmoothheadsError as error:  # the ledger is damaged
+            return StudyRow(*name, None, RowFacts(failed=str(error)))
+        if found is not None:
+            return StudyRow(*name, *found)
+        # Not certified: because something that it needs has failed, or because its turn has not come.
         items = (*row.network.members, row.network, row.certification)
         broken = [failed.get(i.key) or self.failure(i) for i in items if self.facts(i) is None]
-        message = next((text for text in broken if text), None)
-        if message is not None:
+        if message := next(filter(None, broken), None):
             return StudyRow(*name, None, RowFacts(failed=message))
-        return StudyRow(
-            *name, None, RowFacts(certification=row.certification.key, aggregation=row.aggregation)
-        )
+        facts = RowFacts(certification=row.certification.key, aggregation=row.aggregation)
+        return StudyRow(*name, None, facts)
 
-    def _certified_row(self, row: PlannedRow, done: Mapping[str, Any]) -> tuple[Results, RowFacts]:
-        """Makes a row of a finished ledger and saves it."""
+    def _save_certified(self, row: PlannedRow, done: Mapping[str, Any]) -> None:
+        """Makes a row of a finished ledger and saves it with the facts of its networks."""
         from smoothheads.studies.jobs import network_size
 
         log = read_log(self.artefact(row.certification))
@@ -193,9 +176,6 @@ class StudyStore:
             size=network_size(row.model, row.network.data),
         )
         self._save_row(log, facts)
-        saved = self._saved_row(row)  # read again, with all numbers as every later run will see them
-        assert saved is not None
-        return saved
 
     def _saved_row(self, row: PlannedRow) -> tuple[Results, RowFacts] | None:
         path = self._row_file(row.votes)
@@ -203,16 +183,11 @@ class StudyStore:
             return None
         try:
             data = load_json(path)
-            facts = from_dict(RowFacts, data["facts"])
             log = results.read_rows(path.parent, str(data["file"]), row.sigma, row.certification.config)
+            return log, from_dict(RowFacts, data["facts"])
         except (SmoothheadsError, KeyError):  # damaged, so the row is made again
             path.unlink()
             return None
-        if facts.size is None:
-            from smoothheads.studies.jobs import network_size
-
-            facts = replace(facts, size=network_size(row.model, row.network.data))
-        return log, facts
 
     def _save_row(self, log: Results, facts: RowFacts) -> None:
         path = self._row_file(facts.votes)
