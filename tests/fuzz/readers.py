@@ -425,9 +425,10 @@ def study_results(root: Path) -> Once:
 def measured_costs(root: Path) -> Once:
     from smoothheads.report.table import to_text
     from smoothheads.studies import costs
+    from smoothheads.studies.experiments import CostSettings
 
     measured = costs.Costs(
-        settings=costs.CostSettings(arch="resnet8", side=8, rounds=2),
+        settings=CostSettings(arch="resnet8", side=8, rounds=2),
         machine={"processor": "none"},
         train={"gaussian some": (1.0, 2.0), "gaussian dnn5": (1.0, 2.0)},
         certify={"gaussian some": (1.0, 2.0), "gaussian dnn5": (1.0, 2.0)},

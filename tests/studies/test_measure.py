@@ -10,7 +10,8 @@ import pytest
 
 from smoothheads.report.table import to_text
 from smoothheads.results.metrics import MedianInterval, interval_of_median
-from smoothheads.studies.costs import Costs, CostSettings, load, save, table
+from smoothheads.studies.costs import Costs, load, save, table
+from smoothheads.studies.experiments import CostSettings
 from smoothheads.studies.measure import Job, describe_machine, interleaved, measure, ratio
 
 

@@ -537,10 +537,10 @@ def test_two_networks_are_drawn_on_the_same_noise(tmp_path: Path) -> None:
     assert len(diagnoses.gap_table(study).rows) == 2
     save(study, tmp_path / "kept")
     assert diagnoses.saved_gaps(plan, tmp_path / "kept", draws=200) == found
-    assert diagnoses.saved_gaps(plan, tmp_path / "kept", draws=300) is None  # other draws: to be measured
+    assert not diagnoses.saved_gaps(plan, tmp_path / "kept", draws=300)  # other draws: to be measured
     renamed = [replace(row, certification=replace(row.certification, key="other")) for row in plan.rows]
-    assert diagnoses.saved_gaps(replace(plan, rows=tuple(renamed)), tmp_path / "kept", draws=200) is None
-    assert diagnoses.saved_gaps(plan, tmp_path, draws=200) is None
+    assert not diagnoses.saved_gaps(replace(plan, rows=tuple(renamed)), tmp_path / "kept", draws=200)
+    assert not diagnoses.saved_gaps(plan, tmp_path, draws=200)
 
 
 def test_fig2_is_shown_from_what_was_kept_without_its_networks(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -128,7 +128,7 @@ def _results(chosen: Sequence[Experiment], args: PaperOptions) -> dict[str, Stud
 
 def _costs(chosen: Sequence[Experiment], args: PaperOptions) -> Costs | None:
     """Returns saved costs, on which claims of other tables rest too, or measures the chosen tables."""
-    from smoothheads.studies import costs, experiments, paper
+    from smoothheads.studies import costs, experiments
 
     if args.source is not None:
         return costs.load(args.source)
@@ -136,10 +136,10 @@ def _costs(chosen: Sequence[Experiment], args: PaperOptions) -> Costs | None:
         return None
     if args.status:
         return None if args.out is None else costs.load(args.out)
+    from smoothheads.studies.measure import measure
+
+    settings = experiments.scale(args.scale).costs
     with Progress("costs") as progress:
-
-        def on_round(rounds: int) -> Callable[[], None]:
-            progress.begin(rounds, 0)
-            return lambda: progress.add(1)
-
-        return paper.measure_costs(chosen, experiments.scale(args.scale), on_round)
+        progress.begin(2 * (settings.rounds + 1), 0)
+        tables = tuple(each.id for each in chosen if each.kind == "cost")
+        return measure(tables, settings, lambda: progress.add(1))

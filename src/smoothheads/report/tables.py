@@ -13,7 +13,6 @@ from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.results import derive, metrics
 from smoothheads.results.compare import (
     Bootstrapped,
-    ClassSummary,
     Comparison,
     Difference,
     Paired,
@@ -94,31 +93,56 @@ def differences(comparison: Comparison) -> list[Table]:
 
 
 def class_table(comparison: Comparison) -> Table:
-    """Returns how evenly the classes are served, which ACR does not show: one row per log."""
+    """Returns how evenly the classes are served, one row per log."""
+    rows = []
+    for log, each in zip(comparison.logs, comparison.classes, strict=True):
+        numbers = (each.certified, each.worst_acr, each.spread, *each.worst_accuracy)
+        rows.append((word(log.name), *class_cells(number(each.worst, "d"), each.present, numbers)))
+    note = (
+        "worst: the class with the smallest ACR; spread: largest minus smallest class ACR; worst at r: the "
+        "smallest certified accuracy (%) of a class. Intervals are bootstraps over images; a smallest value "
+        "of many tends to lie at their upper end."
+    )
+    return class_rows(("log",), comparison.radii, rows, note)
 
-    def row(log: Results, summary: ClassSummary) -> tuple[Cell, ...]:
-        return (
-            word(log.name),
-            _bootstrapped(summary.certified, "g", end=f"/{summary.present}"),
-            number(summary.worst, "d"),
-            _bootstrapped(summary.worst_acr, ".3f"),
-            _bootstrapped(summary.spread, ".3f"),
-            *(_bootstrapped(each, ".1f", 100) for each in summary.worst_accuracy),
+
+def class_rows(
+    names: Sequence[str], radii: Sequence[float], rows: Sequence[tuple[Cell, ...]], note: str
+) -> Table:
+    """Returns how evenly the classes are served, which ACR does not show.
+
+    Args:
+        names: The first columns, which say what a row is about.
+        radii: The radii r at which the worst class is shown.
+        rows: The cells of these columns, then those of `class_cells`.
+        note: How the numbers came about.
+    """
+    at_radii = (f"worst at {radius:.2f}" for radius in radii)
+    columns = (*names, "classes", "worst", "worst ACR", "spread", *at_radii)
+    return Table("How evenly the classes are served", columns, tuple(rows), (CLASSES, note))
+
+
+def class_cells(worst: Cell, present: int, numbers: Sequence[Bootstrapped]) -> tuple[Cell, ...]:
+    """Returns the cells of one row of `class_rows`.
+
+    Args:
+        worst: Names the class with the smallest ACR.
+        present: The number of classes that the images have.
+        numbers: Certified classes, smallest class ACR, spread, and smallest accuracy at each radius.
+    """
+
+    def cell(number: Bootstrapped, show: Callable[[float], str], end: str = "") -> Cell:
+        low, high = number.interval
+        return Cell(
+            show(number.value) + end, number.value, f"[{show(low)}, {show(high)}]", interval=(low, high)
         )
 
-    return Table(
-        title="How evenly the classes are served",
-        columns=(
-            *("log", "classes", "worst", "worst ACR", "spread"),
-            *(f"worst at {radius:.2f}" for radius in comparison.radii),
-        ),
-        rows=tuple(row(*pair) for pair in zip(comparison.logs, comparison.classes, strict=True)),
-        notes=(
-            CLASSES,
-            "worst: the class with the smallest ACR; spread: largest minus smallest class ACR; worst at r: "
-            "the smallest certified accuracy (%) of a class. Intervals are bootstraps over images; a "
-            "smallest value of many tends to lie at their upper end.",
-        ),
+    certified, worst_acr, spread, *accuracy = numbers
+    return (
+        cell(certified, lambda count: f"{round(count, 1):g}", f"/{present}"),
+        worst,
+        *(cell(radius, "{:.3f}".format) for radius in (worst_acr, spread)),
+        *(cell(each, lambda fraction: f"{100 * fraction:.1f}") for each in accuracy),
     )
 
 
@@ -213,13 +237,6 @@ def _clearly_best(values: Floats) -> list[bool]:
 
     places = range(len(values))
     return [all(above(i, j) for j in places if j != i) for i in places]
-
-
-def _bootstrapped(number: Bootstrapped, form: str, scale: float = 1, end: str = "") -> Cell:
-    """Returns a number with its interval below it."""
-    low, high = number.interval
-    shown = f"[{scale * low:{form}}, {scale * high:{form}}]"
-    return Cell(f"{scale * number.value:{form}}{end}", number.value, shown, interval=(low, high))
 
 
 def _cost(estimate: Estimate, form: str) -> Cell:

@@ -72,7 +72,7 @@ class Evidence:
 
     @property
     def one_seed(self) -> bool:
-        """Whether this is about these networks only, not about training others."""
+        """True for a statement about these networks only, not about training others."""
         return len(self.per_seed) == 1
 
     @property
@@ -87,6 +87,7 @@ class Evidence:
 
 @cache
 def all_claims() -> dict[str, PaperClaim]:
+    """Returns the claims of the paper by their ids."""
     text = resources.files("smoothheads.studies").joinpath("claims.toml").read_text("utf-8")
     return {
         name: from_dict(PaperClaim, {"id": name, **fields}, name)
@@ -101,18 +102,19 @@ def of_experiment(name: str) -> list[PaperClaim]:
 def evidence(claim: PaperClaim, study: StudyResults, ratios: Ratios) -> Iterator[Evidence]:
     """Yields every comparison of which both sides were measured."""
     bases = list(dict.fromkeys(arm.split(" ")[0] for arm in study.arms))
+    # 1. Differences of certified rows, in every setting, at every sigma and for every base method.
     for (setting, sigma), base in itertools.product(study.groups(), bases):
         if not claim.sigmas or sigma in claim.sigmas:
             for pair, column in itertools.product((*claim.above, *claim.close), claim.of):
-                if (found := _compare(claim, study, (setting, sigma), base, (pair, column))) is not None:
-                    yield found
+                yield from _compare(claim, study, (setting, sigma), base, (pair, column))
+    # 2. Differences of such differences: larger at the sigmas `most_at` than at the others.
     for setting in dict.fromkeys(setting for setting, _ in study.groups()):
         for base, pair in itertools.product(bases, claim.above if claim.most_at else ()):
             yield from _compare_sigmas(claim, study, setting, base, pair)
+    # 3. Costs. Measured ones are of networks as large as the paper's, counted ones of those certified here;
+    # they are not mixed.
     for expected in claim.ratios:
-        # Measured costs are of networks as large as the paper's, counted ones of those certified here; they
-        # are not mixed.
-        measured = any(key[0] == expected["cost"] for key in ratios)
+        measured = any(cost == expected["cost"] for cost, *_ in ratios)
         known = ratios if measured else _counted_ratios(study)
         yield from _compare_costs(expected, known, several=len(claim.ratios) > 1)
 
@@ -133,7 +135,7 @@ def verdict(claim: PaperClaim, found: list[Evidence]) -> str:
 
 
 def table(name: str, study: StudyResults, ratios: Ratios | None = None) -> Table:
-    """The claims that an experiment answers, each with its comparisons below it."""
+    """Returns the claims that an experiment answers, each with its comparisons below it."""
     rows: list[tuple[Cell, ...]] = []
     for claim in of_experiment(name):
         found = list(evidence(claim, study, ratios or {}))
@@ -161,7 +163,7 @@ def table(name: str, study: StudyResults, ratios: Ratios | None = None) -> Table
 
 
 def summary(studies: Mapping[str, StudyResults], ratios: Ratios) -> Table:
-    """All claims with their verdicts; `studies` by the name of the experiment."""
+    """Returns all claims with their verdicts; `studies` by the name of the experiment."""
     rows = []
     for claim in all_claims().values():
         found = list(evidence(claim, studies.get(claim.where, NOTHING), ratios))
@@ -180,7 +182,7 @@ def summary(studies: Mapping[str, StudyResults], ratios: Ratios) -> Table:
 
 
 def figure(studies: Mapping[str, StudyResults]) -> Figure | None:
-    """Every comparison of ACR that a claim rests on; None if nothing was measured."""
+    """Draws every comparison of ACR that a claim rests on; returns None if nothing was measured."""
     from smoothheads.studies.figures import BY_VERDICT, Line, draw_gains
 
     lines = [
@@ -207,7 +209,8 @@ def _compare(
     group: tuple[str, float],
     base: str,
     compared: tuple[tuple[str, ...], str],
-) -> Evidence | None:
+) -> Iterator[Evidence]:
+    """Yields the difference of two structures in one column, if both were certified."""
     (setting, sigma), ((this, baseline), column) = group, compared
     # The arm has the same base, or where the paper has no such row (table8) the only base that it has.
     printed = {row.base for row in published_rows(claim.where) if (row.sigma, row.structure) == (sigma, this)}
@@ -215,32 +218,32 @@ def _compare(
     arm, other = study.arm(setting, sigma, f"{own} {this}"), study.arm(setting, sigma, f"{base} {baseline}")
     found = paired_gain(arm, other, column)
     if found is None:
-        return None
-    of = base if own == base else f"{own} and {base}"
-    cell = f"{of} {sigma:g}"
-    what = " ".join(filter(None, (setting, f"{this} − {baseline}, {cell}")))
-    if len(claim.above) + len(claim.close) > 1:
-        cell = f"{this} − {baseline}, {cell}"
+        return
+    # Words for the reader: the pair and the column where the claim has several of them.
+    pair = f"{this} − {baseline}"
+    cell = f"{base if own == base else f'{own} and {base}'} {sigma:g}"
+    what = " ".join(filter(None, (setting, f"{pair}, {cell}")))
+    cell = f"{pair}, {cell}" if len(claim.above) + len(claim.close) > 1 else cell
     if len(claim.of) > 1:
         name = {"certified_radius": "ACR", "correct": "accuracy"}[column]
         what, cell = f"{what}, {name}", f"{cell}, {name}"
+    # "Above" is judged by the sign of the interval, "close" by whether it lies within CLOSE of the baseline.
     judged = found.verdict
     if (this, baseline) in claim.close:
         room = CLOSE * float(other.column(column).mean())
         low, high = found.interval
         inside, outside = low > -room and high < room, low > room or high < -room
         judged = "confirmed" if inside else "contradicted" if outside else "undecided"
-    return Evidence(what, cell, found.value, found.images, found.seeds, judged, found.per_seed, column, sigma)
+    yield Evidence(what, cell, found.value, found.images, found.seeds, judged, found.per_seed, column, sigma)
 
 
 def _compare_sigmas(
     claim: PaperClaim, study: StudyResults, setting: str, base: str, pair: tuple[str, ...]
 ) -> Iterator[Evidence]:
-    """Yields whether a difference is larger at the sigmas `most_at` than at the others."""
+    """Yields how much larger a difference is at each sigma of `most_at` than at each of the others."""
+    arm, baseline = (f"{base} {structure}" for structure in pair)
     differences = {
-        sigma: paired_differences(
-            study.arm(setting, sigma, f"{base} {pair[0]}"), study.arm(setting, sigma, f"{base} {pair[1]}")
-        )
+        sigma: paired_differences(study.arm(setting, sigma, arm), study.arm(setting, sigma, baseline))
         for sigma in dict.fromkeys(sigma for _, sigma in study.groups())
     }
     for high, low in itertools.product(claim.most_at, differences):
@@ -254,7 +257,7 @@ def _compare_sigmas(
 
 
 def _compare_costs(expected: Mapping[str, Any], ratios: Ratios, *, several: bool) -> Iterator[Evidence]:
-    """Yields whether a cost is below the claimed fraction of another; one of several costs is named.
+    """Yields the ratio of two costs, judged by the fraction that it is claimed to be below.
 
     A cost that does not depend on the base method is one measurement, whatever number of bases share it.
     """
@@ -268,21 +271,17 @@ def _compare_costs(expected: Mapping[str, Any], ratios: Ratios, *, several: bool
         judged: Verdict = "contradicted" if ratio.low > most else below
         of = " and ".join(sharing)
         what = f"{expected['cost']}: {expected['this']} / {expected['baseline']} < {most:g}, {of}"
-        cell = f"{expected['cost']}, {of}" if several else of
+        cell = f"{expected['cost']}, {of}" if several else of  # one of several costs is named
         yield Evidence(what, cell, ratio.median, Interval(ratio.low, ratio.high), None, judged)
 
 
 def _counted_ratios(study: StudyResults) -> Ratios:
     """Returns ratios of arithmetic and parameters of the networks that were certified here."""
-    sizes = {}
-    for row in study.rows:
-        base, _, structure = row.arm.partition(" ")
-        if row.facts.size is not None:
-            sizes[base, structure] = row.facts.size
+    sizes = {tuple(row.arm.split(" ", 1)): row.facts.size for row in study.rows if row.facts.size is not None}
     found = {}
-    for (base, this), (other, baseline) in itertools.permutations(sizes, 2):
-        for cost, name in (("gflops", "gmacs_paper"), ("params", "params")):
-            if base == other:
-                ratio = getattr(sizes[base, this], name) / getattr(sizes[base, baseline], name)
-                found[cost, base, this, baseline] = MedianInterval(ratio, ratio, ratio)
+    for (this, ours), (baseline, other) in itertools.permutations(sizes.items(), 2):
+        if this[0] == baseline[0]:
+            flops, params = ours.gmacs_paper / other.gmacs_paper, ours.params / other.params
+            for cost, ratio in (("gflops", flops), ("params", params)):
+                found[cost, this[0], this[1], baseline[1]] = MedianInterval(ratio, ratio, ratio)
     return found

@@ -20,7 +20,7 @@ from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.files import write_json
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.results.metrics import MedianInterval, interval_of_median
-from smoothheads.studies.experiments import PublishedRow, published_rows
+from smoothheads.studies.experiments import CostSettings, PublishedRow, published_rows
 
 FILE, STAMP = "costs.json", '"gflops"'
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -34,21 +34,6 @@ MOST = 1e15
 """More than any rate, arithmetic or number of parameters."""
 Ratios = Mapping[tuple[str, str, str, str], MedianInterval]
 """Ratios of costs by cost, base method of the baseline, this structure and the baseline structure."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CostSettings:
-    """How costs are measured."""
-
-    arch: str = "resnet110"
-    side: int = 32
-    images: int = 32
-    """Images per training step; times are per image. With few of them the optimiser and the cosine term,
-    which cost the same for any number, weigh more than in a real run."""
-    samples: int = 100
-    """Noisy samples per turn of a certification."""
-    rounds: int = 7
-    threads: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

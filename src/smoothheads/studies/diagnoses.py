@@ -36,24 +36,47 @@ def shown_rows(plan: StudyPlan) -> list[PlannedRow]:
 
 
 def measure_gaps(plan: StudyPlan, store: StudyStore, draws: int) -> dict[str, GapCurve]:
-    """Returns the gaps of all networks on the same image and the same noise, by arm.
+    """Returns the gaps of all networks on the same image and the same noise, by arm."""
+    from smoothheads.runs import diversity
+    from smoothheads.runs.models import open_checkpoint
+    from smoothheads.runs.sampling import Sampling
+    from smoothheads.studies.jobs import certified_images
 
-    The image is drawn among those that every network certifies correctly: of an image that is lost without
-    noise the gaps show nothing.
-    """
     rows = [row for row in shown_rows(plan) if store.facts(row.network) is not None]
     study = store.collect(replace(plan, rows=tuple(rows)))
-    certified = [row.results.correct for row in study.certified if row.results is not None]
-    positions = np.flatnonzero(np.logical_and.reduce(certified)) if certified else np.arange(plan.images)
+    # Draw the image among those that every network certifies correctly: of an image that is lost without
+    # noise the gaps show nothing.
+    certified = [row.log.correct for row in study.certified]
+    positions = np.flatnonzero(np.logical_and.reduce(certified)) if certified else np.array([], int)
     positions = positions if len(positions) else np.arange(plan.images)
     position = int(np.random.default_rng(IMAGE_SEED).choice(positions))
-    return {row.arm: _measure(row, plan, store, (position, draws)) for row in rows}
+
+    curves = {}
+    for row in rows:
+        images = certified_images(row.network.data, plan.study.images)
+        checkpoint = open_checkpoint(store.checkpoint(row.network))
+        sampling = Sampling(sigma=row.sigma, index_samples=draws)
+        gaps = diversity.margins(checkpoint, images, position, sampling)
+        edges, counts = gaps.rebinned(BINS)
+        curve = gaps.to_dict()["curves"]["ensemble"]
+        curves[row.arm] = GapCurve(
+            image=int(images.indices[position]),
+            sigma=row.sigma,
+            draws=draws,
+            edges=tuple(float(edge) for edge in edges),
+            counts=tuple(counts[0].tolist()),
+            below=1 - curve["correct"],
+            mean=curve["mean"],
+            deviation=curve["std"],
+            weights=str((store.facts(row.network) or {}).get("weights", "")),
+        )
+    return curves
 
 
-def saved_gaps(plan: StudyPlan, folder: Path, draws: int) -> dict[str, GapCurve] | None:
+def saved_gaps(plan: StudyPlan, folder: Path, draws: int) -> dict[str, GapCurve]:
     """Returns what `measure_gaps` gave for these very networks, if the folder of the study has it."""
     if not (folder / STUDY_FILE).is_file():
-        return None
+        return {}
     before = load(folder)
     certifications = {(row.arm, row.facts.certification) for row in before.rows}
     same = all(
@@ -62,44 +85,15 @@ def saved_gaps(plan: StudyPlan, folder: Path, draws: int) -> dict[str, GapCurve]
         and before.gaps[row.arm].draws == draws
         for row in shown_rows(plan)
     )
-    return before.gaps if same else None
-
-
-def _measure(row: PlannedRow, plan: StudyPlan, store: StudyStore, sampled: tuple[int, int]) -> GapCurve:
-    from smoothheads.runs import diversity
-    from smoothheads.runs.models import open_checkpoint
-    from smoothheads.runs.sampling import Sampling
-    from smoothheads.studies.jobs import certified_images
-
-    position, draws = sampled
-    images = certified_images(row.network.data, plan.study.images)
-    checkpoint = open_checkpoint(store.checkpoint(row.network))
-    gaps = diversity.margins(checkpoint, images, position, Sampling(sigma=row.sigma, index_samples=draws))
-    edges, counts = gaps.rebinned(BINS)
-    curve = gaps.to_dict()["curves"]["ensemble"]
-    return GapCurve(
-        image=int(images.indices[position]),
-        sigma=row.sigma,
-        draws=draws,
-        edges=tuple(float(edge) for edge in edges),
-        counts=tuple(counts[0].tolist()),
-        below=1 - curve["correct"],
-        mean=curve["mean"],
-        deviation=curve["std"],
-        weights=str((store.facts(row.network) or {}).get("weights", "")),
-    )
+    return before.gaps if same else {}
 
 
 def gap_table(study: StudyResults) -> Table:
-    """What the figure shows, in numbers."""
+    """Returns what the figure shows, in numbers."""
     gaps = study.gaps
-    certified = {weights for row in study.rows for weights in row.facts.weights}
+    certified = {weights for row in study.certified for weights in row.facts.weights}
     again = [arm for arm, each in gaps.items() if each.weights and each.weights not in certified]
-    notes = (
-        [f"Drawn on networks that were trained again with the same settings: {', '.join(again)}."]
-        if again
-        else []
-    )
+    trained = f"Drawn on networks that were trained again with the same settings: {', '.join(again)}."
     rows = [
         (word(arm), number(each.below, ".2f", 100), number(each.mean, ".3f"), number(each.deviation, ".3f"))
         for arm, each in gaps.items()
@@ -113,12 +107,13 @@ def gap_table(study: StudyResults) -> Table:
         notes=(
             "The same draws for all networks. The image is drawn by a fixed seed among those that all of "
             "them certify correctly.",
-            *notes,
+            *([trained] if again else []),
         ),
     )
 
 
 def gap_figure(gaps: Mapping[str, GapCurve]) -> Figure:
+    """Draws the histograms of the gaps."""
     from smoothheads.report import plots
 
     figure, axes = plots.new_axes("log p of the label − largest log p of another class", "share of draws")
@@ -142,7 +137,7 @@ def lambda_curve(last: float, *, classes: int = 10, epochs: int = 150) -> list[f
 
 
 def lambda_table() -> Table:
-    """The values of the paper's four schedules on CIFAR-10."""
+    """Returns the values of the paper's four schedules on CIFAR-10."""
     rows = [
         (number(last, "g"), *(number(lambda_curve(last)[t - 1], ".6f") for t in EPOCHS_SHOWN))
         for last in LAMBDA_LAST
@@ -155,6 +150,7 @@ def lambda_table() -> Table:
 
 
 def lambda_figure() -> Figure:
+    """Draws the paper's four schedules."""
     from smoothheads.report import plots
 
     figure, axes = plots.new_axes("epoch", "lambda")

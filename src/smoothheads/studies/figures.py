@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from smoothheads.files import has_stamp
@@ -18,10 +17,9 @@ from smoothheads.studies.results import Stack, StudyResults
 from smoothheads.studies.statistics import Verdict, gain, gains, paired_gain
 from smoothheads.studies.tables import pair_title
 
-_GREY: Final = "#767676"
 BY_VERDICT: Final[Mapping[Verdict, str]] = {
     "confirmed": plots.COLOURS[0],
-    "undecided": _GREY,
+    "undecided": plots.GREY,
     "contradicted": plots.COLOURS[1],
 }
 MOST_PANELS: Final = 3
@@ -40,6 +38,7 @@ class Line(NamedTuple):
 
 
 def write_figures(study: StudyResults, folder: Path) -> list[Path]:
+    """Writes the figures of ACR and gains into a folder."""
     figures = {"acr": acr_figure(study), "gains": gains_figure(study)}
     return [path for name, figure in figures.items() for path in write(figure, folder, name)]
 
@@ -55,8 +54,11 @@ def write(figure: Figure | None, folder: Path, name: str) -> list[Path]:
     return [] if figure is None else paths
 
 
+# A line per number
+
+
 def acr_figure(study: StudyResults) -> Figure:
-    """The ACR of every arm, under its setting and sigma."""
+    """Draws the ACR of every arm, under its setting and sigma."""
     lines = []
     for setting, sigma in study.groups():
         for arm, title in study.arms.items():
@@ -69,8 +71,8 @@ def acr_figure(study: StudyResults) -> Figure:
 
 
 def gains_figure(study: StudyResults) -> Figure | None:
-    """What arms gain on their baselines; with several settings, over how well each was fitted. None while
-    nothing can be compared."""
+    """Draws what arms gain on their baselines; with several settings, over how well each was fitted. Returns
+    None while nothing can be compared."""
     found = list(gains(study))
     if not found:
         return None
@@ -84,9 +86,10 @@ def gains_figure(study: StudyResults) -> Figure | None:
 
 
 def draw_gains(lines: Sequence[Line]) -> Figure:
+    """Draws a line per gain, with a rule at 0."""
     figure = draw_lines("gain in ACR", lines)
     for axes in figure.axes:
-        axes.axvline(0, color="#222222", linewidth=0.8)
+        axes.axvline(0, color=plots.INK, linewidth=0.8)
     return figure
 
 
@@ -101,8 +104,15 @@ def draw_lines(x: str, lines: Sequence[Line]) -> Figure:
     for line in lines:
         labels.setdefault(line.heading, {"": None})[line.label] = None
     rows = [(heading, label) for heading, below in labels.items() for label in below]
+    # Every line: the interval, the mean on it, and the seeds a little below.
     for line in lines:
-        _draw_line(panels[names.index(line.panel)], rows.index((line.heading, line.label)), line)
+        axes, y, colour = panels[names.index(line.panel)], rows.index((line.heading, line.label)), line.colour
+        seeds = line.per_seed if len(line.per_seed) > 1 else ()
+        axes.plot(line.interval, [y, y], color=colour, linewidth=1.6, alpha=0.55)
+        inside = colour if seeds else "white"
+        axes.plot([line.value], [y], "o", color=colour, markersize=5, markerfacecolor=inside)
+        axes.plot(seeds, np.full(len(seeds), y + 0.3), ".", color=colour, markersize=3)
+    # Titles of the panels, headings in bold, and a size that fits the rows.
     for axes, name in zip(panels, names, strict=True):
         axes.set_title(name, fontsize=9, fontweight="bold")
         axes.tick_params(axis="x", labelsize=8)
@@ -118,14 +128,6 @@ def draw_lines(x: str, lines: Sequence[Line]) -> Figure:
     return figure
 
 
-def _draw_line(axes: Axes, y: int, line: Line) -> None:
-    axes.plot(line.interval, [y, y], color=line.colour, linewidth=1.6, alpha=0.55)
-    seeds = line.per_seed if len(line.per_seed) > 1 else ()
-    inside = line.colour if seeds else "white"
-    axes.plot([line.value], [y], "o", color=line.colour, markersize=5, markerfacecolor=inside)
-    axes.plot(seeds, np.full(len(seeds), y + 0.3), ".", color=line.colour, markersize=3)
-
-
 def _place(study: StudyResults, setting: str, sigma: float, title: str) -> tuple[str, str, str]:
     """Returns panel, heading and label: sigmas in panels if they are few; the setting, and what stands before
     a colon ("Gaussian: SOME"), once as a heading."""
@@ -136,10 +138,14 @@ def _place(study: StudyResults, setting: str, sigma: float, title: str) -> tuple
     return (at if panels else ""), heading, rest if colon else title
 
 
+# ACR over a number
+
+
 def gains_over_loss(study: StudyResults) -> Figure:
-    """What the arms gain on their common baseline, over its training loss: fitted settings are at the left.
-    Pairs with other baselines are in the table alone."""
+    """Draws what the arms gain on their common baseline, over its training loss: fitted settings are at the
+    left. Pairs with other baselines are in the table alone."""
     found = list(gains(study))
+    # The baseline of most pairs, and its training loss in every setting.
     pairs = Counter(baseline for _, _, _, baseline, _ in found)
     common = max(pairs, key=pairs.__getitem__, default="")
     known = {group: study.arm(*group, common).mean_fact("loss") for group in study.groups()}
@@ -149,10 +155,11 @@ def gains_over_loss(study: StudyResults) -> Figure:
         for setting, sigma, this, baseline, each in found
         if baseline == common and (setting, sigma) in losses
     ]
+    # A column per setting, named at the bottom.
     name = study.arms.get(common, common)
     figure, axes = plots.new_axes(f"training loss of {name}, last epoch", "gain in ACR")
     axes.set_title(f"gain on {name}, 95 % over seeds and images", fontsize=9)
-    axes.axhline(0, color="#222222", linewidth=0.8)
+    axes.axhline(0, color=plots.INK, linewidth=0.8)
     for (setting, sigma), loss in losses.items():
         text = setting or f"sigma {sigma:g}"
         axes.annotate(
@@ -160,6 +167,7 @@ def gains_over_loss(study: StudyResults) -> Figure:
         )
     if not measured:
         return figure
+    # A series per arm, with the bars side by side.
     arms = list(dict.fromkeys(this for this, _, _ in measured))
     offset = 0.015 * (max(losses.values()) - min(losses.values()))
     for i, arm in enumerate(arms):
@@ -175,6 +183,8 @@ def gains_over_loss(study: StudyResults) -> Figure:
 
 
 class CurvePoint(NamedTuple):
+    """An arm at one place of a curve, and what it is compared with."""
+
     arm: Stack
     baseline: Stack
     """Empty where the arm is the baseline itself."""
@@ -205,11 +215,13 @@ def curves(
     for i, (name, points) in enumerate(series.items()):
         colour, dash = plots.style(i)
         shift = offset * (i - (len(series) - 1) / 2)  # keeps bars of several curves apart
+        # The mean over the seeds as a line, every seed as a point.
         per_seed = {at: points[at].arm.column().mean(1) for at in sorted(points)}
         means = [seeds.mean() for seeds in per_seed.values()]
         axes.plot([at + shift for at in per_seed], means, dash, color=colour, label=name)
         for at, seeds in per_seed.items():
             axes.plot(np.full(len(seeds), at + shift), seeds, ".", color=colour)
+            # The interval of the difference, drawn around the mean of the arm.
             if (difference := paired_gain(*points[at])) is not None:
                 low, high = difference.interval
                 reach = [[difference.value - low], [high - difference.value]]
@@ -217,7 +229,7 @@ def curves(
                 axes.errorbar([at + shift], [seeds.mean()], reach, **look)
                 several.add(difference.seeds is not None)
     for i, height in enumerate(levels):
-        axes.axhline(height, color=_GREY, linestyle="--", linewidth=1, label=level if i == 0 else None)
+        axes.axhline(height, color=plots.GREY, linestyle="--", linewidth=1, label=level if i == 0 else None)
     over = "seeds and images" if True in several else "images (one seed)"
     mixed = "; one seed: over images" if len(several) == 2 else ""
     axes.set_title(f"bars: 95 % of the difference from {baseline}, over {over}{mixed}", fontsize=9)

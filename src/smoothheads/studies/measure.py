@@ -26,7 +26,8 @@ from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import processor, versions
 from smoothheads.results.metrics import Floats, MedianInterval, interval_of_median
 from smoothheads.studies import experiments
-from smoothheads.studies.costs import Costs, CostSettings
+from smoothheads.studies.costs import Costs
+from smoothheads.studies.experiments import CostSettings
 from smoothheads.training import RunConfig
 from smoothheads.training.loop import StepDone, Trainer
 

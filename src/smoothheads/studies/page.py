@@ -27,6 +27,7 @@ FINDINGS, PROTOCOL = "findings.md", "protocol.md"
 
 
 def write_study_page(study: StudyResults, folder: Path) -> Path:
+    """Writes a study as one page of HTML into a folder."""
     path = folder / "index.html"
     write_stamped(path, study_page(study))
     return path
@@ -36,53 +37,38 @@ def study_page(study: StudyResults) -> str:
     """Returns HTML that needs no other file; all text that came from files is escaped."""
     gains_figure = figures.gains_figure(study)
     seeds = ", ".join(str(seed) for seed in sorted({row.seed for row in study.rows}))
-    images = {len(row.results) for row in study.certified if row.results is not None}
-    counted = " / ".join(f"{count:,}" for count in sorted(images)) or "no"
-    lead = f"{len(study.certified)} of {len(study.rows)} networks · seeds {seeds} · {counted} images each"
-    settings = {"certification": _certification(study), "made by": dict(study.made_by)}
-    rows = tuple((Cell(key), Cell(str(value))) for key, value in leaves(settings))
-    return document(
-        study.title,
-        [
-            header(study.title, lead),
-            list_html(_verdicts(study), "verdict"),
-            section(
-                "Average certified radius",
-                table_html(tables.headline(study)),
-                plot_html(
-                    figures.acr_figure(study),
-                    "acr",
-                    "A point for every seed, and 95 % intervals over seeds and images.",
-                )
-                if study.certified
-                else "",
-            ),
-            section(
-                "Gains",
-                table_html(tables.differences(study)),
-                plot_html(gains_figure, "gains", "What each arm gains, with its 95 % interval.")
-                if gains_figure
-                else "",
-            ),
-            section("Cost", table_html(tables.costs(study))),
-            section(
-                "Where the numbers come from",
-                table_html(Table(title="Settings", columns=("what", "value"), rows=rows)),
-            ),
-        ],
-    )
-
-
-def _verdicts(study: StudyResults) -> list[str]:
+    images = " / ".join(f"{count:,}" for count in sorted({len(row.log) for row in study.certified})) or "no"
+    lead = f"{len(study.certified)} of {len(study.rows)} networks · seeds {seeds} · {images} images each"
+    # In words: what every arm gains on its baseline.
     words = {"confirmed": "certifies more than", "contradicted": "certifies less than"}
-    found = [
+    verdicts = [
         f"{' '.join(filter(None, (setting, f'sigma {sigma:g}')))}: {study.arms[this]} "
         f"{words.get(gain.verdict, 'cannot be told from')} {study.arms[baseline]}: "
         f"{gain.value:+.3f} in ACR (95 %: {gain.interval.low:+.3f} to {gain.interval.high:+.3f}, over "
         + ("images of one seed)." if gain.seeds is None else f"images and {len(gain.per_seed)} seeds).")
         for setting, sigma, this, baseline, gain in gains(study)
     ]
-    return found or ["Nothing can be compared yet."]
+    acr = "A point for every seed, and 95 % intervals over seeds and images."
+    shown = plot_html(figures.acr_figure(study), "acr", acr) if study.certified else ""
+    gained = (
+        plot_html(gains_figure, "gains", "What each arm gains, with its 95 % interval.")
+        if gains_figure
+        else ""
+    )
+    # Where it comes from: every setting of the certification and every version.
+    settings = {"certification": _certification(study), "made by": study.made_by}
+    origin = tuple((Cell(key), Cell(str(value))) for key, value in leaves(settings))
+    return document(
+        study.title,
+        [
+            header(study.title, lead),
+            list_html(verdicts or ["Nothing can be compared yet."], "verdict"),
+            section("Average certified radius", table_html(tables.headline(study)), shown),
+            section("Gains", table_html(tables.differences(study)), gained),
+            section("Cost", table_html(tables.costs(study))),
+            section("Where the numbers come from", table_html(Table("Settings", ("what", "value"), origin))),
+        ],
+    )
 
 
 def load_all(folder: Path) -> dict[str, StudyResults]:

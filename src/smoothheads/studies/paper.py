@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smoothheads.config import from_dict
 from smoothheads.errors import ConfigError
 from smoothheads.files import reserve_file
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.report.tables import CLASSES
-from smoothheads.results import Results, read_log
+from smoothheads.results import read_log
 from smoothheads.results.infer import best_fit, infer_settings
 from smoothheads.results.manifest import FILE as MANIFEST
 from smoothheads.results.results import stack
 from smoothheads.studies import costs as cost_tables
 from smoothheads.studies import experiments
-from smoothheads.studies.costs import Costs, CostSettings
+from smoothheads.studies.costs import Costs
 from smoothheads.studies.experiments import EXPERIMENTS, Experiment, PublishedRow, Scale
 from smoothheads.studies.results import (
     STUDY_FILE,
@@ -67,6 +66,11 @@ _COUNTED: dict[str, tuple[Callable[[NetworkSize], float], str, str]] = {
 }
 """Columns that are counted in the networks here, which are smaller at other scales: the number, and how it is
 formatted here and in print."""
+_MEANINGS = {
+    "share": "share: of the layers that one head has (%).",
+    "gflops": "gflops: as the paper counts them: multiply-accumulates for one image, with biases, BatchNorm, "
+    "ReLU and pooling.",
+}
 
 
 # Running
@@ -104,11 +108,10 @@ def start(
     run = StudyRun(plans, StudyStore(Path(store)), folders, on_note)
     if "fig2" in plans:
         # Its curves need the networks, rows alone do not do; curves that were saved are as good.
-        saved = None if out is None else diagnoses.saved_gaps(run.plans["fig2"], out / "fig2", scale.draws)
-        if saved is None:
-            run.need_networks(diagnoses.shown_rows(run.plans["fig2"]))
-        else:
-            run.gaps = saved
+        plan = run.plans["fig2"]
+        run.gaps = {} if out is None else diagnoses.saved_gaps(plan, out / "fig2", scale.draws)
+        if not run.gaps:
+            run.need_networks(diagnoses.shown_rows(plan))
     return run
 
 
@@ -116,31 +119,13 @@ def finish(run: StudyRun, found: dict[str, StudyResults], scale: Scale) -> dict[
     """Returns the results of a run with what is measured on its networks: the curves of fig2."""
     from smoothheads.studies import diagnoses
 
-    if "fig2" in found and not run.gaps:
-        run.gaps = diagnoses.measure_gaps(run.plans["fig2"], run.store, scale.draws)
-        if len(run.gaps) < len(diagnoses.shown_rows(run.plans["fig2"])):
-            run.on_note("fig2: its figure lacks networks that failed.")
-        return {**found, "fig2": replace(found["fig2"], gaps=run.gaps)}
-    return found
-
-
-def measure_costs(
-    chosen: Sequence[Experiment], scale: Scale, on_round: Callable[[int], Callable[[], None]] | None = None
-) -> Costs | None:
-    """Measures what the cost tables among the experiments compare; None if there are none.
-
-    Args:
-        chosen: The experiments.
-        scale: Its `costs` say how it is measured.
-        on_round: Is given the number of rounds and returns what is called after each.
-    """
-    from smoothheads.studies.measure import measure
-
-    names = tuple(each.id for each in chosen if each.kind == "cost")
-    if not names:
-        return None
-    settings = from_dict(CostSettings, dict(scale.costs))
-    return measure(names, settings, on_round(2 * (settings.rounds + 1)) if on_round else None)
+    if "fig2" not in found:
+        return found
+    plan = run.plans["fig2"]
+    run.gaps = run.gaps or diagnoses.measure_gaps(plan, run.store, scale.draws)
+    if len(run.gaps) < len(diagnoses.shown_rows(plan)):
+        run.on_note("fig2: its figure lacks networks that failed.")
+    return {**found, "fig2": replace(found["fig2"], gaps=run.gaps)}
 
 
 # Saving and loading
@@ -184,6 +169,7 @@ def load_saved(experiment: Experiment, folder: Path) -> StudyResults:
 
 
 def empty(experiment: Experiment) -> StudyResults:
+    """Returns an experiment of which nothing has been measured."""
     return StudyResults(
         name=experiment.id,
         title=f"{experiment.id}: {experiment.title}",
@@ -196,7 +182,7 @@ def empty(experiment: Experiment) -> StudyResults:
 
 
 def listing() -> Table:
-    """All experiments with the claims that they answer."""
+    """Returns all experiments with the claims that they answer."""
     from smoothheads.studies.claims import of_experiment
 
     rows = [
@@ -230,7 +216,7 @@ def all_tables(experiment: Experiment, study: StudyResults, costs: Costs | None)
 
 
 def comparison(experiment: Experiment, study: StudyResults, *, complete: bool = True) -> Table:
-    """Every published row with what was measured here; the published number stands in brackets.
+    """Returns every published row with what was measured here; the published number stands in brackets.
 
     Args:
         experiment: The experiment.
@@ -240,8 +226,13 @@ def comparison(experiment: Experiment, study: StudyResults, *, complete: bool = 
     shown, radii = experiment.rows, experiment.radii
     if not complete:
         shown = tuple(row for row in shown if study.arm("", row.sigma, row.arm))
-        largest = max((_largest_radius(row, study, radii) for row in shown), default=0.0)
-        radii = tuple(radius for radius in radii if radius <= largest)
+        # Rows and radii of which nothing is certified, here and in print, say nothing.
+        certified = [
+            r
+            for row, r in itertools.product(shown, radii)
+            if study.arm("", row.sigma, row.arm).certified_accuracy(r) or row.number(f"ca_{r:.2f}")
+        ]
+        radii = tuple(radius for radius in radii if radius <= max(certified, default=0.0))
     left_out = len(experiment.rows) - len(shown)
     columns = {name for row in experiment.rows for name in row.values}
     at_radii = [f"{r:.2f}" for r in radii if f"ca_{r:.2f}" in columns]
@@ -250,11 +241,6 @@ def comparison(experiment: Experiment, study: StudyResults, *, complete: bool = 
         for name in experiment.rows[0].values
         if name in (*_COUNTED, "L", "draws") and any(row.values[name] for row in experiment.rows)
     ]
-    meanings = {
-        "share": "share: of the layers that one head has (%).",
-        "gflops": "gflops: as the paper counts them: multiply-accumulates for one image, with biases, "
-        "BatchNorm, ReLU and pooling.",
-    }
     return Table(
         title=study.title,
         columns=("base structure", "sigma", *extra, "seeds", "ACR", "classes", *at_radii),
@@ -262,7 +248,7 @@ def comparison(experiment: Experiment, study: StudyResults, *, complete: bool = 
         notes=(
             "In brackets: published. ± is the standard error over seeds where there are several, else over "
             "images. What compares between scales is the sign of a difference, not the radii.",
-            *(meaning for name, meaning in meanings.items() if name in extra),
+            *(meaning for name, meaning in _MEANINGS.items() if name in extra),
             CLASSES,
             *([f"The paper has {left_out} rows more, which were not measured here."] if left_out else []),
             *import_notes(study),
@@ -271,42 +257,37 @@ def comparison(experiment: Experiment, study: StudyResults, *, complete: bool = 
     )
 
 
-def _largest_radius(row: PublishedRow, study: StudyResults, radii: Sequence[float]) -> float:
-    """Returns the largest radius at which the row has certified accuracy, here or in print."""
-    stack = study.arm("", row.sigma, row.arm)
-    return max((r for r in radii if stack.certified_accuracy(r) or row.number(f"ca_{r:.2f}")), default=0.0)
-
-
 def _row(
     row: PublishedRow, study: StudyResults, extra: Sequence[str], radii: Sequence[str]
 ) -> tuple[Cell, ...]:
+    """Returns a row of the comparison, with the published numbers beside ours."""
+
+    def beside(cell: Cell, column: str, form: str) -> Cell:
+        published = row.number(column)
+        return (
+            cell if published is None else replace(cell, error=f"({published:{form}})", published=published)
+        )
+
     stack = study.arm("", row.sigma, row.arm)
     cells = [word(row.arm), number(row.sigma, ".2f")]
     for name in extra:
         if name in _COUNTED:
             count, here, in_print = _COUNTED[name]
-            size = stack.size
-            cells.append(
-                _with_published(number(count(size) if size else None, here), row.number(name), in_print)
-            )
+            cells.append(beside(number(count(stack.size) if stack.size else None, here), name, in_print))
         else:
             cells.append(word(row.values[name]))
     if not stack:
         state = "failed" if study.has_failed("", row.sigma, row.arm) else "–"
-        cells += [Cell(state, 0), _with_published(NONE, row.number("acr"), ".3f"), NONE]
-        return (*cells, *(_with_published(NONE, row.number(f"ca_{r}"), ".1f") for r in radii))
+        nothing = (beside(NONE, f"ca_{r}", ".1f") for r in radii)
+        return (*cells, Cell(state, 0), beside(NONE, "acr", ".3f"), NONE, *nothing)
     acr, error = stack.acr
-    cells.append(Cell(str(len(stack)), len(stack)))
-    found = Cell(f"{acr:.3f}±{error:.3f}", acr, standard_error=error)
-    cells += [_with_published(found, row.number("acr"), ".3f"), classes_certified(stack)]
-    for r in radii:
-        accuracy = number(stack.certified_accuracy(float(r)), ".1f")
-        cells.append(_with_published(accuracy, row.number(f"ca_{r}"), ".1f"))
-    return tuple(cells)
-
-
-def _with_published(cell: Cell, published: float | None, form: str) -> Cell:
-    return cell if published is None else replace(cell, error=f"({published:{form}})", published=published)
+    return (
+        *cells,
+        number(len(stack), "d"),
+        beside(Cell(f"{acr:.3f}±{error:.3f}", acr, standard_error=error), "acr", ".3f"),
+        classes_certified(stack),
+        *(beside(number(stack.certified_accuracy(float(r)), ".1f"), f"ca_{r}", ".1f") for r in radii),
+    )
 
 
 # Figures
@@ -374,22 +355,18 @@ def read_logs(paths: Sequence[str], on_note: Callable[[str], None] = lambda _: N
             )
         for path, (base, structure, sigma) in named.items():
             arm, file = f"{base} {structure}", Path(path.rpartition("=")[2])
-            before = [row.results for row in rows if (row.arm, row.sigma) == (arm, sigma)]
-            results = _with_settings(read_log(file), sigma)
-            if any(other is None or not np.array_equal(other.index, results.index) for other in before):
+            log = replace(read_log(file), sigma=sigma)
+            # A log that does not state n and alpha reveals them by its largest radii.
+            best = best_fit(infer_settings(log, sigma)) if log.alpha is None else None
+            if best is not None:
+                log = replace(log, n=best.settings.n, alpha=best.settings.alpha)
+            before = [row for row in rows if (row.arm, row.sigma) == (arm, sigma)]
+            if any(not np.array_equal(row.log.index, log.index) for row in before):
                 raise ConfigError(
                     f"{file} has other images than the log before it of {arm}; name one of them."
                 )
-            rows.append(StudyRow("", sigma, arm, len(before), results, RowFacts(imported=file.name)))
+            rows.append(StudyRow("", sigma, arm, len(before), log, RowFacts(imported=file.name)))
     return rows
-
-
-def _with_settings(log: Results, sigma: float) -> Results:
-    """Returns the log with the n and alpha that its largest radii reveal, if it does not state them."""
-    best = best_fit(infer_settings(log, sigma)) if log.alpha is None else None
-    if best is None:
-        return replace(log, sigma=sigma)
-    return replace(log, sigma=sigma, n=best.settings.n, alpha=best.settings.alpha)
 
 
 def with_imports(
@@ -430,15 +407,14 @@ def with_imports(
 
 def _on_common_images(logs: list[StudyRow]) -> list[StudyRow]:
     """Returns the logs with the images that all of them have, so that they can be paired."""
-    results = [log.results for log in logs if log.results is not None]
-    if not results:
+    if not logs:
         return logs
-    common = reduce(np.intersect1d, [each.index for each in results])
+    common = reduce(np.intersect1d, [each.log.index for each in logs])
     if not len(common):
         raise ConfigError(
             "The logs have no image in common, so they cannot be compared; import fewer of them."
         )
-    taken = [each.take(np.flatnonzero(np.isin(each.index, common))) for each in results]
+    taken = [each.log.take(np.flatnonzero(np.isin(each.log.index, common))) for each in logs]
     stack(taken)  # refuses different labels, and names the first
     return [replace(log, results=each) for log, each in zip(logs, taken, strict=True)]
 
@@ -450,20 +426,19 @@ def import_notes(study: StudyResults) -> list[str]:
         return []
     settings: dict[str, list[str]] = {}
     for row in logs:
-        assert row.results is not None
-        known = row.results.alpha is not None
-        text = f"n = {row.results.n:,}, alpha = {row.results.alpha:g}" if known else "settings unknown"
+        known = row.log.alpha is not None
+        text = f"n = {row.log.n:,}, alpha = {row.log.alpha:g}" if known else "settings unknown"
         settings.setdefault(text, []).append(f"{row.arm} {row.sigma:g}")
     usual, *others = sorted(settings.items(), key=lambda item: -len(item[1]))
-    images = len(logs[0].results or ())
-    notes = [
-        f"Logs of others, on the {images:,} images that all of them have ({usual[0]}, by their largest "
-        "radii). One training each: intervals are over images alone and say nothing of other trainings; "
-        "where two groups trained the networks, a difference includes that of their codes."
+    return [
+        f"Logs of others, on the {len(logs[0].log):,} images that all of them have ({usual[0]}, by their "
+        "largest radii). One training each: intervals are over images alone and say nothing of other "
+        "trainings; where two groups trained the networks, a difference includes that of their codes.",
+        *(
+            f"Certified otherwise ({text}), so not compared with the rest: {', '.join(names)}."
+            for text, names in others
+        ),
     ]
-    for text, names in others:
-        notes.append(f"Certified otherwise ({text}), so not compared with the rest: {', '.join(names)}.")
-    return notes
 
 
 def _parse_name(text: str) -> tuple[str, str, float] | None:
@@ -472,10 +447,12 @@ def _parse_name(text: str) -> tuple[str, str, float] | None:
     if not given and (single := re.fullmatch(r"cifar10-([a-z]+)-([\d.]+)\.tsv", Path(path).name)):
         base, sigma = single[1], float(single[2])  # eth-sri/acr-weakness publishes single networks
         return (base, "single", sigma) if base in _BASES and sigma in _SIGMAS else None
+    # The last word of each kind counts: folders above may have such names too.
     words = given.split("/") if given else re.split(r"[/\\_]|(?<=[a-z])-(?=[\d.])|\.tsv|\.txt|\.log", path)
     bases = [word for word in words if word in _BASES]
-    structure = r"single\d?|dnn\d+|heads(-mid)?|some(-\w+)?|drt3"
-    structures = [word for word in words if re.fullmatch(structure, word)]
+    structures = [
+        word for word in words if re.fullmatch(r"single\d?|dnn\d+|heads(-mid)?|some(-\w+)?|drt3", word)
+    ]
     numbers = [float(word) for word in words if re.fullmatch(r"\d+(\.\d+)?", word)]
     sigmas = [number for number in numbers if number in _SIGMAS]
     return (bases[-1], structures[-1], sigmas[-1]) if bases and structures and sigmas else None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
+from collections.abc import Iterator
 
 import numpy as np
 
 from smoothheads.report.table import NONE, Cell, Table, number, word
-from smoothheads.report.tables import CLASSES, classes
+from smoothheads.report.tables import CLASSES, class_cells, class_rows, classes
 from smoothheads.results import metrics
+from smoothheads.results.compare import Bootstrapped
 from smoothheads.results.metrics import Interval
 from smoothheads.studies.results import RowFacts, Stack, StudyResults
 from smoothheads.studies.statistics import gains
+from smoothheads.types import ENSEMBLE
 
 RESAMPLES = 400
 """Bootstrap samples of the class statistics."""
@@ -24,14 +27,32 @@ def all_tables(study: StudyResults) -> list[Table]:
 
 
 def headline(study: StudyResults) -> Table:
-    """ACR and certified accuracy of every arm in every setting and at every sigma that it has."""
+    """Returns ACR and certified accuracy of every arm in every setting and at every sigma that it has."""
     cells = {row.cell for row in study.rows}
-    rows = [
-        _arm_row(study, setting, sigma, arm)
-        for setting, sigma in study.groups()
-        for arm in study.arms
-        if (setting, sigma, arm) in cells
-    ]
+    rows = []
+    for (setting, sigma), arm in itertools.product(study.groups(), study.arms):
+        if (setting, sigma, arm) not in cells:
+            continue
+        stack = study.arm(setting, sigma, arm)
+        head = (_name(study, setting, study.arms[arm], arm), number(sigma, "g"))
+        if not stack:
+            state = "failed" if study.has_failed(setting, sigma, arm) else "not yet"
+            rows.append((*head, word(state), *[NONE] * (5 + len(study.radii))))
+            continue
+        acr, error = stack.acr
+        noisy = [each.noisy.mean() for each in stack.results if each.noisy is not None]
+        rows.append(
+            (
+                *head,
+                number(len(stack), "d"),
+                Cell(f"{acr:.4f}", acr, f"±{error:.4f}", error),
+                *(number(stack.certified_accuracy(radius), ".1f") for radius in study.radii),
+                classes_certified(stack),
+                number(100 * float(np.mean(noisy)) if noisy else None, ".1f"),
+                number(stack.mean_fact("loss"), ".3f"),
+                number(stack.mean_fact("easy_fraction"), ".0f", 100),
+            )
+        )
     return Table(
         title=study.title,
         columns=(
@@ -51,87 +72,47 @@ def headline(study: StudyResults) -> Table:
     )
 
 
-def _arm_row(study: StudyResults, setting: str, sigma: float, arm: str) -> tuple[Cell, ...]:
-    stack = study.arm(setting, sigma, arm)
-    head = (_name(study, setting, study.arms[arm], arm), number(sigma, "g"))
-    if not stack:
-        state = "failed" if study.has_failed(setting, sigma, arm) else "not yet"
-        return (*head, word(state), *[NONE] * (5 + len(study.radii)))
-    acr, error = stack.acr
-    known = [each.noisy.mean() for each in stack.results if each.noisy is not None]
-    return (
-        *head,
-        number(len(stack), "d"),
-        Cell(f"{acr:.4f}", acr, f"±{error:.4f}", error),
-        *(number(stack.certified_accuracy(radius), ".1f") for radius in study.radii),
-        classes_certified(stack),
-        number(100 * float(np.mean(known)), ".1f") if known else NONE,
-        number(stack.mean_fact("loss"), ".3f"),
-        number(stack.mean_fact("easy_fraction"), ".0f", 100),
-    )
-
-
 def class_table(study: StudyResults) -> Table:
-    """How evenly the classes are served, which ACR does not show: one row per arm, setting and sigma."""
+    """Returns how evenly the classes are served: one row per arm, setting and sigma."""
+    radii = tuple(radius for radius in study.radii if radius > 0)[:2]
     rows = []
-    for setting, sigma in study.groups():
-        for arm, title in study.arms.items():
-            if stack := study.arm(setting, sigma, arm):
-                label = stack.results[0].label
-                per_seed = [
-                    metrics.class_statistics(
-                        label,
-                        each.certified_radius,
-                        metrics.certified(each.correct, each.radius, (0.0, *_class_radii(study))),
-                        np.random.default_rng(0),  # the same draws for all seeds and arms
-                        resamples=RESAMPLES,
-                    )
-                    for each in stack.results
-                ]
-                statistics = np.mean(per_seed, axis=0)
-                intervals = metrics.percentiles(statistics[1:])
-                certified, worst, spread, *accuracy = zip(statistics[0], intervals, strict=True)
-                names = [str(each.worst_class) for each in stack.results]
-                rows.append(
-                    (
-                        _name(study, setting, title, arm),
-                        number(sigma, "g"),
-                        _bootstrapped(*certified, "g", end=f"/{len(np.unique(label))}"),
-                        word(" ".join(names)),
-                        _bootstrapped(*worst, ".3f"),
-                        _bootstrapped(*spread, ".3f"),
-                        *(_bootstrapped(*each, ".1f", 100) for each in accuracy),
-                    )
-                )
-    return Table(
-        title="How evenly the classes are served",
-        columns=(
-            *("arm", "sigma", "classes", "worst", "worst ACR", "spread"),
-            *(f"worst at {radius:.2f}" for radius in _class_radii(study)),
-        ),
-        rows=tuple(rows),
-        notes=(
-            CLASSES,
-            "worst: the class with the smallest ACR, of each seed; spread: largest minus smallest class ACR; "
-            "worst at r: the smallest certified accuracy (%) of a class. Means over seeds, with bootstrap "
-            "intervals over images; a smallest value of many tends to lie at the upper end of its interval.",
-        ),
+    for setting, sigma, arm, stack in _stacks(study):
+        per_seed = [
+            metrics.class_statistics(
+                each.label,
+                each.certified_radius,
+                metrics.certified(each.correct, each.radius, (0.0, *radii)),
+                np.random.default_rng(0),  # the same draws for all seeds and arms
+                resamples=RESAMPLES,
+            )
+            for each in stack.results
+        ]
+        # The mean over the seeds, in the images themselves and in every bootstrap sample of them.
+        statistics = np.mean(per_seed, axis=0)
+        values, intervals = statistics[0].tolist(), metrics.percentiles(statistics[1:])
+        numbers = [Bootstrapped(*each) for each in zip(values, intervals, strict=True)]
+        worst = " ".join(str(each.worst_class) for each in stack.results)
+        present = len(np.unique(stack.results[0].label))
+        name = _name(study, setting, study.arms[arm], arm)
+        rows.append((name, number(sigma, "g"), *class_cells(word(worst), present, numbers)))
+    note = (
+        "worst: the class with the smallest ACR, of each seed; spread: largest minus smallest class ACR; "
+        "worst at r: the smallest certified accuracy (%) of a class. Means over seeds, with bootstrap "
+        "intervals over images; a smallest value of many tends to lie at the upper end of its interval."
     )
+    return class_rows(("arm", "sigma"), radii, rows, note)
 
 
-def _class_radii(study: StudyResults) -> tuple[float, ...]:
-    return tuple(radius for radius in study.radii if radius > 0)[:2]
-
-
-def _bootstrapped(value: float, bounds: Interval, form: str, scale: float = 1, end: str = "") -> Cell:
-    def shown(number: float) -> str:
-        return format(round(scale * number, 1) if form == "g" else scale * number, form)
-
-    return Cell(f"{shown(value)}{end}", value, f"[{shown(bounds.low)}, {shown(bounds.high)}]")
+def _stacks(study: StudyResults) -> Iterator[tuple[str, float, str, Stack]]:
+    """Yields setting, sigma, arm and certified rows of everything that has some."""
+    for setting, sigma in study.groups():
+        for arm in study.arms:
+            if stack := study.arm(setting, sigma, arm):
+                yield setting, sigma, arm, stack
 
 
 def differences(study: StudyResults) -> Table:
-    """What each arm gains in ACR on its baseline, paired over images, noise and seeds."""
+    """Returns what each arm gains in ACR on its baseline, paired over images, noise and seeds."""
     rows = [
         (
             _name(study, setting, pair_title(study, this, baseline), f"{this} - {baseline}"),
@@ -156,37 +137,31 @@ def differences(study: StudyResults) -> Table:
 
 
 def costs(study: StudyResults) -> Table:
-    """What every arm cost here, as means over seeds; networks that are trained separately add up."""
+    """Returns what every arm cost here, as means over seeds; networks that are trained separately add up."""
+    ensembles = {row.facts.certification for row in study.certified if row.facts.aggregation == ENSEMBLE}
     rows = []
-    ledgers = Counter(
-        (row.facts.certification, row.facts.aggregation == "ensemble") for row in study.certified
-    )
-    for setting, sigma in study.groups():
-        for arm, title in study.arms.items():
-            if stack := study.arm(setting, sigma, arm):
-                samples = [each.samples.mean() for each in stack.results if each.samples is not None]
-                seconds = float(np.mean([each.seconds.mean() for each in stack.results]))
-                size = stack.size
-                # A row that is read from the ledger of an ensemble has no certification of its own to time.
-                borrowed = any(
-                    facts.aggregation != "ensemble" and ledgers[facts.certification, True]
-                    for facts in stack.facts
-                )
-                epoch = stack.mean_fact("epoch_seconds")
-                networks = max(_networks(facts) for facts in stack.facts)
-                rows.append(
-                    (
-                        Cell(" ".join(filter(None, (setting, title))), f"{setting} {arm}".strip()),
-                        number(sigma, "g"),
-                        number(size.params if size else None, ",.0f"),
-                        number(size.gmacs if size else None, ".4f"),
-                        number(None if epoch is None else networks * epoch, ".2f"),
-                        number(stack.mean_fact("train_peak_mib"), ".0f"),
-                        number(float(np.mean(samples)), ",.0f") if samples else NONE,
-                        NONE if borrowed else number(seconds, ".3f"),
-                        NONE if borrowed else number(stack.mean_fact("certify_peak_mib"), ".0f"),
-                    )
-                )
+    for setting, sigma, arm, stack in _stacks(study):
+        samples = [each.samples.mean() for each in stack.results if each.samples is not None]
+        seconds = float(np.mean([each.seconds.mean() for each in stack.results]))
+        size, epoch = stack.size, stack.mean_fact("epoch_seconds")
+        # A row that is read from the ledger of an ensemble has no certification of its own to time.
+        borrowed = any(
+            facts.aggregation != ENSEMBLE and facts.certification in ensembles for facts in stack.facts
+        )
+        networks = max(_networks(facts) for facts in stack.facts)
+        rows.append(
+            (
+                Cell(" ".join(filter(None, (setting, study.arms[arm]))), f"{setting} {arm}".strip()),
+                number(sigma, "g"),
+                number(size.params if size else None, ",.0f"),
+                number(size.gmacs if size else None, ".4f"),
+                number(epoch and networks * epoch, ".2f"),
+                number(stack.mean_fact("train_peak_mib"), ".0f"),
+                number(float(np.mean(samples)) if samples else None, ",.0f"),
+                number(None if borrowed else seconds, ".3f"),
+                number(None if borrowed else stack.mean_fact("certify_peak_mib"), ".0f"),
+            )
+        )
     processors = sorted({name for row in study.rows for name in row.facts.processors})
     return Table(
         title="Cost",
@@ -221,7 +196,7 @@ def pair_title(study: StudyResults, this: str, baseline: str) -> str:
 
 
 def classes_certified(stack: Stack) -> Cell:
-    """Mean over seeds of the number of classes with a certificate."""
+    """Returns the mean over seeds of the number of classes with a certificate."""
     certified = float(np.mean([each.certified_classes for each in stack.results]))
     return classes(certified, max(len(each.class_acr) for each in stack.results))
 
