@@ -176,7 +176,10 @@ def test_capacity_is_counted_in_arithmetic_and_in_parameters() -> None:
     assert verdicts == {"gflops, gaussian": "confirmed", "params, gaussian": "contradicted"}
     measured = {("gflops", "gaussian", "some", "dnn5"): MedianInterval(0.6, 0.6, 0.6)}
     first = next(iter(claims.evidence(claim, found, measured)))
-    assert (first.value, first.verdict) == (0.6, "contradicted")  # measured at the paper's size: goes before
+    assert (first.gain.value, first.verdict) == (
+        0.6,
+        "contradicted",
+    )  # measured at the paper's size: goes before
 
 
 def test_networks_of_another_size_have_their_own_numbers() -> None:
@@ -366,7 +369,7 @@ def test_imported_logs_are_paired_on_their_common_images(tmp_path: Path) -> None
     assert notes == []
     found = paper.with_imports({"table3": paper.empty(experiments.get("table3"))}, rows)["table3"]
     (item,) = claims.evidence(claims.all_claims()["C2"], found, {})
-    assert item.value == pytest.approx(0.2)
+    assert item.gain.value == pytest.approx(0.2)
     assert {len(row.results or ()) for row in found.certified} == {40}
     (note,) = paper.import_notes(found)
     assert "the 40 images that all of them have" in note

@@ -96,7 +96,7 @@ def measured_intervals() -> Iterator[tuple[float, float, float]]:
             yield (gain.value, *gain.interval)
     for claim in claims.all_claims().values():
         for item in claims.evidence(claim, found.get(claim.where, claims.NOTHING), {}):
-            yield (item.value, *item.interval)
+            yield (item.gain.value, *item.gain.interval)
     assert ratios is not None
     for ratio in ratios.ratios().values():
         yield (ratio.median, ratio.low, ratio.high)

@@ -18,7 +18,7 @@ from smoothheads.results.metrics import Interval, MedianInterval
 from smoothheads.studies.costs import Ratios
 from smoothheads.studies.experiments import published_rows
 from smoothheads.studies.results import StudyResults
-from smoothheads.studies.statistics import Verdict, gain, paired_differences, paired_gain
+from smoothheads.studies.statistics import Gain, Verdict, gain, paired_differences, paired_gain
 from smoothheads.studies.tables import ONE_SEED, interval
 
 if TYPE_CHECKING:
@@ -60,12 +60,9 @@ class Evidence:
     what: str
     cell: str
     """Where: base method and, of a radius, sigma; first the structures, if the claim is about several."""
-    value: float
-    images: Interval
-    seeds: Interval | None
+    gain: Gain
+    """The difference, or the ratio of two costs, which has no seeds."""
     verdict: Verdict
-    per_seed: tuple[float, ...] = ()
-    """Difference of every pair of networks; empty for ratios of costs."""
     column: str = ""
     """The column that differs; empty for ratios of costs, and for differences between sigmas."""
     sigma: float | None = None
@@ -73,16 +70,12 @@ class Evidence:
     @property
     def one_seed(self) -> bool:
         """True for a statement about these networks only, not about training others."""
-        return len(self.per_seed) == 1
-
-    @property
-    def interval(self) -> Interval:
-        return self.images if self.seeds is None else self.seeds
+        return len(self.gain.per_seed) == 1
 
     @property
     def sign(self) -> str:
         """The format of its numbers: differences have a sign, ratios have none."""
-        return "+" if self.per_seed else ""
+        return "+" if self.gain.per_seed else ""
 
 
 @cache
@@ -137,16 +130,17 @@ def verdict(claim: PaperClaim, found: list[Evidence]) -> str:
 def table(name: str, study: StudyResults, ratios: Ratios | None = None) -> Table:
     """Returns the claims that an experiment answers, each with its comparisons below it."""
     rows: list[tuple[Cell, ...]] = []
-    for claim in of_experiment(name):
+    claims = of_experiment(name)
+    for claim in claims:
         found = list(evidence(claim, study, ratios or {}))
         rows.append((word(claim.id), word(verdict(claim, found)), *[Cell("")] * 3))
         rows += [
             (
                 Cell(f"  {item.what}", item.what),
                 word(item.verdict),
-                number(item.value, f"{item.sign}.4f"),
-                ONE_SEED if item.one_seed else interval(item.seeds),
-                interval(item.images, item.sign),
+                number(item.gain.value, f"{item.sign}.4f"),
+                ONE_SEED if item.one_seed else interval(item.gain.seeds),
+                interval(item.gain.images, item.sign),
             )
             for item in found
         ]
@@ -155,7 +149,7 @@ def table(name: str, study: StudyResults, ratios: Ratios | None = None) -> Table
         columns=("claim", "verdict", "here", "95 % seeds and images", "95 % images"),
         rows=tuple(rows),
         notes=(
-            *(f"{claim.id}: {claim.claim}. In print: {claim.in_print}." for claim in of_experiment(name)),
+            *(f"{claim.id}: {claim.claim}. In print: {claim.in_print}." for claim in claims),
             "A claim over several cells is confirmed if all are, contradicted if one is. Costs: 95 % of the "
             "median over rounds.",
         ),
@@ -167,13 +161,13 @@ def summary(studies: Mapping[str, StudyResults], ratios: Ratios) -> Table:
     rows = []
     for claim in all_claims().values():
         found = list(evidence(claim, studies.get(claim.where, NOTHING), ratios))
+        here = []
+        for item in found:
+            numbers = (item.gain.value, *item.gain.interval)
+            value, low, high = (f"{each:{item.sign}.3f}" for each in numbers)
+            here.append(f"{item.cell}: {value} [{low}, {high}]")
         confirmed = sum(item.verdict == "confirmed" for item in found)
         count = f"{confirmed} of {len(found)}" if found else "–"
-        here = [
-            f"{item.cell}: {item.value:{item.sign}.3f} "
-            f"[{item.interval.low:{item.sign}.3f}, {item.interval.high:{item.sign}.3f}]"
-            for item in found
-        ]
         texts = (claim.where, claim.in_print, "; ".join(here) or "–", count, verdict(claim, found))
         rows.append((Cell(f"{claim.id}: {claim.claim}", claim.id), *map(word, texts)))
     return Table(
@@ -186,15 +180,7 @@ def figure(studies: Mapping[str, StudyResults]) -> Figure | None:
     from smoothheads.studies.figures import BY_VERDICT, Line, draw_gains
 
     lines = [
-        Line(
-            panel="",
-            heading=claim.where,
-            label=f"{claim.id} {item.what}",
-            value=item.value,
-            interval=item.interval,
-            per_seed=item.per_seed,
-            colour=BY_VERDICT[item.verdict],
-        )
+        Line("", claim.where, f"{claim.id} {item.what}", item.gain, BY_VERDICT[item.verdict])
         for claim in sorted(all_claims().values(), key=lambda claim: claim.where)
         if claim.where in studies
         for item in evidence(claim, studies[claim.where], {})
@@ -234,7 +220,7 @@ def _compare(
         low, high = found.interval
         inside, outside = low > -room and high < room, low > room or high < -room
         judged = "confirmed" if inside else "contradicted" if outside else "undecided"
-    yield Evidence(what, cell, found.value, found.images, found.seeds, judged, found.per_seed, column, sigma)
+    yield Evidence(what, cell, found, judged, column, sigma)
 
 
 def _compare_sigmas(
@@ -253,7 +239,7 @@ def _compare_sigmas(
         found = gain(*(np.stack([differences[sigma][seed] for seed in seeds]) for sigma in (high, low)))
         cell = f"{base} {high:g} against {low:g}"
         what = f"{pair[0]} − {pair[1]}, {cell}"
-        yield Evidence(what, cell, found.value, found.images, found.seeds, found.verdict, found.per_seed)
+        yield Evidence(what, cell, found, found.verdict)
 
 
 def _compare_costs(expected: Mapping[str, Any], ratios: Ratios, *, several: bool) -> Iterator[Evidence]:
@@ -272,7 +258,8 @@ def _compare_costs(expected: Mapping[str, Any], ratios: Ratios, *, several: bool
         of = " and ".join(sharing)
         what = f"{expected['cost']}: {expected['this']} / {expected['baseline']} < {most:g}, {of}"
         cell = f"{expected['cost']}, {of}" if several else of  # one of several costs is named
-        yield Evidence(what, cell, ratio.median, Interval(ratio.low, ratio.high), None, judged)
+        measured = Gain(ratio.median, Interval(ratio.low, ratio.high), None, ())
+        yield Evidence(what, cell, measured, judged)
 
 
 def _counted_ratios(study: StudyResults) -> Ratios:

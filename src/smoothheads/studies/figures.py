@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 
 from smoothheads.files import has_stamp
 from smoothheads.report import plots
-from smoothheads.results.metrics import Interval
 from smoothheads.studies.results import Stack, StudyResults
-from smoothheads.studies.statistics import Verdict, gain, gains, paired_gain
+from smoothheads.studies.statistics import Gain, Verdict, gain, gains, paired_gain
 from smoothheads.studies.tables import pair_title
 
 BY_VERDICT: Final[Mapping[Verdict, str]] = {
@@ -26,14 +25,12 @@ MOST_PANELS: Final = 3
 
 
 class Line(NamedTuple):
-    """One number of a figure: its place, its value and how sure it is."""
+    """One number of a figure: its place, and its value with how sure it is."""
 
     panel: str
     heading: str
     label: str
-    value: float
-    interval: Interval
-    per_seed: tuple[float, ...]
+    gain: Gain
     colour: str
 
 
@@ -66,7 +63,7 @@ def acr_figure(study: StudyResults) -> Figure:
                 radii = stack.column()
                 acr = gain(radii, np.zeros_like(radii))  # over a network that certifies nothing
                 place = _place(study, setting, sigma, title)
-                lines.append(Line(*place, acr.value, acr.interval, acr.per_seed, plots.COLOURS[0]))
+                lines.append(Line(*place, acr, plots.COLOURS[0]))
     return draw_lines("average certified radius (ACR)", lines)
 
 
@@ -81,7 +78,7 @@ def gains_figure(study: StudyResults) -> Figure | None:
     lines = []
     for setting, sigma, this, baseline, each in found:
         place = _place(study, setting, sigma, pair_title(study, this, baseline))
-        lines.append(Line(*place, each.value, each.interval, each.per_seed, BY_VERDICT[each.verdict]))
+        lines.append(Line(*place, each, BY_VERDICT[each.verdict]))
     return draw_gains(lines)
 
 
@@ -107,10 +104,10 @@ def draw_lines(x: str, lines: Sequence[Line]) -> Figure:
     # Every line: the interval, the mean on it, and the seeds a little below.
     for line in lines:
         axes, y, colour = panels[names.index(line.panel)], rows.index((line.heading, line.label)), line.colour
-        seeds = line.per_seed if len(line.per_seed) > 1 else ()
-        axes.plot(line.interval, [y, y], color=colour, linewidth=1.6, alpha=0.55)
+        seeds = line.gain.per_seed if line.gain.seeds is not None else ()
+        axes.plot(line.gain.interval, [y, y], color=colour, linewidth=1.6, alpha=0.55)
         inside = colour if seeds else "white"
-        axes.plot([line.value], [y], "o", color=colour, markersize=5, markerfacecolor=inside)
+        axes.plot([line.gain.value], [y], "o", color=colour, markersize=5, markerfacecolor=inside)
         axes.plot(seeds, np.full(len(seeds), y + 0.3), ".", color=colour, markersize=3)
     # Titles of the panels, headings in bold, and a size that fits the rows.
     for axes, name in zip(panels, names, strict=True):
@@ -122,7 +119,7 @@ def draw_lines(x: str, lines: Sequence[Line]) -> Figure:
         text.set_parse_math(False)
         text.set_fontweight("normal" if label else "bold")
     panels[0].set_ylim(len(rows) - 0.4, -0.6)
-    one_seed = "" if all(len(line.per_seed) > 1 for line in lines) else "\n(open: one seed, over images)"
+    one_seed = "" if all(line.gain.seeds is not None for line in lines) else "\n(open: one seed, over images)"
     figure.supxlabel(f"{x}; 95 % over seeds and images{one_seed}", fontsize=9)
     figure.set_size_inches(6.4, 0.9 + 0.22 * max(4, len(rows)) + 0.15 * bool(one_seed))
     return figure
