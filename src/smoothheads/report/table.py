@@ -8,7 +8,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from smoothheads.errors import printable
@@ -64,10 +64,36 @@ class Table:
 
 def to_text(table: Table, width: int = 100) -> str:
     """Returns lines of at most `width` characters; columns that do not fit follow in further panels."""
-    table = _printable(table)
+    texts = [[("*" if cell.best else "") + printable(cell.text) for cell in row] for row in table.rows]
+    errors = [[printable(cell.error) for cell in row] for row in table.rows]
+    names = [printable(name) for name in table.columns]
+    widths = [max(map(len, column)) for column in zip(names, *texts, *errors, strict=True)]
     # Columns that do not fit beside the others follow below, again with the names in front.
-    panels = [_panel(table, chosen) for chosen in _fitting(table, width)]
-    return "\n".join([table.title, "", "\n\n".join(panels), *(["", *table.notes] if table.notes else [])])
+    panels, used = [[0]], widths[0]
+    for i in range(1, len(names)):
+        if used + len(_GAP) + widths[i] > width and len(panels[-1]) > 1:
+            panels.append([0])
+            used = widths[0]
+        panels[-1].append(i)
+        used += len(_GAP) + widths[i]
+
+    def line(cells: Sequence[str], panel: list[int]) -> str:
+        padded = [
+            cells[i].ljust(widths[i]) if table.has_words(i) else cells[i].rjust(widths[i]) for i in panel
+        ]
+        return _GAP.join(padded).rstrip()
+
+    def shown(panel: list[int]) -> Iterator[str]:
+        yield line(names, panel)
+        yield _GAP.join("-" * widths[i] for i in panel)
+        for row, below in zip(texts, errors, strict=True):
+            yield line(row, panel)
+            if any(below[i] for i in panel):
+                yield line(below, panel)
+
+    body = "\n\n".join("\n".join(shown(panel)) for panel in panels)
+    notes = ["", *map(printable, table.notes)] if table.notes else []
+    return "\n".join([printable(table.title), "", body, *notes])
 
 
 def to_markdown(table: Table) -> str:
@@ -172,81 +198,27 @@ def _finite(value: Value) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _fitting(table: Table, width: int) -> Iterator[list[int]]:
-    """Yields groups of columns, each with the names in front, that fit into the width."""
-    widths = [_column_width(table, i) for i in range(len(table.columns))]
-    group, used = [0], widths[0]
-    for i in range(1, len(widths)):
-        if used + len(_GAP) + widths[i] > width and len(group) > 1:
-            yield group
-            group, used = [0], widths[0]
-        group.append(i)
-        used += len(_GAP) + widths[i]
-    yield group
-
-
-def _column_width(table: Table, i: int) -> int:
-    words = [table.columns[i], *(text for row in table.rows for text in (row[i].text, row[i].error))]
-    return max(len(word) for word in words)
-
-
-def _panel(table: Table, chosen: list[int]) -> str:
-    widths, left = [_column_width(table, i) for i in chosen], [table.has_words(i) for i in chosen]
-
-    def line(words: Sequence[str]) -> str:
-        columns = zip(words, widths, left, strict=True)
-        padded = [word.ljust(width) if first else word.rjust(width) for word, width, first in columns]
-        return _GAP.join(padded).rstrip()
-
-    lines = [line([table.columns[i] for i in chosen]), _GAP.join("-" * width for width in widths)]
-    for row in table.rows:
-        lines.append(line([row[i].text for i in chosen]))
-        if any(row[i].error for i in chosen):
-            lines.append(line([row[i].error for i in chosen]))
-    return "\n".join(lines)
-
-
-def _printable(table: Table) -> Table:
-    rows = [
-        [
-            replace(cell, text=("*" if cell.best else "") + printable(cell.text), error=printable(cell.error))
-            for cell in row
-        ]
-        for row in table.rows
-    ]
-    return Table(
-        printable(table.title),
-        tuple(map(printable, table.columns)),
-        tuple(map(tuple, rows)),
-        tuple(map(printable, table.notes)),
-    )
-
-
 def _markdown(text: str) -> str:
     """Escapes Markdown and HTML: Markdown passes HTML on, so that a file's name could be a script."""
     plain = html.escape(printable(text), quote=False).replace("\n", " ")
     return re.sub(r"([\\`*_|]|\](?=[(\[:]))", r"\\\1", plain)  # brackets alone are no link
 
 
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_LATEX |= {char: "\\" + char for char in "&%$#_{}"}
+_LATEX |= {"±": r"$\pm$", "≥": r"$\ge$", "−": "$-$", "α": r"$\alpha$", "σ": r"$\sigma$", "×": r"$\times$"}
+_LATEX |= {
+    "<": "$<$",
+    ">": "$>$",
+    "–": r"\textendash{}",
+    "…": r"\ldots{}",
+    "|": r"\textbar{}",
+    "·": r"$\cdot$",
+}
+
+
 def _latex(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    special |= {char: "\\" + char for char in "&%$#_{}"}
-    special |= {
-        "±": r"$\pm$",
-        "≥": r"$\ge$",
-        "−": "$-$",
-        "α": r"$\alpha$",
-        "σ": r"$\sigma$",
-        "×": r"$\times$",
-    }
-    special |= {
-        "<": "$<$",
-        ">": "$>$",
-        "–": r"\textendash{}",
-        "…": r"\ldots{}",
-        "|": r"\textbar{}",
-        "·": r"$\cdot$",
-    }
-    minus = re.compile(r"(?<![\w.])-(?=[\d.])")  # a hyphen before a number is a sign
-    plain = "".join(special.get(char, char) for char in minus.sub("−", printable(text)))
+    """Returns text that LaTeX prints as it is; a hyphen before a number is a sign."""
+    signed = re.sub(r"(?<![\w.])-(?=[\d.])", "−", printable(text))
+    plain = "".join(_LATEX.get(char, char) for char in signed)
     return plain.replace("--", "-{}-{}")  # two hyphens of a name are no dash

@@ -14,7 +14,6 @@ from smoothheads.results import derive, metrics
 from smoothheads.results.compare import (
     Bootstrapped,
     Comparison,
-    Difference,
     Paired,
     Summary,
     summarize,
@@ -40,25 +39,31 @@ _HEAD_MEASURES = {
 
 
 def all_tables(comparison: Comparison) -> list[Table]:
-    return [
-        headline(comparison),
-        *differences(comparison),
-        class_table(comparison),
-        background(comparison),
-    ]
+    tables = [headline(comparison), *differences(comparison)]
+    return [*tables, class_table(comparison), background(comparison)]
 
 
 def headline(comparison: Comparison) -> Table:
     """Returns ACR and certified accuracy at each radius, one row per log."""
-    norm = comparison.logs[0].norm
-    title = f"Average certified radius, and certified accuracy (%) at {norm} radius r"
+    logs = comparison.logs
+    title = f"Average certified radius, and certified accuracy (%) at {logs[0].norm} radius r"
     table = certified(title, comparison.summaries, [f"{r:.2f}" for r in comparison.radii])
     rows, notes = table.rows, table.notes
-    if len(rows) > 1 and len({log.sigma for log in comparison.logs}) == 1:
-        rows = tuple(_mark_best(rows, comparison))
-    if any(cell.best for row in rows for cell in row):
-        notes += ("Bold (* in text): larger than all others by more than two standard errors of the paired "
-                  "difference.",)  # fmt: skip
+    if len(rows) > 1 and len({log.sigma for log in logs}) == 1:
+        # Each column of the table is a mean of [logs, images].
+        hits = np.array([metrics.certified(log.correct, log.radius, comparison.radii) for log in logs])
+        radii = np.array([log.certified_radius for log in logs])
+        columns = [radii, *np.moveaxis(hits.astype(np.float64), 2, 0)]
+        best = np.array([_clearly_best(column) for column in columns])  # [columns, logs]
+        rows = tuple(
+            (name, *(replace(cell, best=bool(best[j, i])) for j, cell in enumerate(cells)))
+            for i, (name, *cells) in enumerate(rows)
+        )
+        if best.any():
+            notes += (
+                "Bold (* in text): larger than all others by more than two standard errors of the paired "
+                "difference.",
+            )
     return replace(table, rows=rows, notes=(*notes, *comparison.notes))
 
 
@@ -89,7 +94,31 @@ def classes(certified: float, present: int) -> Cell:
 
 def differences(comparison: Comparison) -> list[Table]:
     """Returns for each log but the first what it gains on the first, image by image."""
-    return [_difference_table(comparison, each) for each in comparison.differences]
+    found = []
+    for each in comparison.differences:
+        # One row for ACR, one for each radius, for the classes, and for the votes of both logs.
+        at_radii = zip(comparison.radii, each.certified, strict=True)
+        noisy = {"noisy": each.noisy_accuracy, "hard": each.hard_accuracy}
+        rows = [
+            _pair("ACR", each.acr, 1, 3),
+            *(_pair(f"r = {radius:.2f}", paired, 100, 1) for radius, paired in at_radii),
+            _pair("worst class ACR", each.worst_acr, 1, 3),
+            _pair("spread", each.spread, 1, 3),
+            *(_pair(name, paired, 100, 1) for name, paired in noisy.items() if paired is not None),
+        ]
+        notes = [
+            "Accuracies in points. p: exact paired (McNemar) test, which decides; the interval is a "
+            "bootstrap over images, and of few images it may leave out 0 where the test does not.",
+            "spread: largest minus smallest class ACR.",
+        ]
+        if each.hard_accuracy is not None:
+            notes.append(
+                "hard: noisy accuracy on the half of the images that all logs together find hardest."
+            )
+        title = f"{each.name} against {each.baseline}, paired over {len(comparison.logs[0])} images"
+        columns = ("", "baseline", "this", "difference", "95 % interval", "p")
+        found.append(Table(title, columns, tuple(rows), tuple(notes)))
+    return found
 
 
 def class_table(comparison: Comparison) -> Table:
@@ -173,30 +202,6 @@ def background(comparison: Comparison) -> Table:
     )
 
 
-def _difference_table(comparison: Comparison, difference: Difference) -> Table:
-    """Returns one row for ACR, one for each radius, for the classes, and for the votes of both logs."""
-    images = len(comparison.logs[0])
-    at_radii = zip(comparison.radii, difference.certified, strict=True)
-    rows = [_pair("ACR", difference.acr, 1, 3)]
-    rows += [_pair(f"r = {radius:.2f}", paired, 100, 1) for radius, paired in at_radii]
-    rows += [_pair("worst class ACR", difference.worst_acr, 1, 3), _pair("spread", difference.spread, 1, 3)]
-    noisy = {"noisy": difference.noisy_accuracy, "hard": difference.hard_accuracy}
-    rows += [_pair(name, paired, 100, 1) for name, paired in noisy.items() if paired is not None]
-    notes = [
-        "Accuracies in points. p: exact paired (McNemar) test, which decides; the interval is a bootstrap "
-        "over images, and of few images it may leave out 0 where the test does not.",
-        "spread: largest minus smallest class ACR.",
-    ]
-    if difference.hard_accuracy is not None:
-        notes.append("hard: noisy accuracy on the half of the images that all logs together find hardest.")
-    return Table(
-        title=f"{difference.name} against {difference.baseline}, paired over {images} images",
-        columns=("", "baseline", "this", "difference", "95 % interval", "p"),
-        rows=tuple(rows),
-        notes=tuple(notes),
-    )
-
-
 def _pair(name: str, paired: Paired, scale: float, digits: int) -> tuple[Cell, ...]:
     def shown(value: float, sign: str = "") -> str:
         return f"{scale * value:{sign}.{digits}f}"
@@ -218,19 +223,9 @@ def _pair(name: str, paired: Paired, scale: float, digits: int) -> tuple[Cell, .
     )
 
 
-def _mark_best(rows: Sequence[tuple[Cell, ...]], comparison: Comparison) -> Iterator[tuple[Cell, ...]]:
-    """Yields the rows with the cells in bold that are larger than all others beyond doubt."""
-    logs = comparison.logs
-    hits = np.array([metrics.certified(log.correct, log.radius, comparison.radii) for log in logs])
-    radii = np.array([log.certified_radius for log in logs])
-    # Each column of the table is a mean of [logs, images].
-    columns = [radii, *np.moveaxis(hits.astype(np.float64), 2, 0)]
-    best = np.array([_clearly_best(column) for column in columns])  # [columns, logs]
-    for i, (name, *cells) in enumerate(rows):
-        yield name, *(replace(cell, best=bool(best[j, i])) for j, cell in enumerate(cells))
-
-
 def _clearly_best(values: Floats) -> list[bool]:
+    """Returns for each log of [logs, images] whether its mean is larger than all others beyond doubt."""
+
     def above(i: int, j: int) -> bool:
         gain, error = mean(values[i] - values[j])
         return gain > 2 * error

@@ -20,7 +20,7 @@ from smoothheads.files import LOCK, is_partial, write_atomic
 from smoothheads.runs.executors import ONE_THREAD, Executor, Future, ProcessExecutor
 from smoothheads.runs.on_ray import MOST_LOSSES, Cluster, Need, last_line, nodes, require_room
 from smoothheads.studies.jobs import ELSEWHERE, STOP_SECONDS, StudyJob, perform
-from smoothheads.studies.plan import Certification, Item, Training
+from smoothheads.studies.plan import Item, Joining, Training
 from smoothheads.studies.store import DONE, StudyStore
 
 LOOK_SECONDS: Final = 10.0  # after which a node hands over what is new
@@ -43,6 +43,13 @@ class JobActor:
     """Runs one job on a node, in a process and a folder of its own."""
 
     def start(self, item: Item, files: Files, folder: str) -> None:
+        """Starts the job in a process.
+
+        Args:
+            item: What to make.
+            files: What it is made from, and what was made of it before.
+            folder: The working folder of the driver.
+        """
         # Relative paths in settings mean what they mean to the driver, if its folder is there.
         with suppress(OSError):
             os.chdir(folder)
@@ -130,6 +137,7 @@ class RayJobs(Executor):
     def wait(self, seconds: float) -> list[Future[Any]]:
         if not self._ended and self._running:
             looks = list(self._running)
+            # Wait for the first look to come back, then take all that have.
             first, _ = self._ray.wait(looks, num_returns=1, timeout=seconds)
             for look in first and self._ray.wait(looks, num_returns=len(looks), timeout=0)[0]:
                 self._receive(look)
@@ -155,10 +163,11 @@ class RayJobs(Executor):
     def _start(self, running: _Running) -> None:
         """Starts the job from what the store has of it."""
         item, store = running.job.item, running.job.store
-        needed = [each for each in item.needs if not isinstance(each, Certification)]
+        # The networks that it needs, and what was made of the item before: it goes on from there.
+        folders = [*(store.checkpoint(each) for each in item.needs), store.folder(item)]
         files = {
             path.relative_to(store.root).as_posix(): path.read_bytes()
-            for folder in (*(store.checkpoint(each) for each in needed), store.folder(item))
+            for folder in folders
             for path in _stamps(folder)
         }
         running.actor = self._ray.remote(JobActor).options(max_restarts=0, **_need(item).options).remote()
@@ -166,13 +175,14 @@ class RayJobs(Executor):
         self._running[running.actor.look.remote(LOOK_SECONDS)] = running
 
     def _receive(self, look: Any) -> None:
+        """Brings back what a job wrote; then asks for more, ends the job, or starts it on another node."""
         running = self._running.pop(look)
         try:
             synced: SyncedFiles = self._ray.get(look)
-        except self._ray.exceptions.RayTaskError as error:
+        except self._ray.exceptions.RayTaskError as error:  # our own code failed in the actor
             self._end(running, WorkerError(last_line(error)))
             return
-        except self._ray.exceptions.RayError as error:
+        except self._ray.exceptions.RayError as error:  # the node or the actor is lost
             running.losses += 1
             if running.losses < MOST_LOSSES:
                 self._start(running)
@@ -182,6 +192,7 @@ class RayJobs(Executor):
             return
         _bring_back(running.job.store.root, synced)
         if synced.finished:
+            # The node forgets the job before its actor ends.
             with suppress(self._ray.exceptions.RayError):
                 self._ray.get(running.actor.clean.remote())
             self._ray.kill(running.actor)
@@ -191,6 +202,7 @@ class RayJobs(Executor):
         self._running[running.actor.look.remote(LOOK_SECONDS)] = running
 
     def _end(self, running: _Running, outcome: str | SmoothheadsError | None) -> None:
+        """Releases the item and sets the caller's future."""
         running.lock.close()
         if isinstance(outcome, SmoothheadsError):
             running.future.set_exception(outcome)
@@ -200,14 +212,11 @@ class RayJobs(Executor):
 
 
 def _need(item: Item) -> Need:
-    match item:
-        case Training(config=config):
-            threads, device = config.train.threads, config.train.device
-        case Certification(config=config):
-            threads, device = config.threads, config.device
-        case _:
-            threads, device = 1, "cpu"
-    return Need(threads, int(device.startswith("cuda")), MEMORY)
+    """Returns the cores and GPUs of a job; joining networks needs one core."""
+    if isinstance(item, Joining):
+        return Need(1, 0, MEMORY)
+    settings = item.config.train if isinstance(item, Training) else item.config
+    return Need(settings.threads, int(settings.device.startswith("cuda")), MEMORY)
 
 
 def _bring_back(root: Path, synced: SyncedFiles) -> None:
