@@ -113,7 +113,9 @@ def bars(title: str, baseline: str, ratios: Mapping[str, MedianInterval]) -> Fig
     intervals = list(ratios.values())[::-1]  # so that the first one is on top
     middle = [interval.median for interval in intervals]
     look: dict[str, Any] = {"color": plots.COLOURS[0], "height": 0.6, "ecolor": "#222222", "capsize": 3}
-    axes.barh(list(ratios)[::-1], middle, xerr=plots.whiskers(intervals), **look)
+    # How far each interval reaches below and above its median.
+    reach = [[middle - low for middle, low, _ in intervals], [high - middle for middle, _, high in intervals]]
+    axes.barh(list(ratios)[::-1], middle, xerr=reach, **look)
     for place, interval in enumerate(intervals):
         axes.text(interval.high, place, f"  {interval.median:.2f}", va="center", fontsize=9)
     axes.set_xlim(0, 1.15 * max(interval.high for interval in intervals))

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from smoothheads.errors import LedgerError
 from smoothheads.files import is_partial
-from smoothheads.report.html import document, header, list_html, section
+from smoothheads.report.html import document, header, list_html, section, table_html
+from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.results.audit import Audit, audit
 from smoothheads.results.ledger import TABLE
 from smoothheads.results.read import read_log
@@ -48,7 +49,7 @@ class BoardEntry:
 
     @property
     def verified(self) -> list[str]:
-        """What the audit has checked of this log."""
+        """The checks that this log has passed."""
         checks = [
             "images complete" if self.log.manifest else "images as usual in the field",
             "columns consistent",
@@ -65,7 +66,7 @@ class BoardEntry:
 
     @property
     def claimed(self) -> list[str]:
-        """What the log or its name says and nobody has checked."""
+        """The statements of the log or its name that nobody has checked."""
         if self.log.manifest is not None:
             return ["network and data, by their hashes"]
         if self.study is not None:
@@ -115,26 +116,33 @@ def board_html(
         title: The title of the page.
         out: The file that the page is written to.
     """
-    out = Path(out)
+    folder = Path(out).parent
     columns = ("log", "data", "method", "network", "sigma", "images", "ACR", *(f"CA {r:g}" for r in RADII))
-    columns += ("classes", "worst class ACR", "samples", "seconds", "evidence")
-    head = "".join(f'<th scope=col data-sort="">{escape(name)}</th>' for name in columns)
-    rows = "\n".join(_row(entry, out) for entry in entries)
-    table = f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    notes = (
-        "<p>Click on a column to sort. ACR and certified accuracy (CA, at l2 radii unless the log says "
-        "otherwise) compare only where data, images and sigma are the same. Seconds and samples are per "
-        "image.</p>"
+    columns += ("classes", "worst class ACR", "samples", "seconds")
+    table = Table(
+        title="Certifications that passed the audit",
+        columns=columns,
+        rows=tuple(_row(entry) for entry in entries),
+        notes=(
+            "Click on a column to sort; a name leads to the files. ACR and certified accuracy (CA, at l2 "
+            "radii unless the log says otherwise) compare only where data, images and sigma are the same. "
+            "Seconds and samples are per image.",
+        ),
     )
-    details = "".join(_details(entry) for entry in entries)
-    others = [f"{relpath(path, out.parent)}: {reason}" for path, reason in refused.items()]
+    # Below the table: what was checked of every entry, and what was not.
+    details = ""
+    for entry in entries:
+        lines = {"verified": entry.verified, "only claimed": entry.claimed, "warnings": entry.warnings}
+        lines["not seen by the audit"] = list(entry.audit.unseen)
+        facts = "".join(f"<dt>{name}</dt><dd>{escape('; '.join(x))}</dd>" for name, x in lines.items() if x)
+        details += f"<details><summary>{escape(entry.log.name)}</summary><dl>{facts}</dl></details>"
+    others = [f"{relpath(path, folder)}: {reason}" for path, reason in refused.items()]
+    lead = f"{len(entries)} certifications that passed the audit, {len(refused)} that did not"
     return document(
         title,
         [
-            header(
-                title, f"{len(entries)} certifications that passed the audit, {len(refused)} that did not"
-            ),
-            section("Entries", notes, table),
+            header(title, lead),
+            section("Entries", table_html(table, links=[relpath(entry.path, folder) for entry in entries])),
             section("What was checked, what was only claimed, and what nobody could see", details),
             section("Not on the board", list_html(others) if others else ""),
             f"<script>{_SORT}</script>",
@@ -142,40 +150,24 @@ def board_html(
     )
 
 
-def _row(entry: BoardEntry, out: Path) -> str:
-    log = entry.log
-    facts = {} if log.manifest is None else log.manifest.network
-    data = log.manifest.data.name if log.manifest is not None and log.manifest.data else None
+def _row(entry: BoardEntry) -> tuple[Cell, ...]:
+    log, manifest = entry.log, entry.log.manifest
+    facts = {} if manifest is None else manifest.network
+    data = manifest.data.name if manifest is not None and manifest.data else None
     network = f"{facts['arch']}, {facts.get('heads')} heads" if facts.get("arch") else None
     method = facts.get("method")
     if entry.study is not None:
         method, network = entry.study["method"], entry.study["network"]
-    certified, present = log.certified_classes, len(log.class_acr)
-    seconds = float(log.seconds.mean())
-    cells: list[tuple[str, str]] = [
-        (log.name, log.name),
-        *((str(value or "–"), str(value or "")) for value in (data, method, network)),
-        ("–", "") if entry.audit.sigma is None else (f"{entry.audit.sigma:g}",) * 2,
-        (f"{len(log):,}", str(len(log))),
-        (f"{log.acr:.3f}", repr(log.acr)),
-        *((f"{100 * value:.1f}", repr(value)) for value in map(log.certified_accuracy, RADII)),
-        (f"{certified}/{present}", str(certified)),
-        (f"{log.class_acr[log.worst_class]:.3f} ({log.worst_class})", repr(log.class_acr[log.worst_class])),
-        ("–", "") if log.samples is None else (f"{log.samples.mean():,.0f}", repr(float(log.samples.mean()))),
-        (f"{seconds:.3g}", repr(seconds)),
-    ]
-    link = escape(relpath(entry.path, out.parent), quote=True)
-    tags = ["th", *["td"] * (len(cells) - 1)]
-    shown = "".join(
-        f'<{tag} data-value="{escape(value, quote=True)}">{escape(text)}</{tag}>'
-        for tag, (text, value) in zip(tags, cells, strict=True)
+    certified, worst = log.certified_classes, log.class_acr[log.worst_class]
+    return (
+        word(log.name),
+        *(word(str(value)) if value else NONE for value in (data, method, network)),
+        number(entry.audit.sigma, "g"),
+        number(len(log), ",d"),
+        number(log.acr, ".3f"),
+        *(number(log.certified_accuracy(radius), ".1f", 100) for radius in RADII),
+        Cell(f"{certified}/{len(log.class_acr)}", certified),
+        Cell(f"{worst:.3f} ({log.worst_class})", worst),
+        number(None if log.samples is None else float(log.samples.mean()), ",.0f"),
+        number(float(log.seconds.mean()), ".3g"),
     )
-    return f'<tr>{shown}<td data-value="{link}"><a href="{link}">files</a></td></tr>'
-
-
-def _details(entry: BoardEntry) -> str:
-    lines = {"verified": entry.verified, "only claimed": entry.claimed}
-    lines |= {"warnings": entry.warnings} if entry.warnings else {}
-    lines["not seen by the audit"] = list(entry.audit.unseen)
-    inner = "".join(f"<dt>{name}</dt><dd>{escape('; '.join(texts))}</dd>" for name, texts in lines.items())
-    return f"<details><summary>{escape(entry.log.name)}</summary><dl>{inner}</dl></details>"

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from PIL import Image
 
 from smoothheads.config import leaves
@@ -25,7 +24,7 @@ from smoothheads.errors import duration
 from smoothheads.files import STAMP, has_stamp, reserve, write_stamped
 from smoothheads.provenance import versions
 from smoothheads.report import plots, tables, words
-from smoothheads.report.table import Cell, Table
+from smoothheads.report.table import Table
 from smoothheads.results.compare import Comparison, Summary, compare
 from smoothheads.results.results import Results
 from smoothheads.types import Grid, Pixels, format_radius
@@ -75,7 +74,14 @@ def reserve_report(folder: Path | str) -> None:
 def write(
     comparison: Comparison, folder: Path | str, title: str = TITLE, gallery: Gallery = ()
 ) -> list[Path]:
-    """Writes the page and the plots, and returns their paths, the page first."""
+    """Writes the page and the plots, and returns their paths, the page first.
+
+    Args:
+        comparison: The logs with their summaries and differences.
+        folder: The folder of the page and the plots.
+        title: The title of the page.
+        gallery: Pictures that show what a certificate is.
+    """
     folder = Path(folder)
     write_stamped(folder / PAGE, page(comparison, title=title, gallery=gallery))
     figures = {"certified-accuracy.png": plots.certified_accuracy(comparison.logs)}
@@ -108,15 +114,30 @@ def page(comparison: Comparison, *, title: str, gallery: Gallery = ()) -> str:
         "Fraction of the images that are classified correctly and certified at least that far, with "
         "pointwise 95 % intervals.",
     )
+    probabilities = ""
+    if any(log.label_probability() is not None for log in logs):
+        probabilities = plot_html(
+            plots.label_probability(logs),
+            "pa",
+            "Fraction of the images whose true label has at least the probability p under noise. It does not "
+            "depend on the number of samples, and to the left of one half it shows the images that ACR does "
+            "not see.",
+        )
+    pictures = "".join(
+        f'<figure><img alt="{escape(caption)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+        f"<figcaption>{escape(caption)}</figcaption></figure>\n"
+        for png, caption in gallery
+    )
+    pictures = f"<div class=gallery>{pictures}</div>" if pictures else ""
     parts = [
         header(title, lead),
-        section("What a certificate is", _explanation(logs[-1]), _gallery(gallery)),
+        section("What a certificate is", _explanation(logs[-1]), pictures),
         section("What these numbers say", list_html(words.verdict(comparison), "verdict")),
         _cards(summaries[0]) if len(summaries) == 1 else "",
         section("Certified accuracy", table_html(tables.headline(comparison)), accuracy),
         section("Paired differences", *(table_html(t) for t in tables.differences(comparison))),
         section("Classes", table_html(tables.class_table(comparison))),
-        section("How sure the network is under noise", _probabilities(logs)),
+        section("How sure the network is under noise", probabilities),
         section("What is guaranteed", guarantee),
         section("Settings and cost", table_html(tables.background(comparison)), _totals(logs)),
         section("Where the numbers come from", *(_provenance(log) for log in logs)),
@@ -149,25 +170,33 @@ def section(heading: str, *content: str) -> str:
     return f"<section>\n<h2>{escape(heading)}</h2>\n{inner}\n</section>" if inner else ""
 
 
-def table_html(table: Table) -> str:
+def table_html(table: Table, links: Sequence[str] = ()) -> str:
+    """Returns a table as HTML.
+
+    Args:
+        table: The table.
+        links: Where the names in the first column lead; cells then carry their values for sorting.
+    """
     left = [" class=words" if table.has_words(i) else "" for i in range(len(table.columns))]
-
-    def shown(i: int, cell: Cell) -> str:
-        tag = "td" if i else "th"
-        error = f"<small>{escape(cell.error)}</small>" if cell.error else ""
-        text = f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)
-        return f"<{tag}{left[i]}>{text}{error}</{tag}>"
-
+    sorted_by = ' data-sort=""' if links else ""
     columns = zip(left, table.columns, strict=True)
-    head = "".join(f"<th scope=col{words}>{escape(name)}</th>" for words, name in columns)
-    rows = "".join(
-        "<tr>" + "".join(shown(i, cell) for i, cell in enumerate(row)) + "</tr>\n" for row in table.rows
-    )
+    head = "".join(f"<th scope=col{words}{sorted_by}>{escape(name)}</th>" for words, name in columns)
+    body = ""
+    for j, row in enumerate(table.rows):
+        body += "<tr>"
+        for i, cell in enumerate(row):
+            tag = "td" if i else "th"
+            text = f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)
+            text += f"<small>{escape(cell.error)}</small>" if cell.error else ""
+            text = f'<a href="{escape(links[j])}">{text}</a>' if links and not i else text
+            value = f' data-value="{escape(str(cell.value))}"' if links else ""
+            body += f"<{tag}{left[i]}{value}>{text}</{tag}>"
+        body += "</tr>\n"
     sentences = " ".join(note if note.endswith((".", ")")) else f"{note}." for note in table.notes)
     notes = f"<figcaption>{escape(sentences)}</figcaption>" if table.notes else ""
     return (
         f"<figure><h3>{escape(table.title)}</h3><div class=wide><table><thead><tr>{head}</tr></thead>\n"
-        f"<tbody>{rows}</tbody></table></div>{notes}</figure>"
+        f"<tbody>{body}</tbody></table></div>{notes}</figure>"
     )
 
 
@@ -201,34 +230,30 @@ def plot_html(figure: Figure, key: str, caption: str) -> str:
 
 
 def triptych(image: Pixels, grid: Grid, *, sigma: float, radius: float, seed: int) -> bytes:
-    """Returns a PNG of three panels: the image, one noisy sample, a random change of exactly that norm."""
+    """Returns a PNG of three panels: the image, one noisy sample, a random change of exactly that norm.
+
+    Args:
+        image: The image on the grid.
+        grid: Its pixel values.
+        sigma: The noise level sigma of the sample.
+        radius: The l2 norm of the change.
+        seed: The seed of both draws.
+    """
     generator = np.random.default_rng(seed)
     clean = image / grid.max_value
     noisy = clean + sigma * generator.standard_normal(image.shape)
     change = generator.standard_normal(image.shape)
     changed = clean + radius * change / np.linalg.norm(change)
-    panels = [_panel(pixels) for pixels in (clean, noisy, changed)]
-    gap = np.full((_SIDE, _GAP, 3), 255, dtype=np.uint8)
-    strip = np.concatenate([panels[0], gap, panels[1], gap, panels[2]], axis=1)
+    strip = Image.new("RGB", (3 * _SIDE + 2 * _GAP, _SIDE), "white")
+    for i, pixels in enumerate((clean, noisy, changed)):
+        # Clipped for the eye only; one channel is shown as grey.
+        shown = (np.clip(pixels, 0, 1) * 255).round().astype(np.uint8).transpose(1, 2, 0)
+        panel = Image.fromarray(np.repeat(shown, 3 // shown.shape[2], axis=2))
+        panel = panel.resize((_SIDE, _SIDE), Image.Resampling.NEAREST)
+        strip.paste(panel, (i * (_SIDE + _GAP), 0))
     out = BytesIO()
-    Image.fromarray(strip).save(out, format="png")
+    strip.save(out, format="png")
     return out.getvalue()
-
-
-def _panel(pixels: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Returns the pixels as an RGB image [_SIDE, _SIDE, 3], clipped for the eye only."""
-    shown = (np.clip(pixels, 0, 1) * 255).round().astype(np.uint8).transpose(1, 2, 0)
-    picture = Image.fromarray(np.repeat(shown, 3 // shown.shape[2], axis=2))
-    return np.asarray(picture.resize((_SIDE, _SIDE), Image.Resampling.NEAREST))
-
-
-def _gallery(gallery: Gallery) -> str:
-    figures = "".join(
-        f'<figure><img alt="{escape(caption)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
-        f"<figcaption>{escape(caption)}</figcaption></figure>\n"
-        for png, caption in gallery
-    )
-    return f"<div class=gallery>{figures}</div>" if figures else ""
 
 
 def _explanation(log: Results) -> str:
@@ -291,18 +316,6 @@ def _cards(summary: Summary) -> str:
         for name, value, below in cards
     )
     return f"<div class=cards>{inner}</div>"
-
-
-def _probabilities(logs: Sequence[Results]) -> str:
-    if all(log.label_probability() is None for log in logs):
-        return ""
-    return plot_html(
-        plots.label_probability(logs),
-        "pa",
-        "Fraction of the images whose true label has at least the probability p under noise. It does not "
-        "depend on the number of samples, and to the left of one half it shows the images that ACR does not "
-        "see.",
-    )
 
 
 def _totals(logs: Sequence[Results]) -> str:

@@ -20,7 +20,7 @@ from smoothheads.errors import ConfigError
 from smoothheads.files import STAMP, reserve_file, write_stamped
 from smoothheads.results import metrics
 from smoothheads.results.compare import ceiling_of
-from smoothheads.results.metrics import MedianInterval, binomial_band
+from smoothheads.results.metrics import binomial_band
 from smoothheads.results.results import Results
 
 if TYPE_CHECKING:  # heads under noise need torch, certificates do not
@@ -197,11 +197,6 @@ def new_panels(count: int) -> tuple[Figure, list[Axes]]:
         for side in ("left", "bottom"):
             axes.spines[side].set_color(AXIS)
     return figure, panels
-
-
-def whiskers(intervals: Sequence[MedianInterval]) -> list[list[float]]:
-    """Returns how far each interval reaches below and above its median, for matplotlib's errorbar."""
-    return [[middle - low for middle, low, _ in intervals], [high - middle for middle, _, high in intervals]]
 
 
 def _mark_ceiling(axes: Axes, logs: Sequence[Results]) -> None:
