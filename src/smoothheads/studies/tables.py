@@ -10,7 +10,7 @@ import numpy as np
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.report.tables import CLASSES, class_cells, class_rows, classes
 from smoothheads.results import metrics
-from smoothheads.results.compare import Bootstrapped
+from smoothheads.results.compare import Bootstrapped, summarize_classes
 from smoothheads.results.metrics import Interval
 from smoothheads.studies.results import RowFacts, Stack, StudyResults
 from smoothheads.studies.statistics import gains
@@ -77,24 +77,14 @@ def class_table(study: StudyResults) -> Table:
     radii = tuple(radius for radius in study.radii if radius > 0)[:2]
     rows = []
     for setting, sigma, arm, stack in _stacks(study):
-        per_seed = [
-            metrics.class_statistics(
-                each.label,
-                each.certified_radius,
-                metrics.certified(each.correct, each.radius, (0.0, *radii)),
-                np.random.default_rng(0),  # the same draws for all seeds and arms
-                resamples=RESAMPLES,
-            )
-            for each in stack.results
-        ]
         # The mean over the seeds, in the images themselves and in every bootstrap sample of them.
-        statistics = np.mean(per_seed, axis=0)
-        values, intervals = statistics[0].tolist(), metrics.percentiles(statistics[1:])
-        numbers = [Bootstrapped(*each) for each in zip(values, intervals, strict=True)]
-        worst = " ".join(str(each.worst_class) for each in stack.results)
-        present = len(np.unique(stack.results[0].label))
+        classes = [summarize_classes(each, radii, resamples=RESAMPLES) for each in stack.results]
+        draws = np.mean([each.draws for each in classes], axis=0)
+        intervals = metrics.percentiles(draws[1:])
+        numbers = [Bootstrapped(*each) for each in zip(draws[0].tolist(), intervals, strict=True)]
+        worst = " ".join(str(each.worst) for each in classes)
         name = _name(study, setting, study.arms[arm], arm)
-        rows.append((name, number(sigma, "g"), *class_cells(word(worst), present, numbers)))
+        rows.append((name, number(sigma, "g"), *class_cells(word(worst), classes[0].present, numbers)))
     note = (
         "worst: the class with the smallest ACR, of each seed; spread: largest minus smallest class ACR; "
         "worst at r: the smallest certified accuracy (%) of a class. Means over seeds, with bootstrap "
