@@ -89,11 +89,18 @@ def all_claims() -> dict[str, PaperClaim]:
 
 
 def of_experiment(name: str) -> list[PaperClaim]:
+    """Returns the claims that an experiment answers."""
     return [claim for claim in all_claims().values() if claim.where == name]
 
 
 def evidence(claim: PaperClaim, study: StudyResults, ratios: Ratios) -> Iterator[Evidence]:
-    """Yields every comparison of which both sides were measured."""
+    """Yields every comparison of which both sides were measured.
+
+    Args:
+        claim: The claim.
+        study: The certified rows of the experiment that answers it.
+        ratios: Measured ratios of costs.
+    """
     bases = list(dict.fromkeys(arm.split(" ")[0] for arm in study.arms))
     # 1. Differences of certified rows, in every setting, at every sigma and for every base method.
     for (setting, sigma), base in itertools.product(study.groups(), bases):

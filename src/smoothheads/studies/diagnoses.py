@@ -36,7 +36,13 @@ def shown_rows(plan: StudyPlan) -> list[PlannedRow]:
 
 
 def measure_gaps(plan: StudyPlan, store: StudyStore, draws: int) -> dict[str, GapCurve]:
-    """Returns the gaps of all networks on the same image and the same noise, by arm."""
+    """Returns the gaps of all networks on the same image and the same noise, by arm.
+
+    Args:
+        plan: The plan of fig2.
+        store: Where its networks are.
+        draws: The number of noise draws.
+    """
     from smoothheads.runs import diversity
     from smoothheads.runs.models import open_checkpoint
     from smoothheads.runs.sampling import Sampling
@@ -51,6 +57,7 @@ def measure_gaps(plan: StudyPlan, store: StudyStore, draws: int) -> dict[str, Ga
     positions = positions if len(positions) else np.arange(plan.images)
     position = int(np.random.default_rng(IMAGE_SEED).choice(positions))
 
+    # Measure the gaps of every network under the same draws, and keep their histogram.
     curves = {}
     for row in rows:
         images = certified_images(row.network.data, plan.study.images)
@@ -77,6 +84,7 @@ def saved_gaps(plan: StudyPlan, folder: Path, draws: int) -> dict[str, GapCurve]
     """Returns what `measure_gaps` gave for these very networks, if the folder of the study has it."""
     if not (folder / STUDY_FILE).is_file():
         return {}
+    # The curves are those of the plan if they have its arms, draws and certified networks.
     before = load(folder)
     certifications = {(row.arm, row.facts.certification) for row in before.rows}
     same = all(
@@ -129,7 +137,7 @@ def gap_figure(gaps: Mapping[str, GapCurve]) -> Figure:
 
 
 def lambda_curve(last: float, *, classes: int = 10, epochs: int = 150) -> list[float]:
-    """Returns lambda of every epoch."""
+    """Returns lambda of every epoch t = 1 to T: -log10(a t + b), which falls from ln C to lambda_last."""
     from smoothheads.objectives.pace import scheduled_lambda  # imports torch
 
     config = TeachingConfig(lambda_last=last)

@@ -42,6 +42,7 @@ class PublishedRow:
     """As printed, by column; empty where nothing is printed."""
 
     def number(self, column: str) -> float | None:
+        """Returns a printed number; None where nothing is printed."""
         text = self.values.get(column, "")
         return float(text) if text else None
 
@@ -62,7 +63,7 @@ class Experiment:
 
     @property
     def trained(self) -> bool:
-        """Whether networks have to be trained for it."""
+        """True if networks have to be trained for it."""
         return self.kind != "schedule" and self.id != "table2"
 
     @property
@@ -102,6 +103,7 @@ _WITHOUT_NUMBERS = {
 
 
 def get(name: str) -> Experiment:
+    """Returns an experiment by its name; raises ConfigError that suggests the nearest one."""
     if name in _WITHOUT_NUMBERS:
         raise ConfigError(f"{name} of the paper has no numbers: it is {_WITHOUT_NUMBERS[name]}.")
     if name not in EXPERIMENTS:
@@ -179,6 +181,7 @@ class ExperimentScale:
     """Structures that are left out."""
 
     def includes(self, row: PublishedRow) -> bool:
+        """Returns whether the row is run at this scale."""
         return (
             (self.sigmas is None or row.sigma in self.sigmas)
             and (self.bases is None or row.base in self.bases)

@@ -41,7 +41,13 @@ def write_figures(study: StudyResults, folder: Path) -> list[Path]:
 
 
 def write(figure: Figure | None, folder: Path, name: str) -> list[Path]:
-    """Writes a figure as PNG and SVG; without a figure, removes older files of ours, which no longer hold."""
+    """Writes a figure as PNG and SVG; without a figure, removes older files of ours, which no longer hold.
+
+    Args:
+        figure: The figure, if there is one.
+        folder: The folder of the files.
+        name: Their name without an ending.
+    """
     paths = [folder / f"{name}.{form}" for form in ("png", "svg")]
     for path in paths:
         if figure is not None:

@@ -117,6 +117,7 @@ def _train(config: RunConfig, out: Path) -> Path:
     """Trains, or continues. The folder is named by what the network is made from, so only the places of the
     data and of the network that it starts from may have changed since it began."""
     path = out / CONFIG
+    # Write the new places where the run keeps its settings, which it compares with those it is given.
     if path.is_file():
         before, now = load_json(path), to_dict(config)
         moved = before | {"init": now["init"], "data": before["data"] | {"root": now["data"]["root"]}}
@@ -131,6 +132,7 @@ def _train(config: RunConfig, out: Path) -> Path:
 def plan_study(study: Study) -> StudyPlan:
     """Plans a study on its data; raises DataError where data are missing or differ between arms, and where an
     arm trains on images that are certified."""
+    # The images to certify, by fingerprint, with the first arm that has them.
     found: dict[str, tuple[str, Dataset]] = {}
     for arm, setting in itertools.product(study.arms, study.settings):
         data = study.run_config(arm, setting, study.sigmas[0], study.seeds[0]).data
@@ -155,6 +157,7 @@ def plan_study(study: Study) -> StudyPlan:
 def certified_images(data: DataConfig, images: Images) -> Dataset:
     """Returns the images that a study certifies, of the data set that a run was trained on."""
     full = read_once(data, images.split)
+    # Every k-th image from the offset on, at most so many.
     chosen = range(images.offset, len(full), images.every)[: images.first]
     if not chosen:
         raise ConfigError(
@@ -182,12 +185,14 @@ def training_images(data: DataConfig) -> int:
 
 
 def untrained(model: ModelConfig, data: DataConfig) -> MultiHead:
+    """Returns a network with fresh weights for the images of a data set."""
     info = describe(data)
     return build(model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
 
 
 @lru_cache(maxsize=64)
 def network_size(model: ModelConfig, data: DataConfig) -> NetworkSize:
+    """Returns the size of a network for the images of a data set."""
     network = untrained(model, data)
     counted = cost(network, describe(data).shape)
     return NetworkSize(

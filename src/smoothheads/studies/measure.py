@@ -42,7 +42,13 @@ BATCH: Final = 128
 
 
 def measure(names: tuple[str, ...], settings: CostSettings, on_round: OnRound | None = None) -> Costs:
-    """Returns the costs of all rows of the cost tables `names`; each base and structure is measured once."""
+    """Returns the costs of all rows of cost tables; each base and structure is measured once.
+
+    Args:
+        names: The cost tables.
+        settings: How costs are measured.
+        on_round: Called after every round, once per round of certification and of training.
+    """
     machine = describe_machine(settings.threads)
     configs = {arm: config for name in names for arm, config in _configs(name, settings)}
     shape = (3, settings.side, settings.side)
@@ -99,6 +105,7 @@ def interleaved(
         on_round: Called after every round.
     """
     names = list(jobs)
+    # Round 0 warms up: caches, threads, compiled kernels.
     rates: dict[K, list[float]] = {name: [] for name in names}
     for turn in range(rounds + 1):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:

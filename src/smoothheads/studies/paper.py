@@ -116,7 +116,13 @@ def start(
 
 
 def finish(run: StudyRun, found: dict[str, StudyResults], scale: Scale) -> dict[str, StudyResults]:
-    """Returns the results of a run with what is measured on its networks: the curves of fig2."""
+    """Returns the results of a run with what is measured on its networks: the curves of fig2.
+
+    Args:
+        run: The run that has made the networks.
+        found: Its results by experiment.
+        scale: The scale, which says how many draws the curves have.
+    """
     from smoothheads.studies import diagnoses
 
     if "fig2" not in found:
@@ -139,7 +145,13 @@ def reserve_folders(folder: Path, chosen: Sequence[Experiment]) -> None:
 
 
 def save_all(found: Mapping[str, StudyResults], costs: Costs | None, folder: Path) -> None:
-    """Writes a folder of results with figures for every experiment, and the costs next to them."""
+    """Writes a folder of results with figures for every experiment, and the costs next to them.
+
+    Args:
+        found: The experiments by name.
+        costs: What was measured for cost tables, if anything.
+        folder: The folder of all experiments.
+    """
     from smoothheads.studies.figures import write
     from smoothheads.studies.page import write_study_page
 
@@ -196,7 +208,13 @@ def listing() -> Table:
 
 
 def all_tables(experiment: Experiment, study: StudyResults, costs: Costs | None) -> list[Table]:
-    """Returns everything that is known of an experiment: rows, gaps, costs and claims."""
+    """Returns everything that is known of an experiment: rows, gaps, costs and claims.
+
+    Args:
+        experiment: The experiment.
+        study: Its rows, ours or imported.
+        costs: What was measured for cost tables, on which claims of other tables rest too.
+    """
     from smoothheads.studies import claims, diagnoses
 
     if experiment.kind == "schedule":
@@ -233,6 +251,7 @@ def comparison(experiment: Experiment, study: StudyResults, *, complete: bool = 
             if study.arm("", row.sigma, row.arm).certified_accuracy(r) or row.number(f"ca_{r:.2f}")
         ]
         radii = tuple(radius for radius in radii if radius <= max(certified, default=0.0))
+    # The columns are those of the paper: counts of the network, then certified accuracy at its radii.
     left_out = len(experiment.rows) - len(shown)
     columns = {name for row in experiment.rows for name in row.values}
     at_radii = [f"{r:.2f}" for r in radii if f"ca_{r:.2f}" in columns]
@@ -270,6 +289,7 @@ def _row(
 
     stack = study.arm("", row.sigma, row.arm)
     cells = [word(row.arm), number(row.sigma, ".2f")]
+    # Counts are those of the networks here; the number of heads and of draws is that of the paper.
     for name in extra:
         if name in _COUNTED:
             count, here, in_print = _COUNTED[name]
@@ -303,6 +323,8 @@ def figure(experiment: Experiment, study: StudyResults) -> Figure | None:
         return diagnoses.gap_figure(study.gaps)
     if experiment.id not in _AXES or not study.certified:
         return None
+    # Every row is a point of its family's curve: at its sigma, at its printed number, or at what the network
+    # here has instead, which may be smaller than the paper's.
     axis, baseline, families = _AXES[experiment.id]
     one_sigma = len({row.sigma for row in experiment.rows}) == 1
     series: dict[str, dict[float, figures.CurvePoint]] = {}
@@ -317,6 +339,7 @@ def figure(experiment: Experiment, study: StudyResults) -> Figure | None:
         series.setdefault(name, {})[x] = figures.CurvePoint(stack, other)
     if all(len(points) == 1 for points in series.values()):  # no curve goes through one point
         return claims.figure({experiment.id: study}) or figures.acr_figure(study)
+    # Figure 3 shows the ensemble as a level to compare with.
     if experiment.id != "fig3":
         return figures.curves(_LABELS[axis], series, baseline)
     ensembles = [study.arm("", sigma, "gaussian dnn5") for _, sigma in study.groups()]
@@ -341,6 +364,7 @@ def read_logs(paths: Sequence[str], on_note: Callable[[str], None] = lambda _: N
     rows: list[StudyRow] = []
     for text in paths:
         folder = Path(text)
+        # A folder of logs, or one log: a file, or the folder of a ledger.
         is_folder = folder.is_dir() and not (folder / MANIFEST).is_file()
         inside = sorted(map(str, folder.rglob("*.tsv"))) if is_folder else [text]
         named = {path: name for path in inside if (name := _parse_name(path)) is not None}
@@ -360,6 +384,7 @@ def read_logs(paths: Sequence[str], on_note: Callable[[str], None] = lambda _: N
             best = best_fit(infer_settings(log, sigma)) if log.alpha is None else None
             if best is not None:
                 log = replace(log, n=best.settings.n, alpha=best.settings.alpha)
+            # Several logs of one row are seeds, and seeds are of the same images.
             before = [row for row in rows if (row.arm, row.sigma) == (arm, sigma)]
             if any(not np.array_equal(row.log.index, log.index) for row in before):
                 raise ConfigError(
@@ -384,6 +409,7 @@ def with_imports(
         logs: What `read_logs` read.
         on_note: Called with logs that are no row of these experiments.
     """
+    # Keep the logs that are a row of one of the experiments.
     rows = {name: {(row.sigma, row.arm) for row in EXPERIMENTS[name].rows} for name in found}
     known = [log for log in logs if any((log.sigma, log.arm) in has for has in rows.values())]
     if not known:
@@ -395,6 +421,7 @@ def with_imports(
     for log in logs:
         if log not in known:
             on_note(f"{log.arm} at sigma {log.sigma:g} is no row of {', '.join(found)}: left out")
+    # They take the place of our own rows, since the two are no pairs.
     joined = {}
     for name, study in found.items():
         added = _on_common_images([log for log in known if (log.sigma, log.arm) in rows[name]])
@@ -424,6 +451,7 @@ def import_notes(study: StudyResults) -> list[str]:
     logs = [row for row in study.certified if row.facts.imported is not None]
     if not logs:
         return []
+    # Group the logs by their settings; most have the same.
     settings: dict[str, list[str]] = {}
     for row in logs:
         known = row.log.alpha is not None

@@ -175,6 +175,7 @@ class StudyResults:
         return list(dict.fromkeys((row.setting, row.sigma) for row in self.rows))
 
     def arm(self, setting: str, sigma: float, arm: str) -> Stack:
+        """Returns the certified rows of an arm, empty if there are none."""
         cell = (setting, sigma, arm)
         return Stack({row.seed: row for row in self.certified if row.cell == cell})
 
@@ -211,6 +212,7 @@ def check_nothing_lost(folder: Path, votes: Mapping[str, Votes]) -> None:
     before: dict[str, Votes] = {}
     with suppress(SmoothheadsError):  # nothing there yet, or damaged
         before = {row.name: row.facts.votes for row in load(folder).certified if row.facts.certification}
+    # Lost are rows that the new study does not have, or all of them if none has the votes that it had.
     lost = [name for name in before if name not in votes]
     if not lost and not set(before.values()) & set(votes.values()):
         lost = list(before)
@@ -262,6 +264,7 @@ def load(folder: Path) -> StudyResults:
     if data.pop("format", None) != FORMAT:
         raise LedgerError(f"{path} is not the results of a study in the format {FORMAT!r}; check the path.")
     try:
+        # The codec checks all types; what remains is that rows and differences are of arms of the study.
         entries = [from_dict(_Entry, entry) for entry in data.pop("rows")]
         study = from_dict(StudyResults, {**data, "arms": dict(data["arms"])})
         pairs = tuple((this, baseline) for this, baseline in study.differences)
@@ -315,6 +318,7 @@ def read_rows(folder: Path, name: str, sigma: float, config: CertifyConfig | Non
         sigma: The noise level sigma of the row.
         config: How the row was certified; None for somebody else's log.
     """
+    # The name must be a checksum, for it comes from a file and becomes a path.
     path = folder / f"{name}.tsv.gz"
     if not re.fullmatch(r"[0-9a-f]{16}", name) or not path.is_file():
         raise LedgerError(f"{folder} has no rows {name[:40]!r}; restore the folder from a copy.")

@@ -106,6 +106,7 @@ class StudyRun:
 
     def describe(self, workers: int | None = None) -> str:
         """Returns what the plan needs, what has been made of it, and an estimate of the time, in lines."""
+        # What there is: rows, trainings and certifications, and rows that share a ledger.
         lines = [f"{self.plan.study.title}: {len(self.plan.rows)} rows, {self.plan.images} images each"]
         if saved := len(self.plan.rows) - len(self.missing.rows):
             lines.append(f"{saved} rows are finished and will not be made again")
@@ -282,7 +283,14 @@ def start(
     out: Path | str | None = None,
     on_note: Callable[[str], None] = lambda _: None,
 ) -> StudyRun:
-    """Plans a study on its data without running anything."""
+    """Plans a study on its data without running anything.
+
+    Args:
+        study: The study.
+        store: The folder for networks, ledgers and rows of all studies.
+        out: A folder to export the results to.
+        on_note: Called with remarks for the user.
+    """
     from smoothheads.studies.jobs import plan_study
 
     if out is not None:

@@ -190,6 +190,7 @@ class Study:
 
         Precision `auto` becomes float32: otherwise two rows would differ by the machines that trained them.
         """
+        # Later overrides win: recipe, arm, setting, and last what the study sets itself.
         recipe = to_dict(recipes.get(arm.recipe, **{"sigma": sigma, **arm.arguments}))
         config = merge(merge(recipe, arm.overrides), self.settings[setting])
         config = merge(config, {"train": {"sigma": sigma, "seed": seed, "threads": 1}})
@@ -216,7 +217,13 @@ class Study:
 
 
 def certify_config(certify: Overrides, sigma: float, aggregation: str = ENSEMBLE) -> CertifyConfig:
-    """Returns the certification of a study's rows, with noise of seed 0 unless `certify` names another."""
+    """Returns the certification of a study's rows, with noise of seed 0 unless `certify` names another.
+
+    Args:
+        certify: Fields of `CertifyConfig`.
+        sigma: The noise level sigma.
+        aggregation: The base classifier that is certified.
+    """
     fields = {"seed": 0, **certify, "sigma": sigma, "aggregation": aggregation}
     return from_dict(CertifyConfig, fields, "certify")
 
@@ -253,7 +260,13 @@ def read_study(path: Path | str) -> Study:
 
 
 def parse_study(text: str, name: str, file: str) -> Study:
-    """Reads a study from the `text` of a TOML file; `file` names it in messages."""
+    """Reads a study from TOML.
+
+    Args:
+        text: The text of the file.
+        name: The name of the study.
+        file: Names the file in messages.
+    """
     data = load_toml(text, file)
     try:
         tables = from_dict(_StudyFile, data)
@@ -297,6 +310,7 @@ def line_of(text: str, key: str) -> tuple[int, str]:
     Follows `[table]` headers and dotted keys; a key of an inline table has the line of that table.
     """
     table, line, found = "", 0, ""
+    # The place of a line is its own key below the last [table]; the longest place on the way to `key` wins.
     for number, content in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", content):
             place = table = _unquoted(header[1])
@@ -336,7 +350,8 @@ def _check_configurable(study: Study) -> None:
                 own = overrides and any(key.startswith(each) for each, _ in leaves(overrides))
                 place = f"settings.{setting}" if own else here
                 raise SettingError(str(error), f"{place}.{key}".strip(".")) from None
-        # Whether the weights of heads were learned is known only after training, so both are allowed.
+        # The aggregation must be one of the joined network. Whether heads have learned weights is known only
+        # after training, so both are allowed.
         heads = config.model.heads * arm.members
         known = aggregations(heads, weighted=True)
         if arm.aggregation not in known and plugin_aggregation(arm.aggregation) is None:

@@ -35,7 +35,7 @@ class Gain:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the difference is above 0."""
+        """The answer to the question whether the difference is above 0."""
         low, high = self.interval
         return "confirmed" if low > 0 else "contradicted" if high < 0 else "undecided"
 
@@ -49,6 +49,7 @@ def gain(this: Floats, baseline: Floats, *, resamples: int = 2000) -> Gain:
         resamples: Draws of the bootstrap over images.
     """
     difference = this - baseline
+    # The bootstrap draws images, each with all of its seeds: these networks on other images.
     over_images = bootstrap(difference.mean(0)[:, None], np.random.default_rng(0), resamples=resamples)[0]
     return Gain(
         value=float(difference.mean()),
@@ -88,7 +89,13 @@ def crossed_interval(values: Floats, level: float = 0.95) -> Interval:
 
 
 def paired_gain(this: Stack, baseline: Stack, column: str = "certified_radius") -> Gain | None:
-    """Compares two arms over the seeds that both have on the same images; None if there is no such seed."""
+    """Compares two arms over the seeds that both have on the same images; None if there is no such seed.
+
+    Args:
+        this: The rows of the arm.
+        baseline: The rows of the baseline.
+        column: The column of the results that is compared.
+    """
     found = paired_differences(this, baseline, column)
     if not found:
         return None
@@ -101,13 +108,16 @@ def paired_differences(this: Stack, baseline: Stack, column: str = "certified_ra
 
     Rows are a pair if they have the same images and were certified with the same alpha. Somebody else's log
     is no pair with our own row: it has other noise, and other networks.
+
+    Args:
+        this: The rows of the arm.
+        baseline: The rows of the baseline.
+        column: The column of the results that is compared.
     """
     found = {}
     for seed in sorted(this.by_seed.keys() & baseline.by_seed.keys()):
         one, other = this.by_seed[seed], baseline.by_seed[seed]
-        a, b = one.results, other.results
-        assert a is not None
-        assert b is not None, "a stack holds certified rows alone"
+        a, b = one.log, other.log
         same_images = np.array_equal(a.index, b.index) and np.array_equal(a.label, b.label)
         same_origin = (one.facts.imported is None) == (other.facts.imported is None)
         same_alpha = a.alpha is None or b.alpha is None or a.alpha == b.alpha

@@ -85,6 +85,7 @@ class StudyStore:
         path = self.artefact(item)
         if self.facts(item) is not None:
             return 1.0
+        # Epochs of a training, images of a certification; joining takes no time.
         if isinstance(item, Training):
             return min(1.0, _count_lines(path / METRICS) / item.config.train.epochs)
         if isinstance(item, Certification) and (path / FILE).is_file():
@@ -159,6 +160,7 @@ class StudyStore:
         log = log if row.aggregation == log.aggregation else recertified(log, aggregation=row.aggregation)
         trained = [each for member in row.network.members if (each := self.facts(member)) is not None]
 
+        # Numbers of an ensemble are means over its members.
         def mean(name: str) -> float | None:
             values = [each[name] for each in trained if each.get(name) is not None]
             return float(np.mean(values)) if values else None

@@ -172,6 +172,7 @@ def costs(study: StudyResults) -> Table:
 
 def _networks(facts: RowFacts) -> int:
     """Returns how many separately trained networks a row consists of."""
+    # A row read from the ledger of an ensemble: one member of it, or its first K.
     kind, _, count = facts.aggregation.partition("-")
     if len(facts.weights) > 1 and kind in ("head", "prefix"):
         return 1 if kind == "head" else int(count)
