@@ -1,4 +1,4 @@
-"""What results say in plain words: the verdict of a comparison, the guarantee, an audit.
+"""Results in plain words: the verdict of a comparison, the guarantee, an audit.
 
 Every sentence is made from the numbers, never chosen.
 """

@@ -39,7 +39,7 @@ class PublishedRow:
     base: str
     structure: str
     values: Mapping[str, str]
-    """As printed, by column; empty where nothing is printed."""
+    """The printed text of every column; empty where nothing is printed."""
 
     def number(self, column: str) -> float | None:
         """Returns a printed number; None where nothing is printed."""

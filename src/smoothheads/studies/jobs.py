@@ -40,7 +40,7 @@ from smoothheads.training import RunConfig
 STOP_SECONDS = 60.0
 """How long a training may take to save its state when a study is stopped."""
 ELSEWHERE = "another process is making it"
-"""What `perform` returns for an item that another study on the same store has begun; this is no failure."""
+"""`perform` returns this for an item that another study on the same store has begun, which is no failure."""
 _STATUS, _RESET_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 

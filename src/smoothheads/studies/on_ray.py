@@ -27,11 +27,11 @@ LOOK_SECONDS: Final = 10.0  # after which a node hands over what is new
 MEMORY: Final = 500 * 2**20  # bytes that a job takes at least
 
 Files = dict[str, bytes]
-"""By their paths below the store, in the order in which they were written."""
+"""Contents by paths below the store, in the order in which they were written."""
 
 
 class SyncedFiles(NamedTuple):
-    """What a job wrote and removed since the last look."""
+    """Files that a job wrote and removed since the last look."""
 
     files: Files
     removed: list[str]

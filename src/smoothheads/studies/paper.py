@@ -57,7 +57,7 @@ _AXES: dict[str, tuple[str, str, dict[str, tuple[str, ...]]]] = {
     "fig4": ("L", "single-m2", {"SOME": ("single-m2", "some-2", "some-3", "some", "some-7", "some-10")}),
     "fig5": ("sigma", "some", {name: (name,) for name in ("some", "some-hard", "some-high", "some-self")}),
 }
-"""What each figure has along its axis, the structure that the others are compared with, and its curves."""
+"""The axis of each figure, the structure that the others are compared with, and its curves."""
 _LABELS = {"share": "share of the layers in a head (%)", "L": "heads", "sigma": "sigma"}
 _COUNTED: dict[str, tuple[Callable[[NetworkSize], float], str, str]] = {
     "share": (lambda size: 100 * size.head_fraction, ".0f", ".0f"),
@@ -281,7 +281,7 @@ def _row(
 ) -> tuple[Cell, ...]:
     """Returns a row of the comparison, with the published numbers beside ours."""
 
-    def beside(cell: Cell, column: str, form: str) -> Cell:
+    def with_published(cell: Cell, column: str, form: str) -> Cell:
         published = row.number(column)
         return (
             cell if published is None else replace(cell, error=f"({published:{form}})", published=published)
@@ -293,20 +293,22 @@ def _row(
     for name in extra:
         if name in _COUNTED:
             count, here, in_print = _COUNTED[name]
-            cells.append(beside(number(count(stack.size) if stack.size else None, here), name, in_print))
+            cells.append(
+                with_published(number(count(stack.size) if stack.size else None, here), name, in_print)
+            )
         else:
             cells.append(word(row.values[name]))
     if not stack:
         state = "failed" if study.has_failed("", row.sigma, row.arm) else "–"
-        nothing = (beside(NONE, f"ca_{r}", ".1f") for r in radii)
-        return (*cells, Cell(state, 0), beside(NONE, "acr", ".3f"), NONE, *nothing)
+        nothing = (with_published(NONE, f"ca_{r}", ".1f") for r in radii)
+        return (*cells, Cell(state, 0), with_published(NONE, "acr", ".3f"), NONE, *nothing)
     acr, error = stack.acr
     return (
         *cells,
         number(len(stack), "d"),
-        beside(Cell(f"{acr:.3f}±{error:.3f}", acr, standard_error=error), "acr", ".3f"),
+        with_published(Cell(f"{acr:.3f}±{error:.3f}", acr, standard_error=error), "acr", ".3f"),
         classes_certified(stack),
-        *(beside(number(stack.certified_accuracy(float(r)), ".1f"), f"ca_{r}", ".1f") for r in radii),
+        *(with_published(number(stack.certified_accuracy(float(r)), ".1f"), f"ca_{r}", ".1f") for r in radii),
     )
 
 

@@ -117,7 +117,7 @@ class RowName:
 
     @property
     def cell(self) -> tuple[str, float, str]:
-        """What the rows of all seeds have in common."""
+        """Setting, sigma and arm, which the rows of all seeds have in common."""
         return self.setting, self.sigma, self.arm
 
 

@@ -39,7 +39,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NetworkSize:
-    """What a network costs, however fast the machine is."""
+    """The cost of a network, however fast the machine is."""
 
     params: int
     gmacs: float
@@ -52,7 +52,7 @@ class NetworkSize:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowFacts:
-    """What is known of a row besides its certified images; means over the members of an ensemble."""
+    """Facts of a row besides its certified images; numbers of an ensemble are means over its members."""
 
     certification: str = ""
     """Key of the certification with the row's votes; empty for the log of somebody else."""
@@ -168,7 +168,7 @@ class StudyResults:
     images: Images | None = None
     made_by: dict[str, Any] = field(default_factory=dict)
     gaps: dict[str, GapCurve] = field(default_factory=dict)
-    """Of fig2 alone, by arm."""
+    """The curves of fig2, by arm."""
 
     def groups(self) -> list[tuple[str, float]]:
         """Returns the settings and sigmas of the rows, in their order."""

@@ -40,7 +40,7 @@ class Status:
     """How far a study is."""
 
     states: Mapping[str, State]
-    """By the key of the item."""
+    """The state of every item, by its key."""
     seconds_left: float
     """Seconds of work that are left, of one process; nan until something has been measured."""
 

@@ -88,7 +88,7 @@ class Images:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Show:
-    """What the tables hold."""
+    """The columns and pairs of the tables."""
 
     radii: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75)
     differences: tuple[tuple[str, ...], ...] = ()
