@@ -30,8 +30,8 @@ class HasUnet(Protocol):
     scheduler: Any
 
 
-WIDTHS = (48, 96, 160)  # channels at a half, a quarter and an eighth of the image's side
-BLOCKS = (2, 3, 2)  # residual blocks on each of these levels
+WIDTHS = (64, 96, 128)  # channels at a half, a quarter and an eighth of the image's side
+BLOCKS = (5, 1, 1)  # residual blocks on each of these levels
 MAX_SIGMA = 1.0
 
 
@@ -69,6 +69,7 @@ class Level(nn.Module):
             self.down = nn.Conv2d(4 * width, coarser[0], 1)
             self.coarser = Level(coarser, blocks[1:])
             self.up = nn.Conv2d(coarser[0], 4 * width, 1)
+            nn.init.zeros_(self.up.weight)  # it too adds nothing at first
 
     def forward(self, features: Tensor) -> Tensor:
         features = self.before(features)
