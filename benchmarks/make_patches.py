@@ -2,9 +2,9 @@
 
 python benchmarks/make_patches.py --cifar10 FOLDER --photos FOLDER --out patches.npz
 
-Patches are mosaics of CIFAR-10 images (label 0, four in 64x64 pixels) and random crops of photographs (label 1),
-so that the denoiser sees the statistics of small images and of the inside of large ones. Test patches come
-from the CIFAR-10 test images and from the last photographs, of which no training patch is cut.
+Patches are mosaics of CIFAR-10 images (label 0, four in 64x64 pixels) and random crops of photographs (label
+1), so that the denoiser sees small images and the inside of large ones. Test patches come from the CIFAR-10
+test images and from the last photographs, of which no training patch is cut.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from smoothheads.certify.engines import ConversionCache, Engine
 from smoothheads.certify.votes import OnVotes
 from smoothheads.data import DataInfo, Dataset, as_dataset, as_pixels
 from smoothheads.errors import ConfigError
-from smoothheads.models.adapters import adapt
+from smoothheads.models.adapters import BlackBox, adapt
 from smoothheads.provenance import versions
 from smoothheads.results.manifest import DataFacts, Manifest
 from smoothheads.results.results import Results
@@ -73,8 +73,9 @@ class Smoothed:
 
     Args:
         model: Any classifier of pixels in [0, 1]: a module that gives logits [N, classes] (or a MultiHead),
-            one of Hugging Face or timm, the path of an ONNX file, an estimator of scikit-learn, or a function
-            of NumPy images [N, C, H, W] that returns logits or classes. `sh.adapt` has settings for them.
+            one of Hugging Face or timm or its `hf://user/name`, the path of an ONNX file, an estimator of
+            scikit-learn, or a function of NumPy images [N, C, H, W] that returns logits or classes.
+            `sh.adapt` has settings for them.
         info: The images that it takes: a DataInfo or a data set. `shape` and `classes` may be given instead.
         config: Settings; they may also be given by name: `sigma`, `n` (100,000 samples per image by default),
             `budget="table"`, `engine="auto"`, ...
@@ -109,6 +110,12 @@ class Smoothed:
         self.certifier = make_certifier(
             self.model, facts, config.changed(**settings), cache=cache, images=images
         )
+        removed, added = self._parts().get("denoiser", {}).get("sigma"), self.config.sigma
+        if removed not in (None, added):
+            self.certifier.notes += (
+                f"the denoiser removes noise of sigma {removed:g}, and certification adds sigma {added:g}: "
+                "give sh.denoised the sigma of the certification",
+            )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -201,6 +208,14 @@ class Smoothed:
                     on_record(record)
         return Results.of(dataset.info.name, records, self.manifest(dataset))
 
+    def _parts(self) -> dict[str, Any]:
+        """Returns the hashes of a denoiser and of the classifier behind it; a black box describes its own."""
+        if isinstance(self.model, BlackBox):
+            return {}
+        from smoothheads.models.denoiser import describe_parts
+
+        return describe_parts(self.model)
+
     def manifest(self, dataset: Dataset) -> Manifest:
         """Returns everything needed to repeat a certification of `dataset`."""
         info, certifier = dataset.info, self.certifier
@@ -211,7 +226,7 @@ class Smoothed:
             scope=certifier.noise.scope,
             norm=certifier.law.norm,
             correction=certifier.correction,
-            network={"heads": self.engine.heads, "state": self.engine.fingerprint()},
+            network={"heads": self.engine.heads, "state": self.engine.fingerprint()} | self._parts(),
             data=DataFacts(name=info.name, fingerprint=dataset.fingerprint),
             indices=tuple(dataset.indices.tolist()),
             shape=tuple(info.shape),

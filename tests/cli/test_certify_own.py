@@ -16,6 +16,7 @@ from smoothheads.cli import main
 from smoothheads.results.read import read_log
 
 FEW = ["--sigma", "0.25", "--n0", "20", "--n", "200", "--block", "20", "--seed", "0"]
+BEHIND = ["--sigma", "0.25", "--data", "folder", "--root", "pictures", "--denoiser"]
 MODULE = """
 import torch
 from torch import nn
@@ -36,6 +37,12 @@ def undecided(samples):
 
 def wrong(samples):
     return samples.mean((1, 2, 3))
+
+def flat(images, sigma):
+    return images.mean((2, 3), keepdim=True).clamp(0, 1).expand_as(images)
+
+def loud(images, sigma):
+    return 9 * images
 """
 
 
@@ -96,6 +103,30 @@ def test_certify_module_factory_and_function(pictures: Path, name: str) -> None:
     assert read_log(Path("ledger")).prediction.tolist() == [1, 1, 1, 0, 0, 0]
 
 
+@pytest.mark.parametrize("name", ["mine:make", "mine:classes"])
+def test_certify_behind_a_denoiser(pictures: Path, name: str) -> None:
+    assert main(["certify", name, *data(pictures), "--denoiser", "mine:flat"]) == 0
+    log = read_log(Path(f"{name.replace(':', '.')}-denoised-ledger"))
+    assert log.prediction.tolist() == [1, 1, 1, 0, 0, 0]
+    assert log.manifest is not None
+    facts = log.manifest.network | log.manifest.engine
+    assert facts["denoiser"]["name"] == "mine:flat"
+
+
+def test_certify_trained_checkpoint_behind_a_denoiser(pictures: Path) -> None:
+    """The network that training wrote stands behind a denoiser, and its images are those of training."""
+    train = ["train", "digits-single", "--train.epochs", "1", "--out", "run"]
+    assert main(train) == 0
+    command = ["certify", "run", "--denoiser", "mine:flat", "--first", "3", *FEW]
+    assert main(command) == 0
+    assert not Path("run/ledger").exists()
+    log = read_log(Path("run/denoised-ledger"))
+    assert len(log) == 3
+    assert log.manifest is not None
+    assert log.manifest.network["denoiser"]["name"] == "mine:flat"
+    assert main(command) == 0  # and the ledger goes on
+
+
 def test_workers_certify_a_function_alike(pictures: Path) -> None:
     for workers in ("1", "2"):
         command = [
@@ -131,6 +162,10 @@ def test_certify_says_why_it_abstains_on_everything(
             "Cannot find nothing",
         ),
         (["mine:make", "--data", "folder", "--root", "pictures"], "Give --sigma"),
+        (["mine:make", *BEHIND, "mine:loud"], "images lie in [0, 1]"),
+        (["mine:make", *BEHIND, "mine:none"], "Cannot find none"),
+        (["mine:make", *BEHIND, "nowhere"], "checkpoint"),
+        (["mine:make", *BEHIND, "zoo:nothing"], "The zoo has no 'nothing'"),
         (["mine:make", "--sigma", "0.25"], "Give --data"),
         (["none.onnx", "--sigma", "0.25", "--data", "folder", "--root", "pictures"], "Cannot read none.onnx"),
         (

@@ -6,6 +6,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,25 @@ def test_hugging_face_processor_gives_mean_std_and_size() -> None:
         SHAPE, 145, np.uint8
     )  # 0.57, which is above the threshold of 0.5, but (0.57 - 0.5) / 0.25 is not
     assert certified_class(network, dim) == 0
+
+
+@pytest.mark.parametrize(
+    ("facts", "inside"),
+    [
+        ({"do_normalize": False}, 0.5),
+        ({"rescale_factor": 1 / 127.5}, (1.0 - 0.5) / 0.25),  # pixels from 0 to 2 are normalised then
+        ({"do_rescale": False, "do_normalize": False}, 127.5),
+        ({"do_center_crop": True, "crop_size": {"height": 4, "width": 4}, "size": {"shortest_edge": 6}}, 0.0),
+        ({"size": 4}, 0.0),
+    ],
+)
+def test_hugging_face_processor_scales_as_it_says(facts: dict[str, Any], inside: float) -> None:
+    processor = SimpleNamespace(**({"image_mean": [0.5] * 3, "image_std": [0.25] * 3} | facts))
+    network = adapt(nn.Identity(), processor=processor)
+    assert isinstance(network, nn.Module)
+    got = network(torch.full((1, *SHAPE), 0.5))[0]
+    assert got.shape[-2:] == ((4, 4) if "size" in facts else (8, 8))
+    torch.testing.assert_close(got, torch.full_like(got, inside))
 
 
 def test_timm_network_is_used_with_its_data_configuration() -> None:
@@ -270,7 +290,7 @@ def test_classes_and_other_things_that_are_no_classifier() -> None:
         sh.Smoothed(Brightness, INFO, **SETTINGS)
     with pytest.raises(ConfigError, match="A int is no classifier"):
         sh.Smoothed(3, INFO, **SETTINGS)
-    with pytest.raises(ConfigError, match=r"is no ONNX file: open a checkpoint, a run or an export with"):
+    with pytest.raises(ConfigError, match="runs/some is no ONNX file and no model of transformers or timm"):
         sh.Smoothed("runs/some", INFO, **SETTINGS)
     with pytest.raises(ConfigError, match="Engine openvino computes modules of PyTorch"):
         sh.Smoothed(numpy_logits, INFO, engine="openvino", **SETTINGS)
@@ -316,6 +336,21 @@ def test_names_of_modules_factories_and_functions(tmp_path: Path, monkeypatch: p
     ):
         with pytest.raises(ConfigError, match=message):
             load_object(name)
+
+
+def test_timm_folder_is_opened_by_timm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """timm imports torchvision, which is not everywhere: a stand-in shows how it is called."""
+    calls = []
+
+    def create_model(name: str, *, pretrained: bool) -> nn.Module:
+        calls.append((name, pretrained))
+        return Brightness()
+
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
+    (tmp_path / "config.json").write_text('{"architecture": "tiny", "pretrained_cfg": {}}')
+    assert is_own_model(tmp_path)
+    assert certified_class(tmp_path) == 1
+    assert calls == [(f"local-dir:{tmp_path}", True)]
 
 
 def test_names_that_are_no_folders() -> None:

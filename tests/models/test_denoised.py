@@ -143,6 +143,110 @@ def test_denoised_checkpoint_round_trip(tmp_path: Path) -> None:
     assert torch.equal(again(noisy), composed(noisy))
 
 
+def blur(images: Tensor, sigma: float) -> Tensor:
+    del sigma
+    return images.mean((2, 3), keepdim=True).clamp(0, 1).expand_as(images)
+
+
+def loud(images: Tensor, sigma: float) -> Tensor:
+    del sigma
+    return 9 * images
+
+
+def test_manifest_has_the_hashes_of_both_networks() -> None:
+    """Another denoiser or another classifier is another function, and the manifest says which one it is."""
+
+    def network_facts(classifier_: nn.Module, denoiser: Any) -> dict[str, Any]:
+        smoothed = sh.Smoothed(
+            denoised(classifier_, denoiser, 0.25), sigma=0.25, n=100, shape=SHAPE, classes=10, seed=0
+        )
+        results = smoothed.certify(np.zeros((1, *SHAPE), np.uint8), np.zeros(1, int))
+        assert results.manifest is not None
+        network: dict[str, Any] = results.manifest.network
+        return network
+
+    one, ours, two = Denoiser(), network_facts(classifier(), Denoiser()), classifier()
+    facts = network_facts(two, one)
+    assert facts["denoiser"]["name"] == "Denoiser"
+    assert facts["denoiser"]["sha256"] != ours["denoiser"]["sha256"]
+    assert facts["classifier"] == ours["classifier"]
+    with torch.no_grad():
+        next(two.parameters()).add_(1)
+    assert network_facts(two, one)["classifier"] != facts["classifier"]
+    function = network_facts(two, blur)["denoiser"]
+    assert function["name"].endswith(":blur")
+    assert len({each["state"] for each in (facts, ours)}) == 2
+
+
+def test_function_as_denoiser_is_named_in_the_notes() -> None:
+    smoothed = sh.Smoothed(denoised(classifier(), blur, 0.25), sigma=0.5, n=100, shape=SHAPE, classes=10)
+    notes = " ".join(smoothed.notes)
+    assert "blur is called as a black box" in notes
+    assert "the denoiser removes noise of sigma 0.25, and certification adds sigma 0.5" in notes
+
+
+def numpy_classes(samples: np.ndarray[Any, Any]) -> Any:
+    return (samples.std((1, 2, 3)) > 0.1).astype(int)
+
+
+def test_denoiser_before_a_function() -> None:
+    """Noise alone looks like contrast to the function, and the denoiser takes it away."""
+    image = np.full(SHAPE, 127, np.uint8)
+    settings: dict[str, Any] = {"sigma": 0.25, "n": 200, "n0": 20, "seed": 0, "shape": SHAPE, "classes": 2}
+    plain = sh.Smoothed(numpy_classes, **settings)
+    front = sh.Smoothed(denoised(numpy_classes, blur, 0.25), **settings)
+    assert (plain.certify_image(image).prediction, front.certify_image(image).prediction) == (1, 0)
+    assert front.engine.fingerprint() != plain.engine.fingerprint()
+    facts = front.engine.describe()
+    assert facts["name"].endswith("numpy_classes")
+    assert facts["denoiser"]["name"].endswith("blur")
+
+
+def test_deepinv_network_is_clamped() -> None:
+    """deepinv's denoisers are called as f(x, sigma) too, and leave [0, 1] a little."""
+
+    def forward(self: nn.Module, images: Tensor, sigma: float) -> Tensor:
+        del self, sigma
+        return images
+
+    kind = type("Drunet", (nn.Identity,), {"forward": forward, "__module__": "deepinv.models"})
+    noisy = torch.randn(2, *SHAPE)
+    assert torch.equal(DenoisedInput(kind(), 0.25)(noisy), noisy.clamp(0, 1))
+
+
+def test_real_diffusers_network() -> None:
+    """The variance that the network predicts too is left out, and the time step is that of sigma."""
+    diffusers = pytest.importorskip("diffusers")
+    unet = diffusers.UNet2DModel(
+        sample_size=8, in_channels=3, out_channels=6, block_out_channels=(8,), layers_per_block=1,
+        down_block_types=("DownBlock2D",), up_block_types=("UpBlock2D",), norm_num_groups=4,
+    )  # fmt: skip
+    front = DiffusionDenoiser(unet, diffusers.DDPMScheduler())
+    noisy = 0.5 + 0.25 * torch.randn(2, *SHAPE)
+    with torch.no_grad():
+        clean = front(noisy, 0.25)
+        t = front.time_step(0.25)
+        a = diffusers.DDPMScheduler().alphas_cumprod[t]
+        x_t = a.sqrt() * (2 * noisy - 1)
+        expected = (x_t - (1 - a).sqrt() * unet(x_t, t).sample[:, :3]) / a.sqrt()
+    torch.testing.assert_close(clean, ((expected + 1) / 2).clamp(0, 1))
+
+
+@pytest.mark.parametrize("engine", ["openvino", "onnxruntime"])
+def test_denoised_network_runs_on_converting_engines(engine: str) -> None:
+    pytest.importorskip(engine)
+    network = sh.build(
+        ModelConfig(arch="resnet8"), shape=SHAPE, classes=10, mean=(0.5,) * 3, std=(0.2,) * 3, seed=0
+    )
+    composed = denoised(network, Denoiser(), 0.25)
+    settings: dict[str, Any] = {"sigma": 0.25, "n": 200, "shape": SHAPE, "classes": 10, "seed": 0}
+    votes = [
+        sh.Smoothed(composed, engine=each, **settings).certify_image(np.full(SHAPE, 90, np.uint8)).votes
+        for each in ("torch", engine)
+    ]
+    assert np.abs(votes[0].counts - votes[1].counts).max() <= 2
+
+
 @pytest.mark.parametrize(
     ("denoiser", "message"),
     [
@@ -155,6 +259,26 @@ def test_denoised_checkpoint_round_trip(tmp_path: Path) -> None:
 def test_denoised_refuses_bad_output(denoiser: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         DenoisedInput(denoiser, 0.25)(torch.rand(2, *SHAPE))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "message"),
+    [
+        (classifier(), (3, 16, 16), "fails on a batch of 100x3x16x16 .*resize them behind the noise"),
+        (
+            denoised(classifier(), torch.abs, 0.25),
+            SHAPE,
+            "fails on a batch .*argument",
+        ),
+        (denoised(classifier(), loud, 0.25), SHAPE, "images lie in"),
+        (denoised(numpy_classes, loud, 0.25), SHAPE, "images lie in"),
+    ],
+)
+def test_misfits_are_one_sentence(model: Any, shape: tuple[int, int, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        sh.Smoothed(model, sigma=0.25, n=100, shape=shape, classes=10).certify_image(
+            np.zeros(shape, np.uint8)
+        )
 
 
 @pytest.mark.parametrize(

@@ -53,14 +53,14 @@ def make_certifier(
         cache: Where converted networks are kept.
         images: How many images there will be, about; a trial for `auto` must pay for itself.
     """
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = () if model is None else model.notes
     if isinstance(model, BlackBox):
         if config.engine not in ("auto", "torch", "function"):
             raise ConfigError(
                 f"Engine {config.engine} computes modules of PyTorch, and {model.name} is called as it is: "
                 "leave the engine out."
             )
-        config, notes = config.changed(engine="function"), model.notes
+        config = config.changed(engine="function")
     seeded = config.seeded()
     assert seeded.seed is not None
     noise = seeded.law.keyed(seeded.sigma, info.grid, seeded.seed, seeded.block)

@@ -33,9 +33,10 @@ DESCRIPTION = """Certify test images: for each one a class and a radius R, so th
 norm: l2 if it is Gaussian (grid, gaussian), l1 if it is uniform or Laplace.
 
 CLASSIFIER comes first: a checkpoint folder, the folder of a training run, or a classifier of your own with
---data and --sigma: an ONNX file, or package.module:function, which names a module of PyTorch, a function that
-makes one, or a function of NumPy images [N, C, H, W] in [0, 1] that returns logits or classes. Finished
-images are in OUT/ledger.tsv at once; run the same command again after an interruption and it goes on.
+--data and --sigma: an ONNX file, hf://user/name or a folder of transformers or timm, or
+package.module:function, which names a module of PyTorch, a function that makes one, or a function of NumPy
+images [N, C, H, W] in [0, 1] that returns logits or classes. Finished images are in OUT/ledger.tsv at once;
+run the same command again after an interruption and it goes on.
 
 --budget (fixed, table, radius, anytime), --noise (grid, gaussian, uniform, laplace) and --engine (auto,
 torch, openvino, onnxruntime) choose what the options below are about."""
@@ -60,6 +61,9 @@ class Certify:
     """Mean per channel that a classifier of your own expects to be subtracted from pixels in [0, 1]."""
     std: tuple[float, ...] | None = None
     """Standard deviation per channel that it expects the difference to be divided by."""
+    denoiser: str | None = None
+    """Denoiser in front of a classifier that was trained without noise: zoo:denoiser, a checkpoint, the
+    folder or hf:// address of a pipeline of diffusers, or package.module:function (images, sigma)."""
     shard: str | None = None
     """i/n: every n-th image from the i-th on (i from 0), for job arrays; `smoothheads merge` joins them. auto
     asks Slurm for both, auto/n asks Slurm or Kubernetes for i, where tasks are numbered from 0."""
@@ -95,6 +99,11 @@ def main(arguments: list[str]) -> None:
         Certify(certify=config), rest, prog=f"certify {name or 'CLASSIFIER'}", description=DESCRIPTION
     )
     classifier, dataset = (_open_own if own else _open_trained)(name or "", args)
+    if args.denoiser is not None:
+        from smoothheads.runs.models import put_denoiser_before
+
+        classifier = put_denoiser_before(classifier, args.denoiser, args.certify.sigma, name or "")
+        own = True  # no checkpoint holds the two together
     from smoothheads.runs.certify import abstention_note, certify_run
     from smoothheads.runs.models import engines_folder
 
@@ -104,7 +113,7 @@ def main(arguments: list[str]) -> None:
     cluster = parse_cluster(args.on, args.ray_address, args.workers, args.certify.threads)
     if shard is not None and cluster is not None:
         raise ConfigError("Give either --shard or --on ray: Ray shares the images out itself.")
-    out = args.out or _default_out(name or "", shard)
+    out = args.out or _default_out(name or "", shard, denoised=args.denoiser is not None)
     images = len(dataset) if shard is None else len(range(shard[0], len(dataset), shard[1]))
     # With a fixed budget progress is counted in samples, otherwise their number is not known beforehand.
     fixed = args.certify.budget == "fixed"
@@ -160,9 +169,10 @@ def main(arguments: list[str]) -> None:
         say(f"ledger: {out}")
 
 
-def _default_out(name: str, shard: tuple[int, int] | None) -> Path:
+def _default_out(name: str, shard: tuple[int, int] | None, *, denoised: bool) -> Path:
     """Returns the folder of the ledger: beside the checkpoint or the ONNX file, or named after a function."""
-    kind = "ledger" if shard is None else f"ledger-{shard[0]}-of-{shard[1]}"
+    kind = "denoised-ledger" if denoised else "ledger"
+    kind += "" if shard is None else f"-{shard[0]}-of-{shard[1]}"
     if not is_own_model(name):
         return Path(name) / kind
     path = Path(name.replace(":", "."))
@@ -184,7 +194,7 @@ def _open_trained(name: str, args: Certify) -> tuple[Checkpoint, Dataset]:
     data = replace(data, root=args.root or data.root)
     checkpoint = replace(checkpoint, config=replace(checkpoint.config, data=data))
     trained = checkpoint.config.train.sigma
-    if args.certify.sigma != trained:
+    if args.certify.sigma != trained and args.denoiser is None:
         say(f"note: trained with sigma {trained:g}, certifying with {args.certify.sigma:g}")
     return checkpoint, certification_images(checkpoint, args.subset, on_note=say)
 

@@ -1,7 +1,7 @@
 """Whatever people pass as a classifier: networks of other libraries, ONNX files, plain functions.
 
 `adapt` turns networks of PyTorch into a MultiHead and everything else into a `BlackBox`, which is called with
-noisy images as NumPy arrays. Torch, timm, transformers, onnxruntime and scikit-learn are not imported here.
+noisy images as NumPy arrays. Torch and all other libraries are imported when they are needed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import json
 import os
 import pickle
 import re
@@ -16,15 +17,18 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothheads import hub
 from smoothheads.errors import CheckpointError, ConfigError, MissingExtraError, reason
 
 if TYPE_CHECKING:
     from smoothheads.data import DataInfo
+    from smoothheads.models.denoiser import DenoisedInput
     from smoothheads.models.multihead import MultiHead
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -45,6 +49,9 @@ class BlackBox(ABC):
 
     kind: ClassVar[str]
     notes: tuple[str, ...] = ()
+    threads: int = 1
+    front: DenoisedInput | None = None
+    """Denoises the images, if there is a denoiser in front of the classifier."""
 
     def __init__(
         self, name: str, mean: Sequence[float] | None = None, std: Sequence[float] | None = None
@@ -72,6 +79,8 @@ class BlackBox(ABC):
 
     def logits(self, samples_NCHW: Floats) -> Floats:
         """Returns logits [N, C] of noisy images; predicted classes become logits of 0 and 1."""
+        if self.front is not None:
+            samples_NCHW = self.front.denoise_array(samples_NCHW, self.threads)
         if self.mean is not None:
             samples_NCHW = samples_NCHW - self.mean[:, None, None]
         if self.std is not None:
@@ -88,16 +97,28 @@ class BlackBox(ABC):
             ) from error
         return logits_of(outputs, len(samples_NCHW), self.classes, self.name)
 
+    def use_threads(self, threads: int) -> None:
+        """Sets the number of threads of the libraries that compute the classifier."""
+        self.threads = threads
+
     @abstractmethod
     def _call(self, samples_NCHW: Floats) -> Any: ...
 
     @abstractmethod
+    def _hash(self) -> str:
+        """Returns a hash of what is known about the function, the denoiser apart."""
+
     def fingerprint(self) -> str:
         """Returns a hash of what is known about the function."""
+        if self.front is None:
+            return self._hash()
+        return hashlib.sha256(f"{self._hash()} {self.front.describe()}".encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
         """Returns what tells this function from any other, for the manifest."""
-        facts: dict[str, Any] = {"classifier": self.kind, "name": self.name, "sha256": self.fingerprint()}
+        facts: dict[str, Any] = {"classifier": self.kind, "name": self.name, "sha256": self._hash()}
+        if self.front is not None:
+            facts["denoiser"] = self.front.describe()
         for what, values in (("mean", self.mean), ("std", self.std)):
             if values is not None:
                 facts[what] = values.tolist()
@@ -123,7 +144,7 @@ class PlainFunction(BlackBox):
         # A copy, because the function may write into its argument.
         return self.function(samples_NCHW.copy())
 
-    def fingerprint(self) -> str:
+    def _hash(self) -> str:
         code = getattr(self.function, "__code__", None)
         parts = repr((code.co_code, code.co_consts, code.co_names)) if code is not None else ""
         return hashlib.sha256(f"{self.name} {parts}".encode()).hexdigest()
@@ -162,15 +183,12 @@ class SklearnClassifier(BlackBox):
 
     def _call(self, samples_NCHW: Floats) -> Any:
         flat = samples_NCHW.reshape(len(samples_NCHW), -1)
-        if hasattr(self.estimator, "predict_proba"):
-            # A class that the training data did not have keeps the probability 0.
-            logits = np.zeros((len(flat), self.classes), np.float32)
-            logits[:, self._columns] = self.estimator.predict_proba(flat)
-            return logits
-        known = dict(zip(map(str, self.estimator.classes_), self._columns, strict=True))
-        return np.array([known[str(each)] for each in self.estimator.predict(flat)])
+        # A class that the training data did not have keeps the probability 0.
+        logits = np.zeros((len(flat), self.classes), np.float32)
+        logits[:, self._columns] = self.estimator.predict_proba(flat)
+        return logits
 
-    def fingerprint(self) -> str:
+    def _hash(self) -> str:
         try:
             return hashlib.sha256(pickle.dumps(self.estimator)).hexdigest()
         except Exception:  # an estimator that holds somebody's own code
@@ -199,14 +217,11 @@ class OnnxFile(BlackBox):
 
     def use_threads(self, threads: int) -> None:
         if threads != self.threads:
-            self.threads = threads
+            super().use_threads(threads)
             self._open()
 
     def _open(self) -> None:
-        try:
-            runtime = importlib.import_module("onnxruntime")
-        except ImportError:
-            raise MissingExtraError("onnxruntime", "onnx") from None
+        runtime = import_extra("onnxruntime", "onnx")
         options = runtime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
         options.log_severity_level = 4
@@ -264,7 +279,7 @@ class OnnxFile(BlackBox):
             parts.append(self._session.run([self._output], {self._input.name: full})[0][: len(part)])
         return np.concatenate(parts)
 
-    def fingerprint(self) -> str:
+    def _hash(self) -> str:
         return hashlib.sha256(self._data).hexdigest()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -351,43 +366,96 @@ def adapt(
 
     Args:
         model: A module of PyTorch, one of Hugging Face (whose output has `.logits`) or timm (whose data
-            configuration gives mean, std and size), a path of an ONNX file, an estimator of scikit-learn, or
-            a function of NumPy images [N, C, H, W] that returns logits or classes.
+            configuration gives mean, std and size), `hf://user/name` or a folder that holds one of those, a
+            path of an ONNX file, an estimator of scikit-learn, or a function of NumPy images [N, C, H, W]
+            that returns logits or classes.
         mean: Subtracted from every channel, if the model does not do so itself.
         std: What the difference is divided by.
         size: The side, or height and width, to which a module's images are resized behind the noise.
         processor: The image processor of a Hugging Face model, which gives mean, std and size.
     """
-    preprocessing: dict[str, Any] = {"mean": mean, "std": std}
-    if processor is not None:
-        sizes = dict(getattr(processor, "size", None) or {})
-        side = sizes.get("shortest_edge")
-        preprocessing = {"mean": processor.image_mean, "std": processor.image_std}
-        size = (sizes["height"], sizes["width"]) if "height" in sizes else side or size
     if isinstance(model, BlackBox):
         return model
     if isinstance(model, type):
         raise ConfigError(f"{model.__name__} is a class: pass an instance, as in {model.__name__}().")
+    if isinstance(model, (str, os.PathLike)) and Path(model).suffix != ".onnx":
+        model, found = load_pretrained(hub.local(str(model)))
+        processor = processor or found
+    if processor is not None:
+        known = _read_processor(processor)
+        mean, std, size = mean or known[0], std or known[1], size or known[2]
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(model, torch.nn.Module):
-        return _adapt_module(model, size, **preprocessing)
+        return _adapt_module(model, size, mean, std)
     if size is not None:
         raise ConfigError("size is for modules of PyTorch: resize the images in front of the classifier.")
     if isinstance(model, (str, os.PathLike)):
-        path = Path(model)
-        if path.suffix != ".onnx":
-            raise ConfigError(
-                f"{path} is no ONNX file: open a checkpoint, a run or an export with sh.from_pretrained."
-            )
-        return OnnxFile(path, **preprocessing)
-    if hasattr(model, "predict") and hasattr(model, "classes_"):
-        return SklearnClassifier(model, **preprocessing)
+        return OnnxFile(Path(model), mean=mean, std=std)
+    if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
+        return SklearnClassifier(model, mean=mean, std=std)
     if callable(model):
-        return PlainFunction(model, **preprocessing)
+        return PlainFunction(model, mean=mean, std=std)
     raise ConfigError(
         f"A {type(model).__name__} is no classifier: pass a module, an ONNX file, an estimator with "
         "predict_proba, or a function."
     )
+
+
+def _read_processor(processor: Any) -> tuple[list[float] | None, list[float] | None, Any]:
+    """Returns mean, std and size of an image processor of transformers, for pixels in [0, 1]."""
+    # The processor multiplies pixels from 0 to 255 by its factor, and normalises then.
+    factor = getattr(processor, "rescale_factor", 1 / 255) if getattr(processor, "do_rescale", True) else 1.0
+    means, stds = [0.0], [1.0]
+    if getattr(processor, "do_normalize", True):
+        means, stds = list(processor.image_mean), list(processor.image_std)
+    mean, std = ([each / (255 * factor) for each in values] for values in (means, stds))
+    # Images to certify are cropped already, so that they get the size of the crop.
+    crop = getattr(processor, "do_center_crop", False)
+    sides = getattr(processor, "crop_size" if crop else "size", None) or {}
+    sides = {"shortest_edge": sides} if isinstance(sides, int) else dict(sides)
+    side = sides.get("shortest_edge")
+    height, width = sides.get("height") or side, sides.get("width") or side
+    return mean, std, (height, width) if height and width else None
+
+
+def pretrained_config(place: Path | str) -> dict[str, Any]:
+    """Returns config.json of a model of transformers or timm, or nothing if the folder holds none."""
+    try:
+        config = json.loads(Path(place, "config.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) and {"model_type", "pretrained_cfg"} & set(config) else {}
+
+
+def load_pretrained(folder: Path) -> tuple[Any, SimpleNamespace | None]:
+    """Returns the classifier in a folder that transformers or timm wrote, and its image processor.
+
+    No code in the folder is run, and no pickle is read.
+    """
+    config = pretrained_config(folder)
+    if not config:
+        raise ConfigError(
+            f"{folder} is no ONNX file and no model of transformers or timm: open a checkpoint, a run or an "
+            "export with sh.from_pretrained."
+        )
+    if "pretrained_cfg" in config:
+        timm = import_extra("timm", "denoise")
+        return timm.create_model(f"local-dir:{folder}", pretrained=True).eval(), None
+    kind = import_extra("transformers", "denoise").AutoModelForImageClassification
+    try:
+        model = kind.from_pretrained(folder, use_safetensors=True, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"transformers cannot open {folder} ({reason(error)}).") from error
+    path = folder / "preprocessor_config.json"
+    return model.eval(), SimpleNamespace(**json.loads(path.read_bytes())) if path.is_file() else None
+
+
+def import_extra(name: str, extra: str) -> Any:
+    """Imports a library; raises MissingExtraError, which names the extra that installs it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise MissingExtraError(name, extra) from None
 
 
 def _adapt_module(
@@ -416,9 +484,13 @@ def _adapt_module(
 
 
 def is_own_model(place: str | Path) -> bool:
-    """Returns whether the name is that of an ONNX file or of an object, and not of a folder."""
-    text = str(place)
-    return text.endswith(".onnx") or bool(re.fullmatch(r"(?!zoo:)[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text))
+    """Returns whether the name is that of an ONNX file, of an object or of a model that others wrote."""
+    return str(place).endswith(".onnx") or is_object_name(place) or bool(pretrained_config(place))
+
+
+def is_object_name(place: str | Path) -> bool:
+    """Returns whether the name has the form `package.module:function`."""
+    return bool(re.fullmatch(r"(?!zoo:)[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", str(place)))
 
 
 def load_object(name: str) -> Any:

@@ -8,16 +8,20 @@ that are folded once or twice more, which costs little and widens the view: stro
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, overload, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
+from smoothheads import device
 from smoothheads.errors import ConfigError
-from smoothheads.models.multihead import MultiHead, as_multihead
+from smoothheads.models.adapters import BlackBox, Floats, PlainFunction, adapt
+from smoothheads.models.multihead import MultiHead
 
 DenoiserFunction: TypeAlias = Callable[[Tensor, float], Tensor]
 
@@ -107,12 +111,13 @@ class Denoiser(nn.Module):
             sigma: standard deviation of the noise, one number or one for each image [N], from 0 to 1.
         """
         height, width = images.shape[-2:]
-        level = torch.as_tensor(sigma, dtype=images.dtype, device=images.device).expand(len(images))
+        level = torch.as_tensor(sigma, dtype=images.dtype, device=images.device)
         # Every level folds its input to half the side: repeat the last rows and columns until that works.
         right, bottom = -width % self.multiple, -height % self.multiple
         padded = nn.functional.pad(images, (0, right, 0, bottom), mode="replicate")
         folded = nn.functional.pixel_unshuffle(padded, 2)
-        level_map = level.view(-1, 1, 1, 1).expand(-1, 1, *folded.shape[-2:])
+        # A constant channel, made without the batch size, so that converted networks take any batch.
+        level_map = level.view(-1, 1, 1, 1) * torch.ones_like(folded[:, :1])
         features = self.levels(self.first(torch.cat([folded, level_map], dim=1)))
         noise = nn.functional.pixel_shuffle(self.last(torch.relu(features)), 2)[..., :height, :width]
         # The network predicts the noise, which is taken away.
@@ -139,9 +144,18 @@ class DenoisedInput(nn.Module):
     def __init__(self, denoiser: DenoiserFunction, sigma: float, size: int | None = None) -> None:
         super().__init__()
         self.denoiser, self.sigma, self.size = denoiser, sigma, size
+        # deepinv's networks know the noise level, but leave [0, 1] a little.
+        self.clamp = any(kind.__module__.startswith("deepinv.") for kind in type(denoiser).__mro__)
+        # A function is told from others by its code, a module by its weights.
+        function = None if isinstance(denoiser, nn.Module) else PlainFunction(denoiser)  # type: ignore[arg-type]
+        self.name = function.name if function else type(denoiser).__name__
+        self.function_hash = function.fingerprint() if function else ""
+        self.notes = function.notes if function else ()
 
     def forward(self, images: Tensor) -> Tensor:
         clean = self.denoiser(images, self.sigma)
+        if self.clamp:
+            clean = clean.clamp(0, 1)
         if not torch._C._get_tracing_state():  # a conversion needs no checks
             _check_denoised(clean, images)
         if self.size is not None:
@@ -149,17 +163,40 @@ class DenoisedInput(nn.Module):
             clean = nn.functional.interpolate(clean, size, mode="bicubic", antialias=True).clamp(0, 1)
         return clean
 
+    def denoise_array(self, images: Floats, threads: int) -> Floats:
+        """Returns denoised images for a classifier that is not one of PyTorch."""
+        with torch.inference_mode(), device.threads(threads):
+            clean: Floats = self(torch.from_numpy(images)).numpy()
+        return clean
 
+    def describe(self) -> dict[str, Any]:
+        """Returns what tells this denoiser from any other, for the manifest."""
+        digest = self.function_hash or weights_hash(self.denoiser)  # type: ignore[arg-type]
+        return {"name": self.name, "sha256": digest, "sigma": self.sigma, "size": self.size}
+
+
+@overload
 def denoised(
     classifier: nn.Module, denoiser: DenoiserFunction | Any, sigma: float, *, size: int | None = None
-) -> MultiHead:
+) -> MultiHead: ...
+
+
+@overload
+def denoised(
+    classifier: Any, denoiser: DenoiserFunction | Any, sigma: float, *, size: int | None = None
+) -> MultiHead | BlackBox: ...
+
+
+def denoised(
+    classifier: Any, denoiser: DenoiserFunction | Any, sigma: float, *, size: int | None = None
+) -> MultiHead | BlackBox:
     """Returns a classifier that denoises its input first (denoised smoothing, Salman et al. 2020).
 
     Certify the result like any other network. The denoiser, resizing and normalisation are part of the base
     classifier, so the certificate holds whatever they do.
 
     Args:
-        classifier: any classifier of images in [0, 1] that was trained without noise.
+        classifier: any classifier of images in [0, 1] that was trained without noise: what `adapt` takes.
         denoiser: a function `denoiser(images, sigma)` that returns images in [0, 1], such as a `Denoiser` or
             a deepinv network; or a diffusers pipeline with `unet` and `scheduler`, or the pair of both.
         sigma: standard deviation of the noise that certification adds (the paper's sigma).
@@ -178,13 +215,36 @@ def denoised(
         )
     elif isinstance(denoiser, Denoiser) and sigma > MAX_SIGMA:
         raise ConfigError(f"This denoiser knows noise levels up to {MAX_SIGMA:g}, not {sigma:g}.")
-    network = as_multihead(classifier)
-    layers = nn.Sequential(DenoisedInput(denoiser, sigma, size), network.normalize)
-    composed = MultiHead(network.trunk, list(network.heads), layers)
+    network, front = adapt(classifier), DenoisedInput(denoiser, sigma, size).eval()
+    if isinstance(network, BlackBox):
+        if size is not None:
+            raise ConfigError("size is for modules of PyTorch: resize the images in front of the classifier.")
+        behind = copy.copy(network)
+        behind.front, behind.notes = front, network.notes + front.notes
+        return behind
+    composed = MultiHead(network.trunk, list(network.heads), nn.Sequential(front, network.normalize))
     if network.config is not None and isinstance(denoiser, Denoiser) and size is None:
         composed.config = replace(network.config, denoiser_sigma=sigma)  # can be saved as a checkpoint
     composed.weigh(network.ensemble_weights)
+    composed.notes = front.notes
     return composed.eval()
+
+
+def describe_parts(model: MultiHead) -> dict[str, Any]:
+    """Returns names and hashes of a denoiser and the classifier behind it, or {} without a denoiser."""
+    layers = getattr(model.normalize, "_modules", {})
+    if not isinstance(front := layers.get("0"), DenoisedInput):
+        return {}
+    classifier = MultiHead(model.trunk, list(model.heads), layers["1"])
+    return {"denoiser": front.describe(), "classifier": {"sha256": weights_hash(classifier)}}
+
+
+def weights_hash(module: nn.Module) -> str:
+    """Returns a hash of the names and values of all weights and buffers."""
+    digest = hashlib.sha256()
+    for name, value in module.state_dict().items():
+        digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 class DiffusionDenoiser(nn.Module):

@@ -29,6 +29,8 @@ class MultiHead(nn.Module):
     """Float64 [L] of the aggregation `weighted`, saved with the network; None unless `weigh` was called."""
     config: ModelConfig | None = None
     """How to build it by name; None for somebody's own module."""
+    notes: tuple[str, ...] = ()
+    """Sentences about the network that belong into the notes of its certificates."""
 
     def __init__(
         self, trunk: nn.Module, heads: Sequence[nn.Module], normalize: nn.Module | None = None

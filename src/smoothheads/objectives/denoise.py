@@ -48,7 +48,7 @@ class Denoise(Method):
         losses_LN = torch.zeros(len(step.model.heads), len(step.images))  # type: ignore[arg-type]
         losses_LN = losses_LN.to(step.images.device)
         # Patches of one kind have one size, so that they go through the network together.
-        for kind in step.labels.unique().tolist():
+        for kind in sorted(set(step.labels.tolist())):
             chosen = step.labels == kind
             side = self.tiles[kind] if kind < len(self.tiles) else 0
             images = cut_tiles(step.images[chosen], side) if side else step.images[chosen]

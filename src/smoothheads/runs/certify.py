@@ -217,7 +217,8 @@ def certify_run(
 
 
 def _training_images(checkpoint: Checkpoint | OwnModel) -> Dataset:
-    assert not isinstance(checkpoint, OwnModel), "only a trained network is converted to int8"
+    if isinstance(checkpoint, OwnModel):
+        raise ConfigError("int8 needs training images, which a classifier of your own does not name.")
     return load(checkpoint.config.data).train
 
 
@@ -229,8 +230,8 @@ def abstention_note(log: Results) -> str | None:
     sigma = "" if log.sigma is None else f" of sigma {log.sigma:g}"
     return (
         f"it abstains on {abstained:.0%} of the images, because no class wins clearly under noise{sigma}. "
-        "Probably the network was never trained with noise: train it with noise, put a denoiser in front of "
-        "it (sh.denoised), or certify with a smaller sigma."
+        "Probably the network was never trained with noise: put a denoiser in front of it (--denoiser "
+        "zoo:denoiser, in Python sh.denoised), train it with noise, or certify with a smaller sigma."
     )
 
 

@@ -24,7 +24,14 @@ from smoothheads.config import differences, load_json, require_equal, to_dict
 from smoothheads.data import DataConfig
 from smoothheads.errors import CheckpointError, ConfigError, LedgerError
 from smoothheads.files import sha256
-from smoothheads.models.adapters import BlackBox, adapt, is_own_model, load_object
+from smoothheads.models.adapters import (
+    BlackBox,
+    adapt,
+    import_extra,
+    is_object_name,
+    is_own_model,
+    load_object,
+)
 from smoothheads.provenance import versions
 from smoothheads.results import ledger
 from smoothheads.results.manifest import FILE, Manifest
@@ -237,15 +244,46 @@ class OwnModel:
 
 
 def open_own_model(place: str | Path, **preprocessing: Any) -> OwnModel:
-    """Opens an ONNX file, or imports what `package.module:function` names and calls it if it is a factory.
+    """Opens an ONNX file, a model of transformers or timm, or what `package.module:function` names.
 
     Args:
-        place: The file or the name.
+        place: The file, the folder or the name; a factory is called.
         preprocessing: mean, std and size of `smoothheads.adapt`.
     """
     text = str(place)
-    found = text if text.endswith(".onnx") else load_object(text)
+    found = load_object(text) if is_object_name(text) else text
     return OwnModel(text, adapt(found, **preprocessing))
+
+
+def put_denoiser_before(model: OwnModel | Checkpoint, place: str, sigma: float, name: str) -> OwnModel:
+    """Returns a classifier behind a denoiser (denoised smoothing, Salman et al. 2020).
+
+    Args:
+        model: The classifier, which was trained without noise.
+        place: A checkpoint of a denoiser, such as zoo:denoiser, the folder or `hf://user/name` of a pipeline
+            of diffusers, or `package.module:function`.
+        sigma: Standard deviation of the noise that certification adds.
+        name: What the manifest calls the classifier.
+    """
+    from smoothheads.models.denoiser import denoised
+
+    return OwnModel(f"{name} behind {place}", denoised(model.model, open_denoiser(place), sigma))
+
+
+def open_denoiser(place: str) -> Any:
+    """Returns the function, network or pipeline that `denoised` takes, see `put_denoiser_before`."""
+    from smoothheads.models.denoiser import Denoiser
+
+    if is_object_name(place):
+        return load_object(place)
+    folder = hub.local(place)
+    if (folder / "model_index.json").is_file():
+        pipelines = import_extra("diffusers", "denoise").DiffusionPipeline
+        return pipelines.from_pretrained(folder, use_safetensors=True, local_files_only=True)
+    network = checkpoint.load(folder).model.heads[0]
+    if not isinstance(network, Denoiser):
+        raise ConfigError(f"{place} is a classifier and no denoiser: give zoo:denoiser, for example.")
+    return network
 
 
 def open_model(place: str | Path, structure: nn.Module | None = None) -> Model:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from smoothheads.certify.engines.base import ENGINES, Engine, Floats, Network
 from smoothheads.errors import ConfigError
-from smoothheads.models.adapters import BlackBox, OnnxFile
+from smoothheads.models.adapters import BlackBox
 
 if TYPE_CHECKING:
     from smoothheads.certify.config import CertifyConfig
@@ -25,8 +25,7 @@ class FunctionEngine(Engine):
                 "Engine function is for ONNX files and functions: leave engine auto, or use torch."
             )
         self._classifier, self.threads = network.model, config.threads
-        if isinstance(self._classifier, OnnxFile):
-            self._classifier.use_threads(config.threads)
+        self._classifier.use_threads(config.threads)
         # Called once, so that what does not fit is refused before any image is certified.
         self._classifier.prepare(network.info)
         self.classes, self.heads = network.info.classes, 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from smoothheads import device as devices
 from smoothheads.certify import soundness
 from smoothheads.certify.engines.base import ENGINES, Engine, Floats, Network, samples_per_pass
-from smoothheads.errors import ConfigError, reason
+from smoothheads.errors import ConfigError, SmoothheadsError, reason
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -57,7 +57,16 @@ class TorchEngine(Engine):
 
         with torch.inference_mode(), devices.threads(self.threads):
             samples = torch.from_numpy(samples_NCHW).contiguous(memory_format=torch.channels_last)
-            logits_LNC = self._run(samples)
+            try:
+                logits_LNC = self._run(samples)
+            except SmoothheadsError:
+                raise
+            except Exception as error:  # whatever somebody's own network raises
+                size = "x".join(map(str, samples_NCHW.shape))
+                raise ConfigError(
+                    f"The network fails on a batch of {size} ({reason(error)}): certify images of the size "
+                    "that it takes, or resize them behind the noise with sh.adapt(model, size=...)."
+                ) from error
             # A copy, because a network may hand out the same memory twice.
             logits: Floats = logits_LNC.to("cpu", torch.float32, copy=True).numpy()
         return logits
@@ -190,5 +199,8 @@ def _agree(plain: nn.Module, lean: nn.Module, shape: tuple[int, int, int]) -> bo
     like = next(lean.parameters())
     with torch.inference_mode():
         x = torch.linspace(0, 1, 2 * math.prod(shape), device=like.device, dtype=like.dtype)
-        before, after = (network(x.reshape(2, *shape)) for network in (plain, lean))
+        try:
+            before, after = (network(x.reshape(2, *shape)) for network in (plain, lean))
+        except Exception:  # it does not take these images, which `logits` will say
+            return False
         return bool((before - after).abs().max() <= CLOSE * before.abs().max())  # false for NaN
