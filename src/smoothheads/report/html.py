@@ -93,8 +93,15 @@ def write(
 
 
 def page(comparison: Comparison, *, title: str, gallery: Gallery = ()) -> str:
-    """Returns HTML that needs nothing else: no script, no link, no font. All text from files is escaped."""
+    """Returns HTML that needs nothing else: no script, no link, no font. All text from files is escaped.
+
+    Args:
+        comparison: The logs with their summaries and differences.
+        title: The title of the page.
+        gallery: Pictures that show what a certificate is.
+    """
     logs, summaries = comparison.logs, comparison.summaries
+    # The lead: data, images and settings, as far as they are known.
     known = {
         "sigma": {f"{log.sigma:g}" for log in logs if log.sigma is not None},
         "n": {f"{log.n:,}" for log in logs if log.n is not None},
@@ -129,6 +136,7 @@ def page(comparison: Comparison, *, title: str, gallery: Gallery = ()) -> str:
         for png, caption in gallery
     )
     pictures = f"<div class=gallery>{pictures}</div>" if pictures else ""
+    # Empty parts are left out.
     parts = [
         header(title, lead),
         section("What a certificate is", _explanation(logs[-1]), pictures),
@@ -264,6 +272,7 @@ def _explanation(log: Results) -> str:
     # The image with the median radius stands for the others.
     row = log[int(sure[np.argsort(log.radius[sure], kind="stable")[len(sure) // 2]])]
     radius = format_radius(row.radius, 3)
+    # At the left the votes for the most frequent classes, if the log has them.
     bars = ""
     if row.record is not None and row.votes.n:
         counts = row.votes.for_aggregation(log.aggregation)
@@ -276,6 +285,7 @@ def _explanation(log: Results) -> str:
             for i, c in enumerate(top)
         )
         bars = f'<text x="4" y="18">votes on {row.votes.n:,} noisy copies</text>{bars}'
+    # At the right the ball around the image.
     left = 130 if bars else -50
     ball = (
         f'<g transform="translate({left + 195} 82)"><circle r="52" fill="var(--c0)" fill-opacity=".14" '

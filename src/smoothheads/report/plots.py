@@ -38,7 +38,7 @@ INK, GREY, AXIS, GRID = "#222222", "#767676", "#bbbbbb", "#e4e4e4"
 
 def certified_accuracy(logs: Sequence[Results]) -> Figure:
     """Returns certified accuracy over radius, with pointwise 95 % intervals for other images of this kind."""
-    figure, axes = new_axes(f"{logs[0].norm} radius (pixels in [0, 1])", "certified accuracy")
+    figure, axes = new_axes(f"{logs[0].norm} radius (pixels in [0, 1])", "certified accuracy", percent=True)
     for i, log in enumerate(logs):
         grid = np.linspace(0, float(log.radius.max()), 500)
         accuracy = metrics.certified_accuracy(log.correct, log.radius, grid.tolist())
@@ -48,8 +48,6 @@ def certified_accuracy(logs: Sequence[Results]) -> Figure:
         axes.plot(*drop, dash, color=colour, linewidth=1.8)
         axes.fill_between(grid, *binomial_band(accuracy, len(log)), color=colour, alpha=0.14, linewidth=0)
     axes.set_xlim(0, 1.08 * max(float(log.radius.max()) for log in logs) or 1.0)
-    axes.set_ylim(0, 1)
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     _mark_ceiling(axes, logs)
     _legend(axes, [log.name for log in logs], "upper right", right=0.92)
     return figure
@@ -63,19 +61,19 @@ def attacked_accuracy(outcome: AttackOutcome, name: str, attacked: Sequence[floa
         name: The name of the ledger.
         attacked: Radii that were attacked, which are in sight whatever came of it.
     """
-    figure, axes = new_axes("l2 radius (pixels in [0, 1])", "accuracy within the radius")
+    figure, axes = new_axes("l2 radius (pixels in [0, 1])", "accuracy within the radius", percent=True)
+    # The axis reaches to the farthest certificate, break or attack.
     reached = [image.claim.radius for image in outcome.attacked]
     reached += [
         math.sqrt(image.broken) / outcome.max_value for image in outcome.attacked if image.broken is not None
     ]
     radii = np.linspace(0, 1.05 * max([*reached, *attacked], default=0.0) or 1.0, 500)
     low, high = (curve(radii.tolist()) for curve in (outcome.certified_accuracy, outcome.empirical_accuracy))
+    # The smoothed classifier's accuracy lies between the two curves.
     for i, curve in enumerate((low, high)):
         axes.plot(radii, curve, color=style(i)[0], linewidth=1.8)
     axes.fill_between(radii, low, high, color=GREY, alpha=0.1, linewidth=0)
     axes.set_xlim(0, radii[-1])
-    axes.set_ylim(0, 1)
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     _legend(axes, [f"{name}, certified", f"{name}, attacked"], "upper right")
     return figure
 
@@ -87,20 +85,21 @@ def label_probability(logs: Sequence[Results]) -> Figure:
 
     Logs without votes show the certified lower bound, from 1/2 on; logs without sigma are left out.
     """
-    figure, axes = new_axes("probability p of the true label under noise", "images with at least p")
+    figure, axes = new_axes(
+        "probability p of the true label under noise", "images with at least p", percent=True
+    )
     # A log keeps its colour although others are left out.
     shown = [(i, log, p) for i, log in enumerate(logs) if (p := log.label_probability()) is not None]
     limit = (_LOWEST if any(log.noisy is not None for _, log, _ in shown) else 0.0, 4.2)
     for i, log, p in shown:
         z = np.linspace(_LOWEST if log.noisy is not None else 0.0, limit[1], 500)
+        # The fraction of images with at least this probability, on the probit scale z.
         share = np.mean(p[:, None] >= special.ndtr(z)[None, :], axis=0)
         colour, dash = style(i)
         axes.plot(z, share, dash, color=colour, linewidth=1.8)
     axes.set_xlim(*limit)
-    axes.set_ylim(0, 1)
     axes.xaxis.set_major_locator(FixedLocator([float(special.ndtri(p)) for p in _PROBABILITIES]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda z, _: f"{special.ndtr(z):.4g}"))
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.axvline(0, color=GREY, linewidth=0.8)
     _radius_axis(axes, [log for _, log, _ in shown], limit)
     names = [log.name if log.noisy is not None else f"{log.name} (lower bound)" for _, log, _ in shown]
@@ -121,6 +120,7 @@ def margin_histogram(networks: Sequence[tuple[str, Margins]], title: str) -> Fig
         heads = len(margins.names) - 1
         edges, counts_RB = margins.rebinned(60)
         share_RB = counts_RB / max(1, margins.moments.count)
+        # Heads are shown only where there is room: of a single network.
         alone = len(networks) == 1
         for k in range(1, heads + 1) if alone and heads > 1 else ():
             axes.stairs(share_RB[k], edges, color=style(k)[0], linestyle=style(k)[1], linewidth=1.1)
@@ -139,6 +139,7 @@ def margin_histogram(networks: Sequence[tuple[str, Margins]], title: str) -> Fig
 
 
 def style(i: int) -> tuple[str, str]:
+    """Returns colour and dash of the i-th curve."""
     return COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
 
 
@@ -157,6 +158,7 @@ def render(figure: Figure, kind: str) -> bytes:
 
 
 def save(figure: Figure, path: Path | str) -> None:
+    """Writes the figure in the format of the file's ending."""
     path = Path(path)
     write_stamped(path, render(figure, ending(path)))
 
@@ -177,10 +179,20 @@ def require_place(path: Path | None) -> None:
         reserve_file(path)
 
 
-def new_axes(x: str, y: str) -> tuple[Figure, Axes]:
+def new_axes(x: str, y: str, *, percent: bool = False) -> tuple[Figure, Axes]:
+    """Returns a figure with one plot.
+
+    Args:
+        x: The label of the horizontal axis.
+        y: The label of the vertical axis.
+        percent: Whether the vertical axis shows fractions from 0 to 1 in per cent.
+    """
     figure, (axes,) = new_panels(1)
     axes.set_xlabel(x, color=INK)
     axes.set_ylabel(y, color=INK)
+    if percent:
+        axes.set_ylim(0, 1)
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     return figure, axes
 
 

@@ -42,7 +42,13 @@ def word(text: str) -> Cell:
 
 
 def number(value: float | None, form: str, scale: float = 1) -> Cell:
-    """Returns a cell of a value as `format` shows it, perhaps in another unit."""
+    """Returns a cell of a value as `format` shows it, perhaps in another unit.
+
+    Args:
+        value: The value; None gives a dash.
+        form: How it is formatted.
+        scale: What it is multiplied by in the text, such as 100 for per cent.
+    """
     return NONE if value is None else Cell(format(scale * value if scale != 1 else value, form), value)
 
 
@@ -97,6 +103,8 @@ def to_text(table: Table, width: int = 100) -> str:
 
 
 def to_markdown(table: Table) -> str:
+    """Returns a Markdown table below its title in bold, with the notes as paragraphs."""
+
     def line(words: Sequence[str]) -> str:
         return "| " + " | ".join(words) + " |"
 
@@ -139,6 +147,7 @@ def to_csv(table: Table) -> str:
     def plain(cell: Cell) -> str:
         return cell.text if cell.value is None else str(_words(cell.value))
 
+    # A column with standard errors, published values or intervals gets further columns for them.
     extra = [
         [name for name in _EXTRA if any(getattr(row[i], name) is not None for row in table.rows)]
         for i in range(len(table.columns))

@@ -31,6 +31,7 @@ def verdict(comparison: Comparison) -> list[str]:
 
 
 def _of_one(summary: Summary, classes: ClassSummary) -> str:
+    """Returns the sentence on one log, at the middle one of the radii."""
     log, middle = summary.log, len(summary.radii) // 2
     at = f"{100 * summary.certified[middle].value:.1f} % at {log.norm} radius {summary.radii[middle]:g}"
     given_up = classes.present - round(classes.certified.value)
@@ -42,10 +43,12 @@ def _of_one(summary: Summary, classes: ClassSummary) -> str:
 
 
 def _of_two(difference: Difference, comparison: Comparison) -> str:
+    """Returns the sentence on one difference."""
     name, baseline = difference.name, difference.baseline
     at_radii = list(zip(comparison.radii, difference.certified, strict=True))
     better = [f"{radius:g}" for radius, paired in at_radii if paired.differs and paired.difference > 0]
     worse = [f"{radius:g}" for radius, paired in at_radii if paired.differs and paired.difference < 0]
+    # First the radii, then what differs beyond doubt: accuracy, the worst class, samples under noise.
     parts = [_radius(difference.acr, "average certified radius")]
     parts += [f"certified accuracy is higher at radius {', '.join(better)}"] if better else []
     parts += [f"certified accuracy is lower at radius {', '.join(worse)}"] if worse else []
