@@ -27,10 +27,9 @@ def study_entries(folder: Path | str) -> tuple[list[BoardEntry], dict[Path, str]
             refused[file] = str(error)
             continue
         for row in study.certified:
-            assert row.results is not None
-            path = file.parent / ROWS / f"{row.results.name}.tsv.gz"  # which a log is named after
+            path = file.parent / ROWS / f"{row.log.name}.tsv.gz"  # which a log is named after
             title = study.arms[row.arm]
-            log = replace(row.results, name=f"{title}, seed {row.seed} ({study.name})")
+            log = replace(row.log, name=f"{title}, seed {row.seed} ({study.name})")
             result = audit(log, sigma=row.sigma)
             if wrong := [each.message for each in result.findings if each.severity == "error"]:
                 refused[path] = wrong[0]

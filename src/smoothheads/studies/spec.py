@@ -270,13 +270,20 @@ def parse_study(text: str, name: str, file: str) -> Study:
     data = load_toml(text, file)
     try:
         tables = from_dict(_StudyFile, data)
+        arms = []
+        for arm, table in tables.arms.items():
+            fields = merge(tables.all, table)
+            if "recipe" not in fields:
+                message = f"Arm {arm} has no recipe; add `recipe = ...` to it or to [all]."
+                raise SettingError(message, f"arms.{arm}")
+            if "name" in fields:
+                message = f"Arm {arm} has the name of its table; drop `name`, or write `label`."
+                raise SettingError(message, f"arms.{arm}.name")
+            arms.append(from_dict(Arm, {**fields, "name": arm}, f"arms.{arm}"))
         study = Study(
             name=name,
             title=tables.title or name,
-            arms=tuple(
-                from_dict(Arm, {**merge(tables.all, table), "name": arm}, f"arms.{arm}")
-                for arm, table in tables.arms.items()
-            ),
+            arms=tuple(arms),
             sigmas=tables.sigmas,
             seeds=tables.seeds,
             settings=tables.settings or {"": {}},
@@ -291,8 +298,10 @@ def parse_study(text: str, name: str, file: str) -> Study:
             # What an arm does not set itself stands in [all].
             inherited, place = line_of(text, "all" + error.key.removeprefix(found))
             line = line if place in ("", "all") else inherited
-        unknown_table = "Unknown setting" in str(error) and re.match(r"\s*\[", text.splitlines()[line - 1])
-        hint = " (A name that holds a dot needs quotes.)" if unknown_table else ""
+        # An unknown table inside of an arm or setting is most often the rest of a name with a dot.
+        named = error.key.startswith(("arms.", "settings.")) and "Unknown setting" in str(error)
+        is_table = named and re.match(r"\s*\[", text.splitlines()[line - 1])
+        hint = " (A name that holds a dot needs quotes.)" if is_table else ""
         raise ConfigError(f"{file}{f', line {line}' if line else ''}: {error}{hint}") from None
     return study
 
