@@ -12,7 +12,7 @@ from tests.example import example_export, example_run
 
 import smoothheads as sh
 from smoothheads.cli import COMMANDS, main
-from smoothheads.runs.publish import push
+from smoothheads.runs.export import push
 
 from .conftest import Hub
 

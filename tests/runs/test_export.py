@@ -51,7 +51,7 @@ def test_the_receiver_sees_what_was_certified(certified_run: Make, tmp_path: Pat
     assert found["acr"]["value"] == pytest.approx((log.correct * log.radius).mean())
     assert found["certified"][0]["value"] == found["accuracy"] == log.correct.mean()
     text = (out / "README.txt").read_text()
-    assert "3 test images of the data set digits: sigma 0.25 (grid noise), n 100, alpha 0.01" in text
+    assert "3 test images of digits: sigma 0.25 (grid noise), n 100, alpha 0.01" in text
     assert "multiples of 1/16" in text
     assert "{" not in text
 

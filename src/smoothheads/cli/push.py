@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> None:
     default = Push(folder=tyro.MISSING, repo=tyro.MISSING)
     args = parse(default, arguments or ["--help"], prog="push", description=DESCRIPTION)
 
-    from smoothheads.runs.publish import push
+    from smoothheads.runs.export import push
 
     address = push(args.folder, args.repo, private=args.private, message=args.message, revision=args.revision)
     if args.json:

@@ -1,18 +1,23 @@
-"""A certified run as a folder to ship: exactly the function that was certified, with the evidence."""
+"""A certified run as a folder to ship: exactly the function that was certified, with the evidence; and its
+upload to the Hugging Face Hub.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from smoothheads import hub
 from smoothheads.certify.engines.conversion import FACTS as CONVERSION_FACTS
-from smoothheads.checkpoint import WEIGHTS, checkpoint_folder, verified_manifest
+from smoothheads.checkpoint import WEIGHTS, checkpoint_folder, trained_config, verified_manifest
 from smoothheads.errors import CheckpointError, LedgerError, StorageError
 from smoothheads.files import new_folder, reserve, write_atomic, write_json
+from smoothheads.report import words
 from smoothheads.results.compare import summarize
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import read_log
@@ -24,57 +29,72 @@ from smoothheads.runs.models import (
     EXTRAS,
     LEDGER,
     LEDGER_FILES,
+    SUMS,
     Export,
+    is_export,
     open_checkpoint,
 )
 
-README = """\
-A smoothed image classifier with certificates
-=============================================
+CARD: Final = "README.md"
 
-What was certified
-------------------
-{images} test images of the data set {data}: sigma {sigma:g} ({noise} noise), n {n}, alpha {alpha:g},
-aggregation {aggregation}, engine {engine}, {precision}.
+BODY = """\
+# {name}
 
-  right and not abstained   {accuracy:.1%}
-  average certified radius  {acr:.3f} ({norm})
+{lead}
+
+## How to use it
+
+{use} It needs {needs}, and no training data. Every file is checked
+against its hash, and no code that lies here is run.
+"""
+
+CLASSIFIER = """\
+```python
+import smoothheads as sh
+
+smoothed = sh.from_pretrained("{place}")
+image = "image.png"  # or grid integers [C, H, W], or a picture of Pillow
+print(smoothed.predict(image).prediction)  # -1 is an abstention
+result = smoothed.certify_image(image)
+print(result.prediction, result.radius)
+```
+
+or `smoothheads predict {place} image.png --radius`."""
+
+DENOISER = """\
+```python
+import smoothheads as sh
+
+denoiser = sh.load_checkpoint("{place}").model.heads[0]
+network = sh.denoised(classifier, denoiser, sigma=0.25)  # certify this instead of the classifier
+```
+
+It is not a classifier."""
+
+CERTIFIED = """
+## What was certified
+
+{images} test images of {data}: sigma {sigma:g} ({noise} noise), n {n}, alpha {alpha:g}, aggregation
+{aggregation}, engine {engine}, {precision}. Correct and not abstained: {accuracy:.1%}. Abstained:
+{abstained:.1%}. Average certified radius: {acr:.3f}.
+
+| {norm} radius | certified accuracy |
+|---:|---:|
 {certified}
 
-export.json has these numbers, ledger/ every certificate (`smoothheads report FOLDER/ledger`) and, in its
-manifest, every setting and the versions of the software.
+Every certificate with its votes is in `ledger/`, and its manifest has every setting and the versions of the
+software; `smoothheads audit` checks them. Without smoothheads: `sha256sum -c SHA256SUMS`.
 
-What is guaranteed
-------------------
-The smoothed classifier answers with the class that this network gives most often under the noise. For each
-image on its own, with probability at least 1 - alpha over the sampled noise: `predict` abstains or gives that
-answer; with --radius, no change of the image of {norm} norm below the radius alters it.
-Scope: {scope}.
+## What is guaranteed
 
-That is about exactly this network, engine, precision and noise, which is why `predict` uses what lies here
-and refuses other settings. It does not say that the answer is right, and nothing about the network without
-noise. Other versions of the software or another processor may round differently; `predict` names versions
+{guaranteed}
+
+## What is not
+
+{not_guaranteed}
+
+{scope} Other versions of the software or another processor may round differently; `predict` names versions
 that differ.
-
-How to use it
--------------
-It needs smoothheads {version}{extra}, and no training data.
-
-  smoothheads predict FOLDER image.png             a class, or an abstention
-  smoothheads predict FOLDER image.png --radius    and a certified radius
-
-In Python:
-
-  from pathlib import Path
-  import smoothheads as sh
-  from smoothheads.data import read_image
-
-  smoothed = sh.from_pretrained("FOLDER")
-  image = read_image(Path("image.png"), smoothed.info)
-  prediction, votes = smoothed.predict(image)      # sh.ABSTAIN, or a place in smoothed.info.class_names
-  certified = smoothed.certify_image(image)        # certified.prediction, certified.radius
-
-Both check every file against SHA256SUMS first; without smoothheads: sha256sum -c SHA256SUMS
 """
 
 
@@ -91,8 +111,16 @@ def export_run(ledger: Path | str, out: Path | str, *, checkpoint: Path | str | 
     """
     ledger, out = Path(ledger), Path(out)
     reserve(out)
+    # The ledger must be finished, and about exactly these weights.
     log = read_log(ledger)
-    manifest = _finished(log)
+    manifest = log.manifest
+    if manifest is None:
+        raise LedgerError(f"{log.name} is no ledger of `smoothheads certify`: certify the network first.")
+    if (left := len(manifest.indices or ()) - len(log)) > 0:
+        raise LedgerError(
+            f"The ledger {log.name} lacks {left} of {len(log) + left} images: run its `certify` again, or "
+            "`merge` the shards."
+        )
     place = Path(checkpoint or _checkpoint_above(ledger))
     network = checkpoint_folder(place)
     models.check_weights(manifest, verified_manifest(network)["sha256"][WEIGHTS])
@@ -106,18 +134,11 @@ def export_run(ledger: Path | str, out: Path | str, *, checkpoint: Path | str | 
     with new_folder(out) as partial:
         copy_files(sources, partial)
         write_json(partial / models.FACTS, {"format": models.FORMAT, "summary": facts})
-        write_atomic(partial / models.README, _readme(facts, manifest))
-        write_atomic(partial / models.SUMS, models.checksums(partial))
+        write_atomic(partial / models.README, describe(log, facts, "A smoothed image classifier", "FOLDER"))
+        write_atomic(partial / SUMS, models.checksums(partial))
         # Before anybody sees the folder: whoever receives it will make the same checks.
         Export.open(partial)
     return out
-
-
-def copy_files(sources: Mapping[str, Path], folder: Path) -> None:
-    """Copies each file under its name in the folder."""
-    for name, source in sources.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, folder / name)
 
 
 def export_onnx(place: Path | str, out: Path | str, *, checkpoint: Path | str | None = None) -> Path:
@@ -140,6 +161,122 @@ def export_onnx(place: Path | str, out: Path | str, *, checkpoint: Path | str | 
         onnx.convert(loaded.model, loaded.info.shape, made)
         write_atomic(out, made.read_bytes())
     return out
+
+
+def push(
+    folder: Path | str,
+    repo: str,
+    *,
+    private: bool = False,
+    message: str | None = None,
+    revision: str | None = None,
+) -> str:
+    """Uploads a network to the Hub and returns the address of the commit; all hashes are checked first.
+
+    Args:
+        folder: An export, a training run, which is exported if it has a ledger, a checkpoint, or zoo:NAME.
+        repo: user/name; the repository is created if it does not exist.
+        private: Create a private repository.
+        message: The message of the commit.
+        revision: The branch, which is created if it does not exist.
+    """
+    name, source = repo.removeprefix(hub.SCHEME), hub.local(folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        staged = Path(temporary) / "repository"
+        # An export goes as it is, a run with a ledger as an export, anything else as a bare checkpoint.
+        if is_export(source):
+            copy_files({file: source / file for file in (SUMS, *Export.open(source).check_files())}, staged)
+        elif (source / LEDGER).is_dir():
+            export_run(source / LEDGER, staged)
+        else:
+            network = checkpoint_folder(source)
+            if not network.is_dir():
+                raise CheckpointError(f"There is no export, run or checkpoint in {source}; check the path.")
+            verified_manifest(network)
+            copy_files({f"{CHECKPOINT}/{file}": network / file for file in CHECKPOINT_FILES}, staged)
+        write_atomic(staged / CARD, card(staged, name))
+        text = message or f"smoothheads: {Path(folder).resolve().name}"
+        return hub.upload(staged, repo, message=text, private=private, revision=revision)
+
+
+def card(folder: Path, name: str) -> str:
+    """Returns the README.md of a repository on the Hub: metadata, how to use it, results and guarantee.
+
+    Args:
+        folder: An export or a checkpoint.
+        name: user/name.
+    """
+    place = hub.SCHEME + name
+    front: dict[str, Any] = {
+        "library_name": "smoothheads",
+        "pipeline_tag": "image-classification",
+        "tags": ["certified-robustness", "randomized-smoothing"],
+    }
+    if is_export(folder):
+        facts = Export.open(folder).facts["summary"]
+        body = describe(read_log(folder / LEDGER), facts, name, place)
+        # The certified accuracies as the Hub's model-index, which it shows beside the card.
+        metrics = [
+            {
+                "type": "certified_accuracy",
+                "name": f"Certified accuracy at {facts['norm']} radius {each['radius']:g}",
+                "value": round(each["value"], 6),
+            }
+            for each in facts["certified"]
+        ]
+        acr = {"type": "acr", "name": "Average certified radius", "value": round(facts["acr"]["value"], 6)}
+        result = {
+            "task": {"type": "image-classification"},
+            "dataset": {"name": facts["data"], "type": facts["data"], "split": "test"},
+            "metrics": [*metrics, acr],
+        }
+        front["model-index"] = [{"name": name.rpartition("/")[2], "results": [result]}]
+    else:
+        use, lead = CLASSIFIER, "An image classifier that has not been certified yet."
+        if trained_config(folder).model.arch == "denoiser":
+            use, lead = DENOISER, "A denoiser to put in front of a classifier that was trained without noise."
+            front["pipeline_tag"] = "image-to-image"
+        needs = "`pip install 'smoothheads[hub]'`"
+        body = BODY.format(name=name, lead=lead, use=use.format(place=place), needs=needs)
+    return f"---\n{json.dumps(front, indent=2)}\n---\n\n{body}"  # JSON is YAML too
+
+
+def describe(log: Results, facts: Mapping[str, Any], name: str, place: str) -> str:
+    """Returns the text for people that comes with a certified classifier, in Markdown.
+
+    Args:
+        log: The ledger.
+        facts: Its `summary`.
+        name: The title.
+        place: What opens the classifier: an address, or FOLDER.
+    """
+    manifest = log.manifest
+    version = "" if manifest is None else manifest.versions.get("smoothheads")
+    extras = [EXTRAS[facts["engine"]]] if facts["engine"] in EXTRAS else []
+    extras += ["hub"] if place.startswith(hub.SCHEME) else []
+    needs = f"smoothheads {version}" + "".join(f" with its extra {extra}" for extra in extras)
+    lead = (
+        "A smoothed image classifier with certificates: for each test image a radius within which no change "
+        "of the image alters the prediction."
+    )
+    rows = [f"| {each['radius']:g} | {each['value']:.1%} |" for each in facts["certified"]]
+    numbers = {
+        "acr": facts["acr"]["value"],
+        "n": "without limit" if facts["n"] is None else f"{facts['n']:,}",
+    }
+    certified = CERTIFIED.format(
+        **facts | numbers | {"certified": "\n".join(rows), "scope": words.scope(log)},
+        guaranteed="\n".join(f"- {line}" for line in words.guaranteed(log)),
+        not_guaranteed="\n".join(f"- {line}" for line in words.not_guaranteed(log)),
+    )
+    return BODY.format(name=name, lead=lead, use=CLASSIFIER.format(place=place), needs=needs) + certified
+
+
+def copy_files(sources: Mapping[str, Path], folder: Path) -> None:
+    """Copies each file under its name in the folder."""
+    for name, source in sources.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, folder / name)
 
 
 def summary(log: Results, manifest: Manifest) -> dict[str, Any]:
@@ -171,29 +308,8 @@ def summary(log: Results, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _finished(log: Results) -> Manifest:
-    if log.manifest is None:
-        raise LedgerError(f"{log.name} is no ledger of `smoothheads certify`: certify the network first.")
-    left = len(log.manifest.indices or ()) - len(log)
-    if left > 0:
-        raise LedgerError(
-            f"The ledger {log.name} lacks {left} of {len(log) + left} images: run its `certify` again, or "
-            "`merge` the shards."
-        )
-    return log.manifest
-
-
 def _checkpoint_above(ledger: Path) -> Path:
     folder = ledger.absolute().parent
     if not (checkpoint_folder(folder) / WEIGHTS).is_file():
         raise CheckpointError(f"{folder} has no checkpoint of this ledger: name it with --checkpoint.")
     return folder
-
-
-def _readme(facts: dict[str, Any], manifest: Manifest) -> str:
-    lines = [f"  certified at radius {each['radius']:<5g} {each['value']:.1%}" for each in facts["certified"]]
-    return README.format(
-        **facts | {"acr": facts["acr"]["value"], "certified": "\n".join(lines)},
-        version=manifest.versions.get("smoothheads"),
-        extra=f" with its extra {EXTRAS[facts['engine']]}" if facts["engine"] in EXTRAS else "",
-    )
