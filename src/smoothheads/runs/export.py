@@ -260,12 +260,12 @@ def describe(log: Results, facts: Mapping[str, Any], name: str, place: str) -> s
         "of the image alters the prediction."
     )
     rows = [f"| {each['radius']:g} | {each['value']:.1%} |" for each in facts["certified"]]
-    numbers = {
+    numbers: dict[str, Any] = {
         "acr": facts["acr"]["value"],
         "n": "without limit" if facts["n"] is None else f"{facts['n']:,}",
     }
     certified = CERTIFIED.format(
-        **facts | numbers | {"certified": "\n".join(rows), "scope": words.scope(log)},
+        **{**facts, **numbers, "certified": "\n".join(rows), "scope": words.scope(log)},
         guaranteed="\n".join(f"- {line}" for line in words.guaranteed(log)),
         not_guaranteed="\n".join(f"- {line}" for line in words.not_guaranteed(log)),
     )
