@@ -413,7 +413,7 @@ def test_names_of_imported_logs(tmp_path: Path, capsys: pytest.CaptureFixture[st
     with pytest.raises(ConfigError, match="has other images than the log before it of gaussian some"):
         paper.read_logs([named, f"gaussian/some/0.25={other}"])
     logs = paper.read_logs([named, f"gaussian/single/0.25={other}"])
-    with pytest.raises(ConfigError, match="no image in common"):
+    with pytest.raises(LedgerError, match="no image in common"):
         paper.with_imports({"table3": paper.empty(experiments.get("table3"))}, logs)
     (tmp_path / "none").mkdir()
     with pytest.raises(ConfigError, match="has no certification logs"):

@@ -238,7 +238,7 @@ def compare(
     check_labels_agree(logs)
     notes: list[str] = []
     if align:
-        logs = _align(logs, notes)
+        logs = align_logs(logs, notes)
     else:
         _require_comparable(logs)
 
@@ -349,7 +349,7 @@ def _require_comparable(logs: Sequence[Results]) -> None:
         )
 
 
-def _align(logs: Sequence[Results], notes: list[str]) -> list[Results]:
+def align_logs(logs: Sequence[Results], notes: list[str]) -> list[Results]:
     """Returns the logs on their common images, at the smallest alpha, and notes what was done."""
     # 1. The images that every log holds, in rising order.
     common = reduce(np.intersect1d, [log.index for log in logs])

@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +16,10 @@ from smoothheads.files import reserve_file
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.report.tables import CLASSES
 from smoothheads.results import read_log
+from smoothheads.results.compare import align_logs
 from smoothheads.results.infer import best_fit, infer_settings
 from smoothheads.results.manifest import FILE as MANIFEST
-from smoothheads.results.results import stack
+from smoothheads.results.results import check_labels_agree
 from smoothheads.studies import costs as cost_tables
 from smoothheads.studies import experiments
 from smoothheads.studies.costs import Costs
@@ -423,29 +423,19 @@ def with_imports(
     for log in logs:
         if log not in known:
             on_note(f"{log.arm} at sigma {log.sigma:g} is no row of {', '.join(found)}: left out")
-    # They take the place of our own rows, since the two are no pairs.
+    # On the images that all of them have, they take the place of our own rows, since the two are no pairs.
     joined = {}
     for name, study in found.items():
-        added = _on_common_images([log for log in known if (log.sigma, log.arm) in rows[name]])
+        added = [log for log in known if (log.sigma, log.arm) in rows[name]]
+        if added:
+            check_labels_agree([log.log for log in added])
+            aligned = align_logs([log.log for log in added], notes=[])
+            added = [replace(row, results=log) for row, log in zip(added, aligned, strict=True)]
         replaced = {(log.sigma, log.arm) for log in added}
         own = [row for row in study.rows if (row.sigma, row.arm) not in replaced]
         arms = {**study.arms, **{log.arm: log.arm for log in added}}
         joined[name] = replace(study, rows=(*own, *added), arms=arms)
     return joined
-
-
-def _on_common_images(logs: list[StudyRow]) -> list[StudyRow]:
-    """Returns the logs with the images that all of them have, so that they can be paired."""
-    if not logs:
-        return logs
-    common = reduce(np.intersect1d, [each.log.index for each in logs])
-    if not len(common):
-        raise ConfigError(
-            "The logs have no image in common, so they cannot be compared; import fewer of them."
-        )
-    taken = [each.log.take(np.flatnonzero(np.isin(each.log.index, common))) for each in logs]
-    stack(taken)  # refuses different labels, and names the first
-    return [replace(log, results=each) for log, each in zip(logs, taken, strict=True)]
 
 
 def import_notes(study: StudyResults) -> list[str]:
