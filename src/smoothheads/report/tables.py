@@ -77,7 +77,8 @@ def certified(title: str, summaries: Sequence[Summary], radii: Sequence[str], wh
         what: The name of the first column.
     """
     rows = [
-        (word(s.log.name), _number(s.acr, 3), *(_percent(each) for each in s.certified)) for s in summaries
+        (word(s.log.name), _estimate(s.acr, ".3f"), *(_estimate(each, ".1f", 100) for each in s.certified))
+        for s in summaries
     ]
     return Table(
         title=title,
@@ -185,12 +186,12 @@ def background(comparison: Comparison) -> Table:
         "alpha": lambda s: number(s.log.alpha, "g"),
         "ceiling": lambda s: number(s.ceiling, ".3f"),
         "at it": lambda s: number(s.at_ceiling, ".1f", 100),
-        "abstain": lambda s: _percent(s.abstained),
-        "noisy": lambda s: NONE if s.noisy_accuracy is None else _percent(s.noisy_accuracy),
-        "hard": lambda s: NONE if s.hard_accuracy is None else _percent(s.hard_accuracy),
+        "abstain": lambda s: _estimate(s.abstained, ".1f", 100),
+        "noisy": lambda s: _estimate(s.noisy_accuracy, ".1f", 100),
+        "hard": lambda s: _estimate(s.hard_accuracy, ".1f", 100),
         "budget": lambda s: word(s.log.budget),
-        "samples": lambda s: NONE if s.samples is None else _cost(s.samples, ",.0f"),
-        "s": lambda s: _cost(s.seconds, ".3g"),
+        "samples": lambda s: _estimate(s.samples, ",.0f"),
+        "s": lambda s: _estimate(s.seconds, ".3g"),
     }
     columns = {name: [make(s) for s in comparison.summaries] for name, make in makers.items()}
     known = {name: cells for name, cells in columns.items() if any(cell is not NONE for cell in cells)}
@@ -234,19 +235,13 @@ def _clearly_best(values: Floats) -> list[bool]:
     return [all(above(i, j) for j in places if j != i) for i in places]
 
 
-def _cost(estimate: Estimate, form: str) -> Cell:
-    error = f"±{estimate.standard_error:{form}}" if estimate.standard_error > 0 else ""
-    return Cell(format(estimate.value, form), estimate.value, error, estimate.standard_error)
-
-
-def _number(estimate: Estimate, digits: int, scale: float = 1) -> Cell:
+def _estimate(estimate: Estimate | None, form: str, scale: float = 1) -> Cell:
+    """Returns a mean with its standard error below it; a certainty has none."""
+    if estimate is None:
+        return NONE
     value, error = estimate
-    shown = f"±{scale * error:.{digits}f}" if error > 0 else ""
-    return Cell(f"{scale * value:.{digits}f}", value, shown, error)
-
-
-def _percent(estimate: Estimate) -> Cell:
-    return _number(estimate, 1, 100)
+    shown = f"±{scale * error:{form}}" if error > 0 else ""
+    return Cell(f"{scale * value:{form}}", value, shown, error)
 
 
 # Other threats

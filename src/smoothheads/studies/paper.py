@@ -21,20 +21,10 @@ from smoothheads.results.infer import best_fit, infer_settings
 from smoothheads.results.manifest import FILE as MANIFEST
 from smoothheads.results.results import check_labels_agree
 from smoothheads.studies import costs as cost_tables
-from smoothheads.studies import experiments
+from smoothheads.studies import experiments, results
 from smoothheads.studies.costs import Costs
 from smoothheads.studies.experiments import EXPERIMENTS, Experiment, PublishedRow, Scale
-from smoothheads.studies.results import (
-    STUDY_FILE,
-    NetworkSize,
-    RowFacts,
-    Stack,
-    StudyResults,
-    StudyRow,
-    load,
-    reserve_folder,
-    save,
-)
+from smoothheads.studies.results import NetworkSize, RowFacts, Stack, StudyResults, StudyRow
 from smoothheads.studies.tables import class_table, classes_certified
 from smoothheads.studies.tables import costs as cost_table
 
@@ -140,7 +130,7 @@ def finish(run: StudyRun, found: dict[str, StudyResults], scale: Scale) -> dict[
 def reserve_folders(folder: Path, chosen: Sequence[Experiment]) -> None:
     """Raises StorageError if something else lies where `save_all` writes."""
     for each in chosen:
-        reserve_folder(folder / each.id)
+        results.reserve_folder(folder / each.id)
     reserve_file(folder / cost_tables.FILE, cost_tables.STAMP)
 
 
@@ -159,7 +149,7 @@ def save_all(found: Mapping[str, StudyResults], costs: Costs | None, folder: Pat
         experiment = experiments.get(name)
         if experiment.kind == "cost" and not study.rows:
             continue  # there are only costs
-        save(study, folder / name)
+        results.save(study, folder / name)
         if study.rows:
             write_study_page(study, folder / name)
         write(figure(experiment, study), folder / name, name)
@@ -170,14 +160,17 @@ def save_all(found: Mapping[str, StudyResults], costs: Costs | None, folder: Pat
 def is_saved(experiment: Experiment, folder: Path) -> bool:
     """Returns whether a folder that `save_all` wrote has results of the experiment."""
     costs = experiment.kind == "cost" and (folder / cost_tables.FILE).is_file()
-    return costs or (folder / experiment.id / STUDY_FILE).is_file()
+    return costs or (folder / experiment.id / results.STUDY_FILE).is_file()
 
 
 def load_saved(experiment: Experiment, folder: Path) -> StudyResults:
     """Returns the saved results of an experiment; a cost table may have costs alone."""
-    if experiment.kind in ("cost", "schedule") and not (folder / experiment.id / STUDY_FILE).is_file():
+    if (
+        experiment.kind in ("cost", "schedule")
+        and not (folder / experiment.id / results.STUDY_FILE).is_file()
+    ):
         return empty(experiment)
-    return load(folder / experiment.id)
+    return results.load(folder / experiment.id)
 
 
 def empty(experiment: Experiment) -> StudyResults:
