@@ -132,7 +132,9 @@ def table(name: str, costs: Costs) -> Table:
             here = costs.ratio(cost, f"{base} some", other.arm)
             # The published ratio is that of SOME at the same sigma, if it has the same base there.
             same_sigma = sorted((r for r in some if r.sigma == other.sigma), key=lambda r: r.base != base)
-            published = _published_ratio(column, [*same_sigma[:1], other])
+            published = None
+            if column is not None and same_sigma:
+                published = total(same_sigma[0].values[column]) / total(other.values[column])
             if published is not None or here is not None:
                 of = base if base == other.base else f"{base} / {other.base}"
                 rows.append(
@@ -161,13 +163,6 @@ def table(name: str, costs: Costs) -> Table:
             *_not_measured(printed, costs),
         ),
     )
-
-
-def _published_ratio(column: str | None, pair: list[PublishedRow]) -> float | None:
-    if column is None or len(pair) < 2:
-        return None
-    this, other = (total(row.values[column]) for row in pair)
-    return this / other
 
 
 def _not_measured(printed: tuple[PublishedRow, ...], costs: Costs) -> list[str]:

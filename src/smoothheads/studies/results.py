@@ -271,10 +271,18 @@ def load(folder: Path) -> StudyResults:
         named = {*(entry.arm for entry in entries), *(name for pair in pairs for name in pair)}
         if unknown := sorted(named - study.arms.keys()):
             raise ConfigError(f"{unknown[0]!r} is not one of its arms.")
-        rows = tuple(_row(entry, folder / ROWS, study.certify) for entry in entries)
+        rows = []
+        for entry in entries:
+            name = (entry.setting, entry.sigma, entry.arm, entry.seed)
+            log = None
+            if entry.file is not None:
+                # How somebody else certified is not known, so that nothing follows from the votes.
+                config = certify_config(study.certify, entry.sigma) if entry.facts.certification else None
+                log = read_rows(folder / ROWS, entry.file, entry.sigma, config)
+            rows.append(StudyRow(*name, log, entry.facts))
     except (ConfigError, LookupError, TypeError, ValueError) as error:
         raise LedgerError(f"{path} is damaged, so restore it from a copy: {error}") from None
-    return replace(study, differences=pairs, rows=rows)
+    return replace(study, differences=pairs, rows=tuple(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,15 +291,6 @@ class _Entry(RowName):
 
     facts: RowFacts
     file: str | None = None
-
-
-def _row(entry: _Entry, folder: Path, certify: Mapping[str, Any]) -> StudyRow:
-    name = (entry.setting, entry.sigma, entry.arm, entry.seed)
-    if entry.file is None:
-        return StudyRow(*name, None, entry.facts)
-    # How somebody else certified is not known, so that nothing follows from the votes.
-    config = certify_config(certify, entry.sigma) if entry.facts.certification else None
-    return StudyRow(*name, read_rows(folder, entry.file, entry.sigma, config), entry.facts)
 
 
 # The logs in it
