@@ -2,4 +2,5 @@ import sys
 
 from smoothheads.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":  # the server's worker processes import this file
+    sys.exit(main())

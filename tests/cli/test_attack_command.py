@@ -63,7 +63,9 @@ def test_a_sound_ledger_is_not_refuted(
 ) -> None:
     ledger, plot = copied(trained, tmp_path / "ledger"), tmp_path / "curves.svg"
     monkeypatch.chdir(tmp_path)
-    assert attack(trained, ledger, "--first", "1", "--out", str(tmp_path / "one"), "--plot") == 0
+    assert (
+        attack(trained, ledger, "--first", "1", "--out", str(tmp_path / "one"), "--plot", "attack.png") == 0
+    )
     assert (tmp_path / "attack.png").read_bytes().startswith(b"\x89PNG")
     assert attack(trained, ledger, "--plot", str(plot)) == 0
     shown = capsys.readouterr()

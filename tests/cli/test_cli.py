@@ -216,13 +216,13 @@ def test_a_configuration_can_be_passed_back(tmp_path: Path, trained: Path) -> No
 def test_ctrl_c_is_130_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import smoothheads.cli.info as command
+    from smoothheads.cli.info import Info
 
-    def interrupted(_: list[str]) -> None:
+    def interrupted(_: Info) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "main", interrupted)
-    assert main(["info"]) == 130
+    monkeypatch.setattr(Info, "run", interrupted)
+    assert main(["info", "recipes"]) == 130
     assert "interrupted" in capsys.readouterr().err
 
 

@@ -71,7 +71,7 @@ def test_mistakes(
     assert message in capsys.readouterr().err
 
 
-def test_two_networks_side_by_side_and_a_plot_without_a_name(
+def test_two_networks_side_by_side(
     trained: dict[int, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -79,7 +79,7 @@ def test_two_networks_side_by_side_and_a_plot_without_a_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     both = [str(trained[3]), str(trained[1])]
-    assert main(["diversity", *both, "--plot", *FEW]) == 0
+    assert main(["diversity", *both, "--plot", "diversity.png", *FEW]) == 0
     shown = capsys.readouterr()
     assert (tmp_path / "diversity.png").read_bytes().startswith(b"\x89PNG")
     assert "3: head-2" in shown.out

@@ -126,7 +126,10 @@ def test_a_budget_that_gives_up_early_still_says_how_the_copies_voted(
 
 
 def test_a_mistaken_path_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "The first argument must be a ledger" in refused(capsys, "export", "--out", str(tmp_path / "out"))
+    with pytest.raises(SystemExit) as end:
+        main(["export", "--out", str(tmp_path / "out")])
+    assert end.value.code == 2
+    assert "LEDGER" in capsys.readouterr().err
     assert "nowhere" in refused(capsys, "export", str(tmp_path / "nowhere"))
     (tmp_path / "empty").mkdir()
     assert "There is no file" in refused(capsys, "export", str(tmp_path / "empty"))

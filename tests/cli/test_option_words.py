@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import re
 from contextlib import redirect_stdout, suppress
 
 import pytest
 
-from smoothheads.cli import COMMANDS, MODULES, main
+from smoothheads.cli import COMMANDS, main
 from smoothheads.cli.common import THEIR_WORDS
 
 THINGS = {
@@ -37,10 +36,9 @@ def commands() -> list[list[str]]:
 def shown(command: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Option, with the path of settings that it lies in, to what its help says."""
     monkeypatch.setenv("COLUMNS", "110")
-    module = importlib.import_module(f"smoothheads.cli.{MODULES.get(command[0], command[0])}")
     out = io.StringIO()
     with redirect_stdout(out), suppress(SystemExit):
-        module.main([*command[1:], "--help"])
+        main([*command, "--help"])
     found: dict[str, str] = {}
     word = ""
     for line in out.getvalue().splitlines():
@@ -128,3 +126,29 @@ def test_the_data_set_can_be_said_to_lie_elsewhere(tables: dict[str, dict[str, s
         "paper",
     ):
         assert "root" in tables[command], command
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_placeholders_are_words_and_no_default_is_none(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert not re.search(r"\bSTR\b|\[\[|None[},]|\{None|default: (None|''|\))|default: \(|\bREPO\b", text)
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_names_of_positional_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, usage in {
+        "push": "FOLDER USER/NAME",
+        "report": "[LOG...]",
+        "recertify": "LEDGER",
+        "predict": "CHECKPOINT [-h] [OPTIONS] [IMAGE...]",
+        "study": "FILE",
+        "board": "FOLDER",
+    }.items():
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert usage in capsys.readouterr().out.partition("\n\n")[0]

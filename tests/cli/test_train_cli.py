@@ -94,7 +94,7 @@ def test_training_without_noise_says_what_to_do_next(
     assert main(arguments) == 0
     said = capsys.readouterr().err
     assert "Validation accuracy without noise" in said
-    assert "next: put a denoiser in front of it" in said
+    assert f"next: smoothheads certify {out} --denoiser" in said
     # Certification needs noise, so the default is not the training noise of 0.
     assert main(["certify", str(out), "--n", "100", "--first", "1", "--out", str(tmp_path / "ledger")]) == 0
     manifest = json.loads((tmp_path / "ledger" / "manifest.json").read_text())

@@ -30,12 +30,13 @@ def certified(client: Client, **fields: Any) -> dict[str, Any]:
 def test_certify_equals_the_library(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Served certificates are, from both sides, those that the library gives under the server's secret."""
     import smoothheads as sh
-    from smoothheads.serve.images import TestImages, png
+    from smoothheads.serve.images import png
+    from smoothheads.serve.network import load_images
     from smoothheads.types import format_radius
 
     monkeypatch.setattr("smoothheads.serve.network.secrets.randbits", lambda _: 7)
     smoothed = sh.from_pretrained(run, seed=7)
-    dataset = TestImages().dataset(run)
+    dataset = load_images(run)
     # An image that is certified, so that the radius says something.
     image, certificate = next(
         (image, certificate)
@@ -275,10 +276,11 @@ def test_openapi_describes_answers_and_tokens(client: Client, run: Path) -> None
     assert set(certified(client, n=100)) <= set(fields)
     asked = described["paths"]["/v1/certify"]["post"]["requestBody"]["content"]
     assert set(asked) == {"application/json", "multipart/form-data"}
-    assert "security" not in described
+    assert "security" not in described["paths"]["/v1/certify"]["post"]
     with Server(run, port=0, token="a-token-of-some-length") as guarded:
         headers = {"Authorization": "Bearer a-token-of-some-length"}
-        assert Client(guarded.url, headers).get("/openapi.json").json()["security"] == [{"token": []}]
+        guarded_paths = Client(guarded.url, headers).get("/openapi.json").json()["paths"]
+        assert guarded_paths["/v1/certify"]["post"]["security"] == [{"token": []}]
 
 
 def test_metrics_count_requests_and_memory(client: Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,20 +47,40 @@ def test_security_headers(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/../app.py", "/static/app.js", "/..%2fapp.py", "/etc/passwd", "//etc/passwd"]
+    "path",
+    [
+        "/../app.py",
+        "/static/app.js",
+        "/page/../app.py",
+        "/page/..%2fapp.py",
+        "/page/",
+        "/..%2fapp.py",
+        "/etc/passwd",
+        "//etc/passwd",
+    ],
 )
 def test_path_traversal_gives_404(client: Client, path: str) -> None:
     assert client.request("GET", path).status == 404
 
 
 def test_page_fetches_nothing_from_elsewhere() -> None:
-    from smoothheads.serve.app import static_files
+    from smoothheads.serve.app import STATIC
 
-    for name, (data, _) in static_files().items():
-        text = data.decode().replace("http://www.w3.org/", "")
-        assert "http://" not in text, name
-        assert "https://" not in text, name
-        assert "innerHTML" not in text, name
+    for path in STATIC.iterdir():
+        text = path.read_text().replace("http://www.w3.org/", "")
+        assert "http://" not in text, path
+        assert "https://" not in text, path
+        assert "innerHTML" not in text, path
+
+
+def test_page_and_its_files_are_served(client: Client) -> None:
+    page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    for address in re.findall(r'(?:href|src)="(/[^"]+)"', page.body.decode()):
+        assert client.get(address).status == 200, address
+    script = client.get("/page/app.js")
+    assert "javascript" in script.headers["content-type"]
+    assert client.get("/page/app.js", If_None_Match=script.headers["etag"]).status == 304
 
 
 def test_token_is_needed(guarded: Server) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import shutil
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,7 +27,7 @@ from smoothheads.serve.api import SMALL_JSON
 from smoothheads.serve.guard import QuietAccept
 from smoothheads.serve.images import is_small
 from smoothheads.serve.runs import RunIndex
-from smoothheads.serve.worker import WorkerPool
+from smoothheads.serve.worker import Workers
 
 from .conftest import Client, form, picture, wait_until
 
@@ -133,15 +134,15 @@ def test_slow_image_is_cut_off_and_nobody_waits(run: Path) -> None:
 
 def test_large_json_is_parsed_in_a_worker(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed = []
-    plain = WorkerPool.run
+    plain = Workers.run
 
-    def recorded(self: WorkerPool, function: object, *args: object, **more: object) -> object:
-        parsed.append(len(args[0]))  # type: ignore[arg-type]
-        return plain(self, function, *args, **more)  # type: ignore[arg-type]
+    async def recorded(self: Workers, function: Callable[..., object], *args: Sized) -> object:
+        parsed.append(len(args[0]))
+        return await plain(self, function, *args)
 
-    monkeypatch.setattr(WorkerPool, "run", recorded)
+    monkeypatch.setattr(Workers, "run", recorded)
     body = b'{"pixels": [' + b"[]," * 10**6 + b"[]]}"
-    with Server(run, port=0) as server:
+    with Server(run, port=0, limits=Limits(parse_seconds=60)) as server:
         answer = Client(server.url).request("POST", "/v1/predict", body, Content_Type="application/json")
         assert answer.status == 422
         assert "[1000001x0]" in answer.json()["error"]
@@ -189,7 +190,7 @@ def test_few_file_descriptors(poor_server: subprocess.Popen[bytes]) -> None:
     assert poor_server.stderr
     first = poor_server.stderr.readline().decode()
     client = Client(first.partition("open ")[2].split()[0])
-    wait_until(lambda: client.get("/readyz").status == 200)
+    wait_until(lambda: client.get("/readyz").status == 200, seconds=120)
     port = urlsplit(client.url).port or 0
     held = [socket.create_connection(("127.0.0.1", port)) for _ in range(90)]
     time.sleep(3)
@@ -210,8 +211,6 @@ def test_few_file_descriptors(poor_server: subprocess.Popen[bytes]) -> None:
 
 
 def test_quiet_accept_reports_once(caplog: pytest.LogCaptureFixture) -> None:
-    import asyncio
-
     handler, loop = QuietAccept(), asyncio.new_event_loop()
     for _ in range(100):
         handler(loop, {"message": "socket.accept() out of system resource", "exception": OSError(24, "many")})
@@ -221,16 +220,29 @@ def test_quiet_accept_reports_once(caplog: pytest.LogCaptureFixture) -> None:
     loop.close()
 
 
-def test_worker_pool_results_errors_and_time() -> None:
-    pool = WorkerPool(1, seconds=1.0)
-    assert pool.run(sorted, [2, 1]) == [1, 2]
-    with pytest.raises(DataError, match="more than 1 s"):
-        pool.run(time.sleep, 60)
-    assert pool.run(sorted, [3, 2]) == [2, 3]  # in a new process
-    with pytest.raises(DataError, match="ZeroDivisionError"):
-        pool.run(divmod, 1, 0)
-    with pytest.raises(DataError, match="image 1"):
-        pool.run(images.decode, b"no image", "image 1")
-    pool.close()
-    with pytest.raises(DataError, match="closing"):
-        pool.run(sorted, [])
+def test_workers_results_errors_and_time() -> None:
+    async def test() -> None:
+        workers = Workers(1, seconds=5.0)
+        assert await workers.run(sorted, [2, 1]) == [1, 2]
+        with pytest.raises(DataError, match="more than 5 s"):
+            await workers.run(time.sleep, 60)
+        assert await workers.run(sorted, [3, 2]) == [2, 3]  # in a new process
+        with pytest.raises(DataError, match="ZeroDivisionError"):
+            await workers.run(divmod, 1, 0)
+        with pytest.raises(DataError, match="image 1"):
+            await workers.run(images.decode, b"no image", "image 1")
+
+    asyncio.run(test())
+
+
+def test_worker_of_a_client_who_left_is_free_at_once() -> None:
+    async def test() -> None:
+        workers = Workers(1, seconds=100.0)
+        abandoned = asyncio.ensure_future(workers.run(time.sleep, 100))
+        await asyncio.sleep(5)
+        abandoned.cancel()
+        assert await workers.run(sorted, [2, 1]) == [1, 2]
+
+    started = time.monotonic()
+    asyncio.run(test())
+    assert time.monotonic() - started < 90

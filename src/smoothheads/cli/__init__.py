@@ -1,4 +1,4 @@
-"""The command line. Each command is a module that is imported only when it is used."""
+"""The command line. Each command is a class in a module that is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from smoothheads import __version__
 from smoothheads.errors import SmoothheadsError, one_of
 
-COMMANDS = {
+COMMANDS: Final = {
     "demo": "train, certify and compare two small networks, and show what a certificate is",
     "train": "train a classifier from a recipe",
     "certify": "certify a checkpoint's predictions on test images",
@@ -36,11 +36,17 @@ COMMANDS = {
     "study": "train and certify many arms alike, and show them as one table",
     "paper": "the SOME paper's tables and figures: published, imported, or run here",
 }
-MODULES = {"import": "import_"}  # where the command's name is a word of the language
+MODULES: Final = {
+    **dict.fromkeys(("audit", "board", "compare", "merge", "recertify", "threats"), "report"),
+    **dict.fromkeys(("ensemble", "export", "import", "push", "zoo"), "checkpoints"),
+    "diversity": "attack",
+    "paper": "study",
+}
+"""Modules of the commands that share one; the others lie in a module of their name."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0, 2 for what the user can mend, 130 for Ctrl-C."""
+    """Runs a command; returns its exit code, 2 for what the user can mend, or 130 for Ctrl-C."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     python_format, warnings.formatwarning = warnings.formatwarning, format_warning
     try:
@@ -54,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 130
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
+    except BrokenPipeError:
+        # The reader of our output went away, as `head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -80,7 +87,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise one_of("command", name, COMMANDS)
     module = importlib.import_module(f"smoothheads.cli.{MODULES.get(name, name)}")
-    return module.main(rest) or 0
+    return getattr(module, name.capitalize()).read(rest).run() or 0
 
 
 def _usage() -> str:

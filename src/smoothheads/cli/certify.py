@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import tyro
 
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import trained_config
-from smoothheads.cli.common import first_argument, parse, say
+from smoothheads.cli.common import OutFolder, ResultCommand, first_argument, local_folder, parse, say
 from smoothheads.cli.progress import Progress
+from smoothheads.cli.study import parse_cluster, silent
 from smoothheads.data import SubsetConfig
 from smoothheads.errors import ConfigError
 from smoothheads.models.adapters import is_own_model
@@ -26,30 +26,33 @@ if TYPE_CHECKING:
     from smoothheads.checkpoint import Checkpoint
     from smoothheads.data import Dataset
     from smoothheads.runs.models import OwnModel
-    from smoothheads.runs.on_ray import Cluster, PoolStatus
+    from smoothheads.runs.on_ray import PoolStatus
 
-DESCRIPTION = """Certify test images: for each one a class and a radius R, so that with probability at least
-1 - alpha no perturbation of norm below R changes the answer of the smoothed classifier. The noise decides the
-norm: l2 if it is Gaussian (grid, gaussian), l1 if it is uniform or Laplace.
-
-CLASSIFIER comes first: a checkpoint folder, the folder of a training run, or a classifier of your own with
---data and --sigma: an ONNX file, hf://user/name or a folder of transformers or timm, or
-package.module:function, which names a module of PyTorch, a function that makes one, or a function of NumPy
-images [N, C, H, W] in [0, 1] that returns logits or classes. Finished images are in OUT/ledger.tsv at once;
-run the same command again after an interruption and it goes on.
-
---budget (fixed, table, radius, anytime), --noise (grid, gaussian, uniform, laplace) and --engine (auto,
-torch, openvino, onnxruntime) choose what the options below are about."""
-
-
-VERIFY_SECONDS = 120.0  # a shorter run is not verified in a fresh process, whose start would cost too much
+Shard = tuple[int, int]
+"""Every n-th image from the i-th on, as (i, n)."""
+VERIFY_SECONDS: Final = 120.0
+"""A shorter run is not verified in a fresh process, whose start would cost too much."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certify:
+class Certify(ResultCommand):
+    """Certify test images: for each one a class and a radius R, so that with probability at least 1 - alpha
+    no perturbation of norm below R changes the prediction of the smoothed classifier. The noise decides the
+    norm: l2 if it is Gaussian (grid, gaussian), l1 if it is uniform or Laplace.
+
+    CLASSIFIER comes first: a checkpoint folder, the folder of a training run, or a classifier of your own
+    with --data and --sigma: an ONNX file, hf://user/name or a folder of transformers or timm, or
+    package.module:function, which names a module of PyTorch, a function that makes one, or a function of
+    NumPy images [N, C, H, W] in [0, 1] that returns logits or classes. Finished images are in OUT/ledger.tsv
+    at once; run the same command again after an interruption and it goes on.
+
+    --budget (fixed, table, radius, anytime), --noise (grid, gaussian, uniform, laplace) and --engine (auto,
+    torch, openvino, onnxruntime) choose what the options below are about."""
+
     certify: Annotated[CertifyConfig, tyro.conf.arg(name=""), tyro.conf.OmitArgPrefixes]
+    classifier: tyro.conf.Fixed[str] = ""
     subset: Annotated[SubsetConfig, tyro.conf.arg(name="")] = field(default_factory=SubsetConfig)
-    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    out: OutFolder = None
     """Folder of the ledger (default: ledger beside the checkpoint)."""
     data: str | None = None
     """Data set of a classifier of your own, such as folder or cifar10; `smoothheads info data` lists them."""
@@ -78,212 +81,186 @@ class Certify:
     starts and stops with the command)."""
     fresh: bool = False
     """Throw away what the ledger holds and start again."""
-    json: bool = False
-    """Print the summary as JSON."""
+
+    @classmethod
+    def read(cls, arguments: list[str]) -> Self:
+        remedy = "give the folder that `smoothheads train` wrote, or an ONNX file"
+        name, rest = first_argument(arguments, "a classifier", remedy)
+        has_out = any(word.partition("=")[0] in ("-o", "--out") for word in rest)
+        name = name and str(local_folder(name, has_out=has_out))
+        own = bool(name) and is_own_model(name)
+        sigma = trained_config(name).certified_sigma if name and not own else 0.25
+        if own and not any(word.partition("=")[0] == "--sigma" for word in rest):
+            raise ConfigError(
+                "Give --sigma, the standard deviation of the noise, for a classifier of your own."
+            )
+        # The ledger records which engine was taken.
+        default = cls(certify=CertifyConfig(sigma=sigma, engine="auto"), classifier=name)
+        return parse(cls, rest, default=default, prog=f"certify {name or 'CLASSIFIER'}")
+
+    def run(self) -> None:
+        own = is_own_model(self.classifier)
+        classifier, dataset = self._open_own() if own else self._open_trained()
+        if self.denoiser is not None:
+            from smoothheads.runs.models import put_denoiser_before
+
+            sigma = self.certify.sigma
+            classifier = put_denoiser_before(classifier, self.denoiser, sigma, self.classifier)
+            own = True  # no checkpoint holds the two together
+
+        from smoothheads.cli.report import show
+        from smoothheads.results.read import read_log
+        from smoothheads.runs.certify import abstention_note, certify_run
+        from smoothheads.runs.models import engines_folder
+
+        shard = None if self.shard is None else parse_shard(self.shard)
+        if shard is not None and self.certify.seed is None:
+            raise ConfigError("All shards of a run must share one seed: give each of them the same --seed.")
+        cluster = parse_cluster(self.on, self.ray_address, self.workers, self.certify.threads)
+        if shard is not None and cluster is not None:
+            raise ConfigError("Give either --shard or --on ray: Ray shares the images out itself.")
+        out = self.out or self._default_out(shard)
+        images = len(dataset) if shard is None else len(range(shard[0], len(dataset), shard[1]))
+        # With a fixed budget progress is counted in samples, otherwise their number is not known beforehand.
+        fixed = self.certify.budget == "fixed"
+        per_image = self.certify.plan.typical_samples if fixed else 1
+        started = time.monotonic()
+        with Progress("certify") as progress, silent(cluster):
+            notes = {"images": "", "cluster": ""}
+
+            def on_row(_: Certified, done: int, total: int) -> None:
+                notes["images"] = f"{done} of {total} images"
+                on_votes(max(0, done * per_image - progress.done))
+
+            def on_votes(count: int) -> None:
+                progress.add(count, ", ".join(filter(None, notes.values())))
+
+            def on_status(status: PoolStatus) -> None:
+                notes["cluster"] = str(status)
+                on_votes(0)
+
+            certify_run(
+                classifier,
+                dataset,
+                self.certify,
+                out,
+                workers=self.workers,
+                cluster=cluster,
+                converted=None if own else engines_folder(self.classifier),
+                shard=shard,
+                fresh=self.fresh,
+                on_note=say,
+                on_convert=progress.prepare,
+                on_start=lambda done: progress.begin(images * per_image, done * per_image),
+                on_row=on_row,
+                on_votes=on_votes if fixed else None,
+                on_status=on_status,
+            )
+        if not own and self.certify.recheck and time.monotonic() - started > VERIFY_SECONDS:
+            from smoothheads.runs.referee import recheck_votes
+
+            say("evaluating some images again in a fresh process")
+            result = recheck_votes(self.classifier, out, root=self.root)
+            say(f"{len(result.images)} images get the same votes there")
+        show([out], as_json=self.json)
+        if (note := abstention_note(read_log(out))) is not None:
+            say(f"note: {note}")
+        if not self.json:
+            say(f"ledger: {out}")
+
+    def _default_out(self, shard: Shard | None) -> Path:
+        """Returns the folder of the ledger: beside the checkpoint or the ONNX file, or named after a
+        function."""
+        kind = "ledger" if self.denoiser is None else "denoised-ledger"
+        kind += "" if shard is None else f"-{shard[0]}-of-{shard[1]}"
+        if not is_own_model(self.classifier):
+            return Path(self.classifier) / kind
+        path = Path(self.classifier.replace(":", "."))
+        return path.with_name(f"{path.name.removesuffix('.onnx')}-{kind}")
+
+    def _open_trained(self) -> tuple[Checkpoint, Dataset]:
+        """Returns the network of a checkpoint and the images to certify."""
+        from smoothheads.runs.certify import certification_images
+        from smoothheads.runs.models import open_checkpoint
+
+        if self.data is not None or self.mean or self.std or self.image_size:
+            raise ConfigError(
+                "--data, --image-size, --mean and --std are for ONNX files and functions: a checkpoint has "
+                "its own."
+            )
+        checkpoint = open_checkpoint(self.classifier)
+        data = checkpoint.config.data
+        data = replace(data, root=self.root or data.root)
+        checkpoint = replace(checkpoint, config=replace(checkpoint.config, data=data))
+        trained = checkpoint.config.train.sigma
+        if self.certify.sigma != trained and self.denoiser is None:
+            say(f"note: trained with sigma {trained:g}, certifying with {self.certify.sigma:g}")
+        return checkpoint, certification_images(checkpoint, self.subset, on_note=say)
+
+    def _open_own(self) -> tuple[OwnModel, Dataset]:
+        """Returns a classifier of the user's own and the images to certify."""
+        from smoothheads.data import load_test, named, select
+        from smoothheads.runs.models import open_own_model
+
+        if self.data is None:
+            raise ConfigError(f"Give --data and --root: {self.classifier} does not say what images it takes.")
+        settings: dict[str, Any] = {} if self.root is None else {"root": self.root}
+        if self.image_size is not None:
+            if self.data != "folder":
+                raise ConfigError("--image-size is for --data folder; other data sets have one size.")
+            settings["size"] = self.image_size
+        dataset = select(load_test(named(self.data, **settings)), self.subset)
+        return open_own_model(self.classifier, mean=self.mean, std=self.std), dataset
 
 
-def main(arguments: list[str]) -> None:
-    name, rest = first_argument(
-        arguments,
-        "a classifier",
-        "give the folder that `smoothheads train` wrote, or an ONNX file",
-        writes=True,
-    )
-    own = name is not None and is_own_model(name)
-    sigma = trained_config(Path(name)).certified_sigma if name and not own else 0.25
-    if own and not any(word.partition("=")[0] == "--sigma" for word in rest):
-        raise ConfigError("Give --sigma, the standard deviation of the noise, for a classifier of your own.")
-    # The ledger records which engine was taken.
-    config = CertifyConfig(sigma=sigma, engine="auto")
-    args = parse(
-        Certify(certify=config), rest, prog=f"certify {name or 'CLASSIFIER'}", description=DESCRIPTION
-    )
-    classifier, dataset = (_open_own if own else _open_trained)(name or "", args)
-    if args.denoiser is not None:
-        from smoothheads.runs.models import put_denoiser_before
+def parse_shard(text: str, environment: Mapping[str, str] = os.environ) -> Shard:
+    """Returns (i, n) of i/n, of auto, which asks the scheduler for both, and of auto/n, which asks it for i.
 
-        classifier = put_denoiser_before(classifier, args.denoiser, args.certify.sigma, name or "")
-        own = True  # no checkpoint holds the two together
-    from smoothheads.runs.certify import abstention_note, certify_run
-    from smoothheads.runs.models import engines_folder
-
-    shard = None if args.shard is None else parse_shard(args.shard)
-    if shard is not None and args.certify.seed is None:
-        raise ConfigError("All shards of a run must share one seed: give each of them the same --seed.")
-    cluster = parse_cluster(args.on, args.ray_address, args.workers, args.certify.threads)
-    if shard is not None and cluster is not None:
-        raise ConfigError("Give either --shard or --on ray: Ray shares the images out itself.")
-    out = args.out or _default_out(name or "", shard, denoised=args.denoiser is not None)
-    images = len(dataset) if shard is None else len(range(shard[0], len(dataset), shard[1]))
-    # With a fixed budget progress is counted in samples, otherwise their number is not known beforehand.
-    fixed = args.certify.budget == "fixed"
-    per_image = args.certify.plan.typical_samples if fixed else 1
-    started = time.monotonic()
-    with Progress("certify") as progress, silent(cluster):
-        notes = {"images": "", "cluster": ""}
-
-        def on_row(_: Certified, done: int, total: int) -> None:
-            notes["images"] = f"{done} of {total} images"
-            on_votes(max(0, done * per_image - progress.done))
-
-        def on_votes(count: int) -> None:
-            progress.add(count, ", ".join(filter(None, notes.values())))
-
-        def on_status(status: PoolStatus) -> None:
-            notes["cluster"] = str(status)
-            on_votes(0)
-
-        def on_start(done: int) -> None:
-            progress.begin(images * per_image, done * per_image)
-
-        certify_run(
-            classifier,
-            dataset,
-            args.certify,
-            out,
-            workers=args.workers,
-            cluster=cluster,
-            converted=None if own else engines_folder(name or ""),
-            shard=shard,
-            fresh=args.fresh,
-            on_note=say,
-            on_convert=progress.prepare,
-            on_start=on_start,
-            on_row=on_row,
-            on_votes=on_votes if fixed else None,
-            on_status=on_status,
-        )
-    if name and not own and args.certify.recheck and time.monotonic() - started > VERIFY_SECONDS:
-        from smoothheads.runs.referee import recheck_votes
-
-        say("evaluating some images again in a fresh process")
-        result = recheck_votes(name, out, root=args.root)
-        say(f"{len(result.images)} images get the same votes there")
-    from smoothheads.cli.report import show
-    from smoothheads.results.read import read_log
-
-    show([out], as_json=args.json)
-    if (note := abstention_note(read_log(out))) is not None:
-        say(f"note: {note}")
-    if not args.json:
-        say(f"ledger: {out}")
-
-
-def _default_out(name: str, shard: tuple[int, int] | None, *, denoised: bool) -> Path:
-    """Returns the folder of the ledger: beside the checkpoint or the ONNX file, or named after a function."""
-    kind = "denoised-ledger" if denoised else "ledger"
-    kind += "" if shard is None else f"-{shard[0]}-of-{shard[1]}"
-    if not is_own_model(name):
-        return Path(name) / kind
-    path = Path(name.replace(":", "."))
-    return path.with_name(f"{path.name.removesuffix('.onnx')}-{kind}")
-
-
-def _open_trained(name: str, args: Certify) -> tuple[Checkpoint, Dataset]:
-    """Returns the network of a checkpoint and the images to certify."""
-    from smoothheads.runs.certify import certification_images
-    from smoothheads.runs.models import open_checkpoint
-
-    if args.data is not None or args.mean or args.std or args.image_size:
-        raise ConfigError(
-            "--data, --image-size, --mean and --std are for ONNX files and functions: "
-            "a checkpoint has its own."
-        )
-    checkpoint = open_checkpoint(name)
-    data = checkpoint.config.data
-    data = replace(data, root=args.root or data.root)
-    checkpoint = replace(checkpoint, config=replace(checkpoint.config, data=data))
-    trained = checkpoint.config.train.sigma
-    if args.certify.sigma != trained and args.denoiser is None:
-        say(f"note: trained with sigma {trained:g}, certifying with {args.certify.sigma:g}")
-    return checkpoint, certification_images(checkpoint, args.subset, on_note=say)
-
-
-def _open_own(name: str, args: Certify) -> tuple[OwnModel, Dataset]:
-    """Returns a classifier of the user's own and the images to certify."""
-    from smoothheads.data import load_test, named, select
-    from smoothheads.runs.models import open_own_model
-
-    if args.data is None:
-        raise ConfigError(f"Give --data and --root: {name} does not say what images it takes.")
-    settings: dict[str, Any] = {} if args.root is None else {"root": args.root}
-    if args.image_size is not None:
-        if args.data != "folder":
-            raise ConfigError("--image-size is for --data folder; other data sets have one size.")
-        settings["size"] = args.image_size
-    dataset = select(load_test(named(args.data, **settings)), args.subset)
-    return open_own_model(name, mean=args.mean, std=args.std), dataset
-
-
-@contextmanager
-def silent(cluster: Cluster | None) -> Iterator[None]:
-    """Keeps Ray's long messages about lost workers off standard output, which is for the answer."""
-    if cluster is None:
-        yield
-        return
-    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
-        yield
-
-
-def parse_cluster(
-    on: str | None, address: str | None, workers: int | None, threads: int = 1
-) -> Cluster | None:
-    if on is None:
-        if address is not None:
-            raise ConfigError("--ray-address needs --on ray: add it, or drop the address.")
-        return None
-    from smoothheads.runs.on_ray import Cluster
-
-    return Cluster(address, None if workers is None else workers * threads)
-
-
-def parse_shard(text: str, environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """Returns (i, n) of i/n, of auto, which asks the scheduler for both, and of auto/n, which asks it for
-    i."""
+    Args:
+        text: The value of --shard.
+        environment: Variables in which Slurm and Kubernetes number the tasks.
+    """
     if (given := re.fullmatch(r"(\d+)/(\d+)", text)) and int(given[1]) < int(given[2]):
         return int(given[1]), int(given[2])
     if (auto := re.fullmatch(r"auto(?:/(\d+))?", text)) is None:
         raise ConfigError(f"{text!r} is no shard: give i/n with 0 <= i < n, auto, or auto/n.")
+
+    def variable(name: str, default: int | None = None) -> int:
+        value = environment.get(name, "" if default is None else str(default))
+        if not value.isdecimal():
+            raise ConfigError(
+                f"{name} is {value!r} and no number: say how many shards there are, as in auto/8."
+            )
+        return int(value)
+
     known = int(auto[1]) if auto[1] else None
     if "SLURM_ARRAY_TASK_ID" in environment:
-        number, count = _slurm_task(environment, known)
-    elif "JOB_COMPLETION_INDEX" in environment:  # a Kubernetes job with completionMode Indexed
-        number = _variable(environment, "JOB_COMPLETION_INDEX")
-        count = _variable(environment, "JOB_COMPLETIONS") if known is None else known
+        number = variable("SLURM_ARRAY_TASK_ID")
+        # Slurm knows only the number of a task that is submitted again alone: the count must be given then.
+        if known is None:
+            # The tasks must be first, first + step, ...: any other array would leave some of the images out.
+            known, first = variable("SLURM_ARRAY_TASK_COUNT"), variable("SLURM_ARRAY_TASK_MIN", 0)
+            step = max(1, variable("SLURM_ARRAY_TASK_STEP", 1))
+            last = variable("SLURM_ARRAY_TASK_MAX", first + step * (known - 1))
+            if first + step * (known - 1) != last or (number - first) % step:
+                raise ConfigError(
+                    f"The Slurm array has gaps ({known} tasks from {first} to {last}, of which this is "
+                    f"{number}): submit it as --array=0-7, or say how many shards there are with --shard "
+                    "auto/8."
+                )
+            number = (number - first) // step
+    elif "JOB_COMPLETION_INDEX" in environment:
+        # A Kubernetes job with completionMode Indexed.
+        number = variable("JOB_COMPLETION_INDEX")
+        known = variable("JOB_COMPLETIONS") if known is None else known
     else:
         raise ConfigError(
             f"--shard {text} needs SLURM_ARRAY_TASK_ID or JOB_COMPLETION_INDEX: run it as a task of a Slurm "
             "array or of an indexed job, or give the shard as i/n."
         )
-    if number >= count:
+    if number >= known:
         raise ConfigError(
-            f"Task {number} has no place among the {count} shards of --shard {text}: number the tasks from "
+            f"Task {number} has no place among the {known} shards of --shard {text}: number the tasks from "
             "0, or give the right auto/n."
         )
-    return number, count
-
-
-def _slurm_task(environment: Mapping[str, str], known: int | None) -> tuple[int, int]:
-    """Returns number and count of a task of a Slurm array. Of a task that is submitted again alone Slurm
-    knows only the number, so that the count must be `known`."""
-    task = _variable(environment, "SLURM_ARRAY_TASK_ID")
-    if known is not None:
-        return task, known
-    # The tasks must be first, first + step, ...: any other array would leave some of the images out.
-    count = _variable(environment, "SLURM_ARRAY_TASK_COUNT")
-    first = _variable(environment, "SLURM_ARRAY_TASK_MIN", 0)
-    step = max(1, _variable(environment, "SLURM_ARRAY_TASK_STEP", 1))
-    last = _variable(environment, "SLURM_ARRAY_TASK_MAX", first + step * (count - 1))
-    if first + step * (count - 1) != last or (task - first) % step:
-        raise ConfigError(
-            f"The Slurm array has gaps ({count} tasks from {first} to {last}, of which this is {task}): "
-            "submit it as --array=0-7, or say how many shards there are with --shard auto/8."
-        )
-    return (task - first) // step, count
-
-
-def _variable(environment: Mapping[str, str], name: str, default: int | None = None) -> int:
-    text = environment.get(name, "" if default is None else str(default))
-    if not text.isdecimal():
-        raise ConfigError(f"{name} is {text!r} and no number: say how many shards there are, as in auto/8.")
-    return int(text)
+    return number, known

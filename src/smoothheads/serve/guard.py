@@ -22,7 +22,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from smoothheads.serve.server import Limits
 
 LOGIN: Final = "/login"
-OPEN: Final = (LOGIN, "/healthz", "/readyz", "/look.css", "/app.css", "/login.js")
+PAGE: Final = "/page"
+"""Address of the page's files."""
+OPEN: Final = (LOGIN, "/healthz", "/readyz", "/look.css", f"{PAGE}/app.css", f"{PAGE}/login.js")
 """Addresses that need no token."""
 COOKIE: Final = "smoothheads"
 GONE: Final = 499
@@ -83,27 +85,14 @@ class Access:
         return self.token is not None or name in self.hosts
 
 
-class Bodies:
-    """Counts the bytes of all request bodies that are under way, up to a limit."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit, self.held = limit, 0
-
-    def take(self, count: int) -> None:
-        """Raises HTTPException 429 where all bodies together would be too large."""
-        if self.held + count > self.limit:
-            raise HTTPException(429, "too many large requests under way", {"Retry-After": "1"})
-        self.held += count
-
-
 class Guard:
     """ASGI middleware."""
 
     def __init__(self, app: ASGIApp, access: Access, limits: Limits, metrics: Metrics) -> None:
         self.app, self.access, self.limits, self.metrics = app, access, limits, metrics
-        self.bodies = Bodies(limits.bodies)
-        held = metrics.gauge("body_bytes", "Bytes of all request bodies under way")
-        held.set_function(lambda: self.bodies.held)
+        self.held = 0  # bytes of all request bodies under way
+        gauge = metrics.gauge("body_bytes", "Bytes of all request bodies under way")
+        gauge.set_function(lambda: self.held)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -119,7 +108,7 @@ class Guard:
             async with asyncio.timeout(self.limits.patience):
                 await send(message)
 
-        body = _Body(receive, self.limits, self.bodies)
+        body = _Body(receive, self)
         scope["release_body"] = body.release  # for routes that need the body no longer than a moment
         try:
             refusal = self._refusal(scope)
@@ -174,10 +163,10 @@ class Guard:
 class _Body:
     """The request as it arrives, within the limits of size and time."""
 
-    def __init__(self, receive: Receive, limits: Limits, bodies: Bodies) -> None:
-        self._receive, self._limits, self._bodies = receive, limits, bodies
+    def __init__(self, receive: Receive, guard: Guard) -> None:
+        self._receive, self._guard = receive, guard
         self._size, self._complete = 0, False
-        self._deadline = asyncio.get_running_loop().time() + limits.patience
+        self._deadline = asyncio.get_running_loop().time() + guard.limits.patience
 
     async def __call__(self) -> Message:
         if self._complete:
@@ -188,18 +177,21 @@ class _Body:
                 message = await self._receive()
         except TimeoutError:
             raise HTTPException(408, "the request took too long to arrive") from None
+        limits = self._guard.limits
         # A body without Content-Length shows its size only as it arrives.
         count = len(message.get("body", b""))
-        if self._size + count > self._limits.body:
-            raise HTTPException(413, f"more than {self._limits.body:,} bytes")
-        self._bodies.take(count)
+        if self._size + count > limits.body:
+            raise HTTPException(413, f"more than {limits.body:,} bytes")
+        if self._guard.held + count > limits.bodies:
+            raise HTTPException(429, "too many large requests under way", {"Retry-After": "1"})
+        self._guard.held += count
         self._size += count
         self._complete = not message.get("more_body", False)
         return message
 
     def release(self) -> None:
         """Gives the bytes back, once nobody holds them any more."""
-        self._bodies.held -= self._size
+        self._guard.held -= self._size
         self._size = 0
 
 

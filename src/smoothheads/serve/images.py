@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from smoothheads.types import Grid, Pixels
 if TYPE_CHECKING:
     from smoothheads.data import DataInfo, Dataset
 
-CANDIDATES = 2000
+T = TypeVar("T")
+CANDIDATES: Final = 2000
 """Test images among which those to try are chosen."""
 
 
@@ -69,7 +70,7 @@ def _fit(data: bytes, info: DataInfo, name: str, limit: int, resize: bool) -> Pi
     return pictures.on_grid(pictures.with_channels(pictures.pixels(rgb), channels, name), info.grid)
 
 
-def from_numbers(array: NDArray[np.float64], info: DataInfo, *, name: str) -> Pixels:
+def from_numbers(array: NDArray[np.float64], info: DataInfo, name: str) -> Pixels:
     """Returns grid integers [C, H, W] in 0..q; others are refused, because rounding changes the image."""
     if array.shape != info.shape:
         wanted, got = ("x".join(map(str, shape)) for shape in (info.shape, array.shape))
@@ -102,40 +103,24 @@ def png(image: Pixels, grid: Grid) -> bytes:
     return out.getvalue()
 
 
-class TestImages:
-    """Test images of the data sets that the served networks were trained on, if these are still there."""
+class cached(Generic[T]):  # noqa: N801  (used like functools.cache)
+    """Remembers what `read` returns or raises for a path until the `stamp` of the path changes."""
 
-    __test__ = False  # not a test case
+    def __init__(self, read: Callable[[Path], T], stamp: Callable[[Path], object] = lambda _: None) -> None:
+        self._read, self._stamp = read, stamp
+        self._values: dict[Path, tuple[object, T | SmoothheadsError]] = {}
 
-    def __init__(self) -> None:
-        self._datasets: dict[Path, Dataset | SmoothheadsError] = {}
-
-    def dataset(self, network: Path) -> Dataset:
-        """Returns the test images of a network; every data set is read once, or refused once."""
-        from smoothheads.checkpoint import trained_config
-        from smoothheads.data import load_test
-
-        if network not in self._datasets:
+    def __call__(self, path: Path) -> T:
+        stamp, known = self._stamp(path), self._values.get(path)
+        if known is None or known[0] != stamp:
             try:
-                self._datasets[network] = load_test(trained_config(network).data)
+                known = stamp, self._read(path)
             except SmoothheadsError as error:
-                self._datasets[network] = error
-        found = self._datasets[network]
-        if isinstance(found, SmoothheadsError):
-            raise found
-        return found
-
-    def picture(self, data_name: str | None, index: int, networks: Iterable[Path]) -> bytes | None:
-        """Returns a test image as PNG, by the first network that was trained on the named data set."""
-        from smoothheads.checkpoint import trained_config
-
-        for network in networks:
-            try:
-                if trained_config(network).data.name == data_name:
-                    return picture(self.dataset(network), index)
-            except (SmoothheadsError, OSError):
-                continue
-        return None
+                known = stamp, error
+            self._values[path] = known
+        if isinstance(known[1], SmoothheadsError):
+            raise known[1]
+        return known[1]
 
 
 def picture(dataset: Dataset, index: int) -> bytes | None:

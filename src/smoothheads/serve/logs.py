@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from smoothheads.errors import SmoothheadsError
-from smoothheads.report import plots, tables
+from smoothheads.report import tables
 from smoothheads.report.table import Cell, Table, no_formula, number, to_csv, to_latex
 from smoothheads.results import ledger, metrics
 from smoothheads.results.compare import compare, summarize
 from smoothheads.results.metrics import binomial_band
 from smoothheads.results.results import Results
 from smoothheads.runs.models import METRICS
-from smoothheads.studies import figures
 from smoothheads.studies import tables as study_tables
 from smoothheads.studies.results import StudyResults
 
@@ -171,11 +170,15 @@ def image(log: Results, index: int) -> dict[str, Any] | None:
     return facts | {"classes": [_class(log, label) for label in range(row.votes.counts.shape[1])]}
 
 
-def curves_png(logs: Sequence[Results]) -> bytes:
-    return plots.render(plots.certified_accuracy(logs), "png")
+def curves_file(logs: Sequence[Results], kind: str) -> bytes:
+    """Returns the curves as png or csv, or their tables as tex."""
+    if kind == "png":
+        from smoothheads.report import plots
 
-
-def curves_csv(logs: Sequence[Results]) -> str:
+        return plots.render(plots.certified_accuracy(logs), "png")
+    if kind == "tex":
+        comparison = compare(logs, align=True)
+        return _latex([tables.headline(comparison), *tables.differences(comparison)])
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["log", "radius", "certified_accuracy", "low", "high"])
@@ -183,12 +186,7 @@ def curves_csv(logs: Sequence[Results]) -> str:
         curve = _curve(log)
         columns = (curve["radii"], curve["accuracy"], curve["low"], curve["high"])
         writer.writerows([no_formula(log.name), *values] for values in zip(*columns, strict=True))
-    return out.getvalue()
-
-
-def curves_latex(logs: Sequence[Results]) -> str:
-    comparison = compare(logs, align=True)
-    return _latex([tables.headline(comparison), *tables.differences(comparison)])
+    return out.getvalue().encode()
 
 
 def study(results: StudyResults) -> dict[str, Any]:
@@ -197,20 +195,19 @@ def study(results: StudyResults) -> dict[str, Any]:
     return {"title": results.title, "tables": shown}
 
 
-def study_latex(results: StudyResults) -> str:
-    return _latex(study_tables.all_tables(results))
+def study_file(results: StudyResults, kind: str) -> bytes:
+    """Returns the figure of a study as png, or its tables as csv or tex."""
+    if kind == "png":
+        from smoothheads.report import plots
+        from smoothheads.studies import figures
+
+        return plots.render(figures.acr_figure(results), "png")
+    shown = study_tables.all_tables(results)
+    return _latex(shown) if kind == "tex" else "\n".join(map(to_csv, shown)).encode()
 
 
-def study_csv(results: StudyResults) -> str:
-    return "\n".join(map(to_csv, study_tables.all_tables(results)))
-
-
-def study_png(results: StudyResults) -> bytes:
-    return plots.render(figures.acr_figure(results), "png")
-
-
-def _latex(shown: Sequence[Table]) -> str:
-    return "\n\n".join(map(to_latex, shown)) + "\n"
+def _latex(shown: Sequence[Table]) -> bytes:
+    return ("\n\n".join(map(to_latex, shown)) + "\n").encode()
 
 
 def training(name: str, folder: Path) -> dict[str, Any]:

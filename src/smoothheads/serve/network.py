@@ -23,7 +23,7 @@ from smoothheads.certify import algorithm
 from smoothheads.certify.bounds import squared_grid_budget
 from smoothheads.certify.budgets import AnytimeBudget
 from smoothheads.checkpoint import WEIGHTS, checkpoint_folder, trained_config
-from smoothheads.data import DataInfo
+from smoothheads.data import DataInfo, Dataset, load_test
 from smoothheads.errors import ConfigError, SmoothheadsError, suggest
 from smoothheads.models.adapters import BlackBox
 from smoothheads.runs.models import from_pretrained, is_export
@@ -73,12 +73,8 @@ class ServedNetwork:
     """A smoothed classifier that works in steps of one pass."""
 
     def __init__(self, smoothed: Smoothed) -> None:
-        self._smoothed = smoothed
-        self.info, self.sigma, self.aggregation = (
-            smoothed.info,
-            smoothed.config.sigma,
-            smoothed.config.aggregation,
-        )
+        self._smoothed, self._certifier = smoothed, smoothed.certifier
+        self.info, self.sigma = smoothed.info, smoothed.config.sigma
 
     def facts(self) -> dict[str, Any]:
         """Returns what a client must know to read an answer."""
@@ -91,36 +87,34 @@ class ServedNetwork:
             "sigma": config.sigma,
             "alpha": config.alpha,
             "aggregation": config.aggregation,
-            "aggregations": list(self._smoothed.certifier.counter.aggregations),
-            "noise": self._smoothed.certifier.law.name,
-            "norm": self._smoothed.certifier.law.norm,
-            "scope": self._smoothed.certifier.noise.scope,
+            "aggregations": list(self._certifier.counter.aggregations),
+            "noise": self._certifier.law.name,
+            "norm": self._certifier.law.norm,
+            "scope": self._certifier.noise.scope,
             "notes": list(self._smoothed.notes),
         }
 
-    def certify(self, image: Pixels, *, n: int, target: float = math.inf, at: int = 0) -> Iterator[Event]:
+    def certify(self, image: Pixels, *, n: int, target: float | None = None, at: int = 0) -> Iterator[Event]:
         """Yields certificates that hold at every moment, one per pass; their radii only grow.
 
         Args:
             image: Grid integers [C, H, W].
             n: Most samples.
-            target: Radius at which it stops.
+            target: Radius at which it stops; None goes on to n.
             at: Position of the image in the request.
         """
         yield Event(at, "start", {"picture": self._picture(image)})
         # Any reason to stop is a good one: with probability 1 - alpha every certificate on the way holds.
-        budget = AnytimeBudget(n=n, target=None if math.isinf(target) else target)
+        budget = AnytimeBudget(n=n, target=target)
         seen = 0
-        for pending in self._smoothed.certifier.steps(budget.run, image):
+        for pending in self._certifier.steps(budget.run, image):
             certificate = pending.result if pending.request is None else pending.partial
             if certificate is None:
                 continue
-            told = {
-                **self._answer(certificate.prediction, pending.votes(Phase.ESTIMATION)),
-                "radius": float(format_radius(certificate.radius)),  # rounded down
-                **{name: getattr(certificate, name) for name in ("p_lower", "k", "n", "n0")},
-            }
-            yield Event(at, "moment", told, certificate.n - seen)
+            moment = self._answer(certificate.prediction, pending.votes(Phase.ESTIMATION))
+            moment |= {name: getattr(certificate, name) for name in ("p_lower", "k", "n", "n0")}
+            moment["radius"] = float(format_radius(certificate.radius))  # rounded down
+            yield Event(at, "moment", moment, certificate.n - seen)
             seen = certificate.n
 
     def predict(self, image: Pixels, *, n: int, at: int = 0) -> Iterator[Event]:
@@ -136,7 +130,7 @@ class ServedNetwork:
             radius: Farthest l2 distance.
             n: Samples per frame.
         """
-        if (norm := self._smoothed.certifier.law.norm) != "l2":
+        if (norm := self._certifier.law.norm) != "l2":
             raise ConfigError(f"Attacks are for l2 radii; this network has {norm} radii.")
         yield Event(0, "start", {"picture": self._picture(image), "radius": radius})
         # The class that is attacked has the most votes on the image itself.
@@ -168,11 +162,11 @@ class ServedNetwork:
             counts = np.zeros(self.info.classes, dtype=np.int64)
             for first in range(0, n, config.block):
                 counts += yield algorithm.Samples(Phase.ESTIMATION, min(config.block, n - first))
-            test = algorithm.predict(n=n, alpha=config.alpha, correction=self._smoothed.certifier.correction)
+            test = algorithm.predict(n=n, alpha=config.alpha, correction=self._certifier.correction)
             return algorithm.run_budget(test, lambda *_: counts).prediction
 
         seen = 0
-        for pending in self._smoothed.certifier.steps(run, image):
+        for pending in self._certifier.steps(run, image):
             votes = pending.votes(Phase.ESTIMATION)
             if pending.request is None:
                 yield Event(at, kind, {**more, **self._answer(pending.result, votes)}, votes.n - seen)
@@ -192,7 +186,7 @@ class ServedNetwork:
             "prediction": None if abstained else int(prediction),
             "abstained": abstained,
             "n": votes.n,
-            "votes": votes.for_aggregation(self.aggregation).tolist(),
+            "votes": votes.for_aggregation(self._smoothed.config.aggregation).tolist(),
             "heads": {head: votes.for_aggregation(head).tolist() for head in heads},
         }
 
@@ -222,28 +216,16 @@ class Networks:
         self._open: OrderedDict[str, ServedNetwork] = OrderedDict()
         self._known: dict[str, tuple[DataInfo, dict[str, Any]]] = {}
 
-    @property
-    def names(self) -> list[str]:
-        return list(self._folders())
-
-    def default(self) -> str | None:
-        """Returns the network that the page begins with: the first one with several heads, else the first."""
-        names = self.names
-        return next((name for name in names if self._heads(name) > 1), names[0] if names else None)
-
-    def descriptions(self) -> dict[str, str]:
-        """Returns what each network is, in a few words."""
+    def listing(self) -> dict[str, Any]:
+        """Returns the names of all networks, what they are, and the one that the page begins with."""
+        kinds = {name: _kind(folder) for name, folder in self._folders().items()}
+        # The first one with several heads, else the first.
+        several = [name for name, kind in kinds.items() if "heads" in kind]
         return {
-            name: {0: "", 1: "single network"}.get(heads := self._heads(name), f"SOME, {heads} heads")
-            for name in self.names
+            "models": list(kinds),
+            "default": next(iter([*several, *kinds]), None),
+            "descriptions": kinds,
         }
-
-    def _heads(self, name: str) -> int:
-        """Returns the number of heads, or 0 where the configuration does not say."""
-        try:
-            return trained_config(self.folder(name)).model.heads
-        except SmoothheadsError:
-            return 0
 
     def folder(self, name: str | None) -> Path:
         """Returns the folder of a network, of the first one for None; a name is never taken for a path."""
@@ -280,26 +262,27 @@ class Networks:
         yield network.info, network.facts()
 
     def certify(
-        self, name: str | None, pixels: Sequence[Pixels], n: int | None, radius: float
+        self, name: str | None, pixels: Sequence[Pixels], n: int | None, radius: float | None
     ) -> Iterator[Event]:
         """Yields a `start` and then `moment`s for every image."""
         network = self.get(name)
         for at, image in enumerate(pixels):
             yield from network.certify(image, n=n or self.settings.n, target=radius, at=at)
 
-    def predict(self, name: str | None, pixels: Sequence[Pixels], n: int | None, _: float) -> Iterator[Event]:
+    def predict(
+        self, name: str | None, pixels: Sequence[Pixels], n: int | None, _: float | None
+    ) -> Iterator[Event]:
         """Yields a `start` and then an `answer` for every image."""
         network = self.get(name)
         for at, image in enumerate(pixels):
             yield from network.predict(image, n=n or min(PREDICT_SAMPLES, self.settings.n), at=at)
 
     def attack(
-        self, name: str | None, pixels: Sequence[Pixels], n: int | None, radius: float
+        self, name: str | None, pixels: Sequence[Pixels], n: int | None, radius: float | None
     ) -> Iterator[Event]:
         """Yields `frame`s of the first image, pushed farther and farther."""
         network = self.get(name)
-        farthest = radius if math.isfinite(radius) else 2 * network.sigma
-        yield from network.attack(pixels[0], radius=farthest, n=n or ATTACK_SAMPLES)
+        yield from network.attack(pixels[0], radius=radius or 2 * network.sigma, n=n or ATTACK_SAMPLES)
 
 
 def open_network(folder: Path, settings: NetworkSettings) -> ServedNetwork:
@@ -312,4 +295,22 @@ def open_network(folder: Path, settings: NetworkSettings) -> ServedNetwork:
 
 
 def is_network(folder: Path) -> bool:
+    """Returns whether a folder holds a checkpoint, a training run or an export."""
     return is_export(folder) or (checkpoint_folder(folder) / WEIGHTS).is_file()
+
+
+def load_images(network: Path) -> Dataset:
+    """Returns the test images of the data set that a network was trained on, if it is still there."""
+    return load_test(trained_config(network).data)
+
+
+def _kind(folder: Path) -> str:
+    """Returns in a few words what a network is; nothing where its configuration does not say."""
+    try:
+        model = trained_config(folder).model
+    except SmoothheadsError:
+        return ""
+    if model.heads == 1:
+        return "single network"
+    # Heads that share nothing are networks of their own.
+    return f"{model.heads} networks" if model.cut == "input" else f"SOME, {model.heads} heads"

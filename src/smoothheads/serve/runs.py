@@ -6,21 +6,22 @@ path, so that no request reaches anything else.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Query
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
+from smoothheads.checkpoint import trained_config
+from smoothheads.data import Dataset
 from smoothheads.errors import SmoothheadsError, suggest
 from smoothheads.results import ledger
 from smoothheads.results.manifest import FILE
@@ -29,12 +30,11 @@ from smoothheads.results.results import Results
 from smoothheads.runs.models import CHECKPOINT, CONFIG, METRICS
 from smoothheads.serve import logs
 from smoothheads.serve.api import ERRORS, Index, PngResponse
-from smoothheads.serve.images import TestImages
+from smoothheads.serve.images import cached, picture
 from smoothheads.serve.network import is_network
 from smoothheads.studies import results as study_results
 from smoothheads.studies.results import STUDY_FILE
 
-T = TypeVar("T")
 MOST: Final = 12
 """Logs in one view."""
 DEEPEST: Final = 8
@@ -49,8 +49,8 @@ KINDS: Final = {
     "tex": "application/x-tex; charset=utf-8",
 }
 Ids = Annotated[list[str], Query(alias="id", description=f"1 to {MOST} logs by their names.")]
-Id = Annotated[str, Query(description="Name of the study.")]
-Tag = Annotated[str | None, Header(alias="If-None-Match", include_in_schema=False)]
+Id = Annotated[str, Query(alias="id", description="Name of the study.")]
+Kind = Literal["png", "csv", "tex"]
 
 
 @dataclass(frozen=True)
@@ -110,31 +110,11 @@ class RunIndex:
         return self.root.name if path == self.root else path.relative_to(self.root).as_posix()
 
 
-class cached(Generic[T]):  # noqa: N801  (used like functools.cache)
-    """Remembers what `read` returns or raises for a path until the `stamp` of the path changes."""
-
-    def __init__(self, read: Callable[[Path], T], stamp: Callable[[Path], tuple[int, int]]) -> None:
-        self._read, self._stamp = read, stamp
-        self._values: dict[Path, tuple[tuple[int, int], T | SmoothheadsError]] = {}
-
-    def __call__(self, path: Path) -> T:
-        stamp, known = self._stamp(path), self._values.get(path)
-        if known is None or known[0] != stamp:
-            try:
-                known = stamp, self._read(path)
-            except SmoothheadsError as error:
-                known = stamp, error
-            self._values[path] = known
-        if isinstance(known[1], SmoothheadsError):
-            raise known[1]
-        return known[1]
-
-
 class Runs:
     """Reads the logs that requests name."""
 
-    def __init__(self, index: RunIndex, test_images: TestImages) -> None:
-        self.index, self.test_images = index, test_images
+    def __init__(self, index: RunIndex, test_images: Callable[[Path], Dataset]) -> None:
+        self.index, self._test_images = index, test_images
         self.read = cached(read_log, logs.stamp)
 
     def chosen(self, names: list[str], exactly: int | None = None) -> list[Results]:
@@ -174,6 +154,16 @@ class Runs:
             raise HTTPException(404, "no such image in these logs")
         return {"index": index, "logs": found}
 
+    def picture(self, log: Results, index: int) -> bytes:
+        """Returns a test image as PNG; it needs a network here that was trained on the log's data set."""
+        for network in self.index.networks().values():
+            with suppress(SmoothheadsError, OSError):
+                if trained_config(network).data.name != logs.data_name(log):
+                    continue
+                if (found := picture(self._test_images(network), index)) is not None:
+                    return found
+        raise HTTPException(404, "the image's data set is not here")
+
 
 def routes(runs: Runs) -> APIRouter:
     """Returns the routes below /v1/runs."""
@@ -181,71 +171,42 @@ def routes(runs: Runs) -> APIRouter:
     chosen = runs.chosen
 
     @router.get("", summary="Ledgers, logs, studies and training runs")
-    def overview(tag: Tag = None) -> Response:
-        return tagged(runs.overview(), tag)
+    def overview() -> Response:
+        return JSONResponse(runs.overview())
 
     @router.get("/curves", summary="Certified accuracy over the radius, and the tables of `report`")
-    def curves(ids: Ids, tag: Tag = None) -> Response:
-        return tagged(logs.curves(chosen(ids)), tag)
+    def curves(ids: Ids) -> Response:
+        return JSONResponse(logs.curves(chosen(ids)))
 
-    @router.get("/curves.png", summary="The curves as a picture", response_class=PngResponse)
-    def curves_png(ids: Ids) -> Response:
-        return download("certified-accuracy.png", logs.curves_png(chosen(ids)))
-
-    @router.get("/curves.csv", summary="The curves as a table")
-    def curves_csv(ids: Ids) -> Response:
-        return download("certified-accuracy.csv", logs.curves_csv(chosen(ids)))
-
-    @router.get("/curves.tex", summary="The tables for LaTeX")
-    def curves_tex(ids: Ids) -> Response:
-        return download("certified-accuracy.tex", logs.curves_latex(chosen(ids)))
+    @router.get("/curves.{kind}", summary="The curves as a picture or a table, the tables for LaTeX")
+    def curves_file(ids: Ids, kind: Kind) -> Response:
+        return download(f"certified-accuracy.{kind}", logs.curves_file(chosen(ids), kind))
 
     @router.get("/compare", summary="The paired difference of two logs")
-    def compare(ids: Ids, tag: Tag = None) -> Response:
-        return tagged(logs.different(chosen(ids, exactly=2)), tag)
+    def compare(ids: Ids) -> Response:
+        return JSONResponse(logs.different(chosen(ids, exactly=2)))
 
     @router.get("/image", summary="One image in some logs")
-    def image(ids: Ids, index: Index, tag: Tag = None) -> Response:
-        return tagged(runs.images(ids, index), tag)
+    def image(ids: Ids, index: Index) -> Response:
+        return JSONResponse(runs.images(ids, index))
 
     @router.get("/picture", summary="That image as PNG", response_class=PngResponse)
     def picture(ids: Ids, index: Index) -> Response:
-        data = logs.data_name(chosen(ids)[0])
-        found = runs.test_images.picture(data, index, runs.index.networks().values())
-        if found is None:
-            raise HTTPException(404, "the image's data set is not here")
-        return PngResponse(found)
+        return PngResponse(runs.picture(chosen(ids)[0], index))
 
     @router.get("/study", summary="The tables of a study")
-    def study(name: Annotated[Id, Query(alias="id")] = "", tag: Tag = None) -> Response:
-        return tagged(logs.study(runs.study(name)), tag)
+    def study(name: Id = "") -> Response:
+        return JSONResponse(logs.study(runs.study(name)))
 
-    @router.get("/study.png", summary="The figure of a study", response_class=PngResponse)
-    def study_png(name: Annotated[Id, Query(alias="id")] = "") -> Response:
-        return download("study.png", logs.study_png(runs.study(name)))
-
-    @router.get("/study.csv", summary="The tables of a study as CSV")
-    def study_csv(name: Annotated[Id, Query(alias="id")] = "") -> Response:
-        return download("study.csv", logs.study_csv(runs.study(name)))
-
-    @router.get("/study.tex", summary="The tables of a study for LaTeX")
-    def study_tex(name: Annotated[Id, Query(alias="id")] = "") -> Response:
-        return download("study.tex", logs.study_latex(runs.study(name)))
+    @router.get("/study.{kind}", summary="The figure of a study, its tables as CSV or for LaTeX")
+    def study_file(kind: Kind, name: Id = "") -> Response:
+        return download(f"study.{kind}", logs.study_file(runs.study(name), kind))
 
     return router
 
 
-def tagged(values: dict[str, Any], tag: str | None) -> Response:
-    """Returns JSON with a tag, so that a page that asks again gets nothing while nothing changes."""
-    body = json.dumps(values, allow_nan=False).encode()
-    own = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-    headers = {"ETag": own, "Cache-Control": "no-cache"}
-    if tag == own:
-        return Response(status_code=304, headers=headers)
-    return Response(body, media_type="application/json", headers=headers)
-
-
-def download(name: str, data: bytes | str) -> Response:
+def download(name: str, data: bytes) -> Response:
+    """Returns a file that the browser saves under the name."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(data, media_type=KINDS[name.rpartition(".")[2]], headers=headers)
 

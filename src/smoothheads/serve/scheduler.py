@@ -12,7 +12,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -30,32 +30,24 @@ class OutOfTimeError(Exception):
 class RequestJob(Generic[T]):
     """Work that was submitted to a Scheduler; `async for` gives what it yields, `cancel` ends it."""
 
-    def __init__(
-        self,
-        work: Iterator[T],
-        seconds: float,
-        position: Callable[[RequestJob[Any]], int],
-        on_cancel: Callable[[], None],
-        *,
-        small: bool,
-    ) -> None:
+    def __init__(self, work: Iterator[T], seconds: float, scheduler: Scheduler, *, small: bool) -> None:
         self.work, self.seconds, self.small = work, seconds, small
         self.steps = 0
-        self._position, self._on_cancel = position, on_cancel
-        self._items: deque[T] = deque()
         self.done = self.cancelled = False
+        self._scheduler = scheduler
+        self._items: deque[T] = deque()
         self._error: BaseException | None = None
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
         self._begun: float | None = None
 
     def waiting(self) -> int:
         """Returns its place in the queue, from 1 on; 0 when it has begun."""
-        return self._position(self)
+        return self._scheduler.position(self)
 
     def cancel(self) -> None:
         """Ends the work after its present step; a job that waits leaves the queue at once."""
         self.cancelled = True
-        self._on_cancel()
+        self._scheduler.wake()
 
     async def wait(self, seconds: float | None = None) -> None:
         """Returns when there are items to take, when the work is done, or after `seconds`."""
@@ -84,17 +76,32 @@ class RequestJob(Generic[T]):
             if done and not items:
                 return
 
-    def _late(self) -> bool:
-        """Returns whether its time is over, counted from its first step."""
-        now = time.monotonic()
-        self._begun = now if self._begun is None else self._begun
-        return now - self._begun >= self.seconds
+    def step(self) -> bool:
+        """Makes one step in the scheduler's thread, and returns whether there is more to do."""
+        error: BaseException | None = None
+        # A job ends because it was cancelled, its time is over, its work is done, or its work failed.
+        if not self.cancelled:
+            now = time.monotonic()
+            self._begun = now if self._begun is None else self._begun
+            if now - self._begun >= self.seconds:
+                error = OutOfTimeError()
+            else:
+                try:
+                    self._items.append(next(self.work))
+                    self.steps += 1
+                    self._notify()
+                    return True
+                except StopIteration:
+                    pass
+                except BaseException as raised:  # the thread serves everybody: it goes on
+                    error = raised
+        with suppress(Exception):
+            getattr(self.work, "close", lambda: None)()
+        self.finish(error)
+        return False
 
-    def _put(self, item: T) -> None:
-        self._items.append(item)
-        self._notify()
-
-    def _finish(self, error: BaseException | None = None) -> None:
+    def finish(self, error: BaseException | None = None) -> None:
+        """Tells the client that there are no more items."""
         self._error, self.done = error, True
         self._notify()
 
@@ -134,7 +141,7 @@ class Scheduler:
             seconds: Time limit, from the first step on.
             small: Whether it has a few steps only.
         """
-        job = RequestJob(work, seconds, self._position, self._wake, small=small)
+        job = RequestJob(work, seconds, self, small=small)
         with self._change:
             self._move_up()
             if len(self._active) < self._places(small):
@@ -142,6 +149,7 @@ class Scheduler:
             elif len(self._waiting) >= self.queue:
                 raise BusyError
             elif small:
+                # Small jobs wait before the large ones, in the order in which they came.
                 self._waiting.insert(sum(other.small for other in self._waiting), job)
             else:
                 self._waiting.append(job)
@@ -166,18 +174,22 @@ class Scheduler:
             self._change.notify()
         self._thread.join()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Makes the thread look again at its jobs."""
         with self._change:
             self._change.notify()
 
-    def _position(self, job: RequestJob[Any]) -> int:
+    def position(self, job: RequestJob[Any]) -> int:
+        """Returns the place of a job in the queue, from 1 on; 0 when it has begun."""
         with self._change:
             return self._waiting.index(job) + 1 if job in self._waiting else 0
 
     def _run(self) -> None:
         while (job := self._turn()) is not None:
-            more = self._step(job)
+            more = job.step()
+            self.steps += more
             with self._change:
+                # A job that goes on takes its turn again after all others.
                 self._active.remove(job)
                 if more:
                     self._active.append(job)
@@ -190,6 +202,7 @@ class Scheduler:
                     return None
                 self._change.wait()
                 self._move_up()
+            # Every other step is for the job that has had the fewest, the others go round.
             self._fresh_first = not self._fresh_first
             if self._fresh_first:
                 return min(self._active, key=lambda job: job.steps)
@@ -199,28 +212,6 @@ class Scheduler:
         """Lets cancelled jobs leave the queue, and the next ones begin."""
         for job in [job for job in self._waiting if job.cancelled]:
             self._waiting.remove(job)
-            job._finish()
+            job.finish()
         while self._waiting and len(self._active) < self._places(self._waiting[0].small):
             self._active.append(self._waiting.popleft())
-
-    def _step(self, job: RequestJob[Any]) -> bool:
-        """Makes one step of a job, and returns whether there is more to do."""
-        error: BaseException | None = None
-        # A job ends because it was cancelled, its time is over, its work is done, or its work failed.
-        if not job.cancelled:
-            if job._late():
-                error = OutOfTimeError()
-            else:
-                try:
-                    job._put(next(job.work))
-                    self.steps += 1
-                    job.steps += 1
-                    return True
-                except StopIteration:
-                    pass
-                except BaseException as raised:  # the thread serves everybody: it goes on
-                    error = raised
-        with suppress(Exception):
-            getattr(job.work, "close", lambda: None)()
-        job._finish(error)
-        return False

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from smoothheads.errors import ConfigError, DataError, suggest
 from smoothheads.serve.server import Limits
 
 Source = bytes | NDArray[np.float64]
 """An image file, or pixels as numbers [C, H, W]; the network's image size is not known yet."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """A request for some images, within the server's limits."""
-
-    images: Sequence[Source]
-    model: str | None = None
-    n: int | None = None
-    radius: float = math.inf
-    """Radius at which a certificate may stop, or to which an attack goes."""
-    seconds: float = math.inf
-    resize: bool = False
 
 
 class ImageRequest(BaseModel):
@@ -50,6 +43,7 @@ class ImageRequest(BaseModel):
     )
     seconds: float | None = Field(None, gt=0, description="Give what is certified by then.")
     resize: bool = Field(False, description="Allow images of another size or colour.")
+    _sources: list[Source] = PrivateAttr(default_factory=list)
 
     @field_validator("n", "seconds")
     @classmethod
@@ -59,18 +53,32 @@ class ImageRequest(BaseModel):
             raise ValueError(f"must be at most {most:g} on this server")
         return value
 
+    @property
     def sources(self) -> list[Source]:
-        """Returns the image files and pixel arrays; raises DataError for what is neither."""
-        # Files and numbers may be mixed; their order is that of the answers.
-        files = [*([] if self.image is None else [self.image]), *self.images]
-        sources: list[Source] = [_from_base64(text, f"image {i}") for i, text in enumerate(files, 1)]
+        """The image files and pixel arrays in the order of the answers."""
+        return self._sources
+
+    def read_sources(self, files: Sequence[bytes], most: int) -> None:
+        """Decodes texts and numbers; raises DataError for what is neither a file nor pixels.
+
+        Args:
+            files: Image files that came with a form; they are the first ones.
+            most: The largest number of images.
+        """
+        texts = [*([] if self.image is None else [self.image]), *self.images]
+        self._sources = [*files, *(_from_base64(text, f"image {i}") for i, text in enumerate(texts, 1))]
         if self.pixels is not None:
             try:
                 array = np.asarray(self.pixels, dtype=np.float64)
             except (TypeError, ValueError, OverflowError):
                 raise DataError("The field pixels must hold numbers in lists of equal length.") from None
-            sources += list(array) if array.ndim == 4 else [array]
-        return sources
+            self._sources += list(array) if array.ndim == 4 else [array]
+            self.pixels = None  # a million lists take much more memory than the array
+        count = len(self._sources)
+        if not count:
+            raise ConfigError("The request has no image: send image, images or pixels.")
+        if count > most:
+            raise ConfigError(f"The request has {count} images; this server takes at most {most} at once.")
 
 
 class Prediction(BaseModel):
@@ -114,24 +122,25 @@ class Error(BaseModel):
     resize: bool = Field(False, description="Whether resizing would help.")
 
 
-def parse_json(body: bytes, limits: Limits) -> Request:
-    """Reads a request in JSON; raises ConfigError or DataError with one sentence."""
+def parse(body: bytes | Mapping[str, str], files: Sequence[bytes], limits: Limits) -> ImageRequest:
+    """Returns a request; raises ConfigError or DataError with one sentence.
+
+    Args:
+        body: JSON, or the fields of a form.
+        files: The files of the form.
+        limits: The limits of the server.
+    """
     try:
-        fields = ImageRequest.model_validate_json(body, context=limits)
+        if isinstance(body, bytes):
+            request = ImageRequest.model_validate_json(body, context=limits)
+        else:
+            # A browser sends every field of a form, also those that were left empty.
+            given = {name: value for name, value in body.items() if value != ""}
+            request = ImageRequest.model_validate(given, context=limits)
     except ValidationError as error:
         raise ConfigError(sentence(error)) from None
-    return _request(fields, fields.sources(), limits)
-
-
-def parse_form(values: Mapping[str, str], files: Sequence[bytes], limits: Limits) -> Request:
-    """Reads a request from the fields and files of a form; empty fields count as omitted."""
-    # A browser sends every field of a form, also those that were left empty.
-    given = {name: value for name, value in values.items() if value != ""}
-    try:
-        fields = ImageRequest.model_validate(given, context=limits)
-    except ValidationError as error:
-        raise ConfigError(sentence(error)) from None
-    return _request(fields, [*files, *fields.sources()], limits)
+    request.read_sources(files, limits.images)
+    return request
 
 
 def sentence(error: ValidationError) -> str:
@@ -145,23 +154,6 @@ def sentence(error: ValidationError) -> str:
     if not place:
         return f"The request is not as described in /openapi.json: {message}."
     return f"The field {place}: {message[:1].lower()}{message[1:]}."
-
-
-def _request(fields: ImageRequest, sources: Sequence[Source], limits: Limits) -> Request:
-    if not sources:
-        raise ConfigError("The request has no image: send image, images or pixels.")
-    if len(sources) > limits.images:
-        raise ConfigError(
-            f"The request has {len(sources)} images; this server takes at most {limits.images} at once."
-        )
-    return Request(
-        images=sources,
-        model=fields.model or None,
-        n=fields.n,
-        radius=math.inf if fields.radius is None else fields.radius,
-        seconds=limits.seconds if fields.seconds is None else fields.seconds,
-        resize=fields.resize,
-    )
 
 
 def _from_base64(text: str, name: str) -> bytes:
