@@ -152,9 +152,7 @@ class Train(Start, ResultCommand):
                 "A higher --objective.teaching.lambda-last calls more of them easy."
             )
         if clean:
-            say(
-                "next: put a denoiser in front of it, sh.denoised(classifier, denoiser, sigma), and certify that"
-            )
+            say(f"next: smoothheads certify {out} --denoiser zoo:denoiser, or another denoiser")
         elif self.config.objective.method.trains_classifier:
             say(f"next: smoothheads certify {out} {watcher.suggestion(self.config, metrics)}")
         print(checkpoint)

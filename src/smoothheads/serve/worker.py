@@ -50,9 +50,11 @@ class Workers:
 
 
 def _prepare() -> None:
+    from PIL import Image
+
     from smoothheads.serve import images, schemas  # noqa: F401
 
-    images.Image.preinit()  # Pillow looks for its decoders
+    Image.preinit()  # Pillow looks for its decoders
 
 
 def _attempt(function: Callable[..., T], args: tuple[object, ...]) -> T:
