@@ -11,11 +11,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import safetensors.torch
 import torch
@@ -49,6 +48,12 @@ from smoothheads.training import RunConfig
 from smoothheads.training.loop import EpochDone, Plan, StepDone, Trainer, resolve
 from smoothheads.training.shards import own_shards
 
+ORIGIN = {
+    "init_sha256": "initial weights",
+    "training_images": "training images",
+    "validation_images": "validation images",
+}
+"""What a resume must begin with too, by the names of its hashes."""
 SHARED_SECONDS = 10.0  # how long a network folder may take to show a new file
 OnPlan = Callable[[Plan], None]
 OnEvent = Callable[[StepDone | EpochDone], None]
@@ -89,9 +94,12 @@ def train_run(
     own_shards(config.train.shards, *ranks.launched())
     with ranks.joined(config.train.device):
         # 1. Everything that can be wrong is checked before the folder is touched.
-        start = _open_start(config)
+        start = None if config.init is None else open_checkpoint(config.init)
+        if start is not None:
+            remedy = "train the network of the checkpoint, or name another one"
+            stored, now = to_dict(start.config.model), to_dict(config.model)
+            require_equal(stored, now, CheckpointError, f"those of {config.init}", remedy)
         config = replace(config, train=resolve(config.train))
-        # Hashes of what the run begins with: a resume must begin with the same.
         origin: Json = {"init_sha256": start.weights_hash if start else None}
         with _held_folder(out, config, resume) as finished:
             if finished:
@@ -116,11 +124,19 @@ def train_run(
                     prepared=prepared,
                 )
                 # 3. The state of an earlier start, if there is one. Its time counts too.
-                metrics_size, seconds_before = _restore(trainer, out / STATE, origin)
-                started -= seconds_before
+                metrics_size = 0
+                if (out / STATE).exists():
+                    state, facts = checkpoint.load_state(out / STATE)
+                    _check_origin(facts, origin, out)
+                    trainer.restore(state)
+                    metrics_size = int(facts["metrics_size"])
+                    started -= float(facts.get("seconds", 0.0))
                 _check_ranks_agree(trainer, config)
-                if not ranks.first():
-                    _follow(trainer)
+                if not ranks.first():  # it computes as the first rank does, and writes nothing
+                    with Interrupt() as interrupt:
+                        for _ in trainer.run():
+                            if ranks.any_of(interrupt.requested):
+                                raise KeyboardInterrupt
                     return out / CHECKPOINT
                 write_json(out / CONFIG, to_dict(config))
                 if prepared is not None:  # for the next start
@@ -201,16 +217,12 @@ def _check_folder(out: Path, config: RunConfig, resume: bool) -> None:
 
 def _check_origin(stored: Json, origin: Json, out: Path) -> None:
     """Raises CheckpointError where initial weights or images are not those that the run began with."""
-    if any(stored.get(key) != origin[key] for key in origin if key.endswith("_images")):
-        raise CheckpointError(
-            f"The training images are not those that the run in {out} began with: restore them, or choose "
-            "another --out and train anew."
-        )
-    if stored.get("init_sha256") != origin["init_sha256"]:
-        raise CheckpointError(
-            f"The initial weights are not those that the run in {out} began with: restore them, or choose "
-            "another --out and train anew."
-        )
+    for key, what in ORIGIN.items():
+        if key in origin and stored.get(key) != origin[key]:
+            raise CheckpointError(
+                f"The {what} are not those that the run in {out} began with: restore them, or choose "
+                "another --out and train anew."
+            )
 
 
 def _check_ranks_agree(trainer: Trainer, config: RunConfig) -> None:
@@ -237,28 +249,11 @@ def _check_ranks_agree(trainer: Trainer, config: RunConfig) -> None:
     )
 
 
-def _open_start(config: RunConfig) -> Checkpoint | None:
-    """Returns the checkpoint that training begins with; raises CheckpointError for another network."""
-    if config.init is None:
-        return None
-    start = open_checkpoint(config.init)
-    remedy = "train the network of the checkpoint, or name another one"
-    stored, now = to_dict(start.config.model), to_dict(config.model)
-    require_equal(stored, now, CheckpointError, f"those of {config.init}", remedy)
-    return start
-
-
 def _initial_model(config: RunConfig, info: DataInfo, start: Checkpoint | None) -> MultiHead:
     """Returns a fresh network, or that of the checkpoint."""
     if start is None:
-        return build(
-            config.model,
-            shape=info.shape,
-            classes=info.classes,
-            mean=info.mean,
-            std=info.std,
-            seed=config.train.seed,
-        )
+        facts = {"shape": info.shape, "classes": info.classes, "mean": info.mean, "std": info.std}
+        return build(config.model, **facts, seed=config.train.seed)  # type: ignore[arg-type]
     if found := differing(start.info, info):
         what, theirs, ours = found
         raise DataError(f"{config.init} saw images of {what} {theirs}, not {ours}: choose its data set.")
@@ -289,16 +284,6 @@ def _prepared(
     )
 
 
-def _restore(trainer: Trainer, path: Path, origin: Json) -> tuple[int, float]:
-    """Restores a saved state; returns how many bytes of metrics belong to it, and its seconds of training."""
-    if not path.exists():
-        return 0, 0.0
-    state, facts = checkpoint.load_state(path)
-    _check_origin(facts, origin, path.parent)
-    trainer.restore(state)
-    return int(facts["metrics_size"]), float(facts.get("seconds", 0.0))
-
-
 def _run_epochs(
     trainer: Trainer,
     out: Path,
@@ -316,7 +301,7 @@ def _run_epochs(
     path = out / METRICS
     with storage(path):
         file = path.open("ab", buffering=0)
-    with file, TensorBoard(out, enabled=tensorboard) as board, Interrupt() as interrupt:
+    with file, TensorBoard(out) if tensorboard else nullcontext() as board, Interrupt() as interrupt:
         # Epochs after the restored state come again, so their lines go.
         file.truncate(metrics_size)
         file.seek(metrics_size)
@@ -324,7 +309,8 @@ def _run_epochs(
             if isinstance(event, EpochDone):
                 last = event.metrics
                 append(file, json.dumps(last).encode() + b"\n", path)
-                board.add(event)
+                if board is not None:
+                    board.add(event)
             if on_event:
                 on_event(event)
             # All ranks stop after the same step, or those that go on would wait for ever.
@@ -336,14 +322,6 @@ def _run_epochs(
             if stop:
                 raise KeyboardInterrupt
     return last
-
-
-def _follow(trainer: Trainer) -> None:
-    """Trains as a rank that writes nothing."""
-    with Interrupt() as interrupt:
-        for _ in trainer.run():
-            if ranks.any_of(interrupt.requested):
-                raise KeyboardInterrupt
 
 
 class Interrupt:
@@ -370,26 +348,24 @@ class Interrupt:
 
 
 class TensorBoard:
-    """Writes the metrics of every epoch for TensorBoard; without `enabled` it is not even imported."""
+    """Writes the metrics of every epoch for TensorBoard; a context manager."""
 
-    def __init__(self, folder: Path, *, enabled: bool) -> None:
-        self._writer: Any = None
-        if enabled:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError:
-                raise MissingExtraError("tensorboard", "tensorboard") from None
-            self._writer = SummaryWriter(folder / "tensorboard")
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise MissingExtraError("tensorboard", "tensorboard") from None
+        self._writer = SummaryWriter(folder / "tensorboard")
 
     def __enter__(self) -> TensorBoard:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
 
     def add(self, event: EpochDone) -> None:
-        for key, value in leaves(event.metrics) if self._writer is not None else ():
+        """Writes numbers under their dotted names, and lists as one curve per head."""
+        for key, value in leaves(event.metrics):
             name, several = key.replace(".", "/"), isinstance(value, list)
             for head, number in enumerate(value if several else [value], start=1):
                 self._writer.add_scalar(f"{name}/head-{head}" if several else name, number, event.epoch)
