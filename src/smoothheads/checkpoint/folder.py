@@ -79,6 +79,7 @@ def verified_manifest(folder: Path) -> dict[str, Any]:
     """Returns the manifest; raises CheckpointError unless weights and configuration have its hashes."""
     if not folder.is_dir() or not (folder / MANIFEST).is_file():
         raise _no_checkpoint(folder)
+    # The manifest vouches for weights and configuration by their hashes.
     try:
         manifest = load_json(folder / MANIFEST)
         expected = dict(manifest["sha256"])
@@ -127,6 +128,7 @@ def save(
         seconds = sum(epoch["seconds"] for epoch in model.history)
         facts = {"metrics": model.history[-1] if model.history else {}, "seconds": seconds} | facts
         config, info, model = config or model.config, info or model.info, model.model
+    # What is saved must be described: nobody could load it otherwise.
     if config is None or info is None:
         raise CheckpointError(
             "A network alone does not say how it was trained; save what `train` returned, or pass config and "
@@ -138,6 +140,7 @@ def save(
             f"The configuration describes another network ({config.model}) than the one to save "
             f"({built}); pass its own, or ModelConfig(arch='own', heads=..., cut='own')."
         )
+    # Half precision rounds the weights; one beyond its range would become infinite.
     tensors = {name: value.contiguous() for name, value in model.state_dict().items()}
     if half:
         for name, value in tensors.items():
@@ -239,6 +242,7 @@ def _build(config: ModelConfig, info: DataInfo, folder: Path) -> MultiHead:
         raise CheckpointError(f"{folder / WEIGHTS} cannot be read ({error}); restore it.") from None
     count = None
     if config.heads <= len(sizes) and math.prod(info.shape) <= 3 * MAX_PIXELS and info.classes <= sum(sizes):
+        # A sketch on torch's device `meta` has shapes and no values.
         try:
             with torch.device("meta"):
                 sketch = build(config, **facts, seed=0)  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ def join(members: Sequence[Checkpoint]) -> tuple[MultiHead, RunConfig]:
     trunk; a single member stays as it is. Everything but the network is described as for the first member.
     Raises CheckpointError unless all have one architecture, one sigma, and images and classes of one kind.
     """
+    # Logits can only be averaged if all members see the same images and noise, and mean the same classes.
     first = members[0]
     for number, member in enumerate(members[1:], start=2):
         images = differing(first.info, member.info)
@@ -56,6 +57,7 @@ def join(members: Sequence[Checkpoint]) -> tuple[MultiHead, RunConfig]:
         and all(torch.equal(normalize[name], shared[name]) for name in shared)
         for normalize, _ in heads
     )
+    # A network of the same architecture, cut at the input, takes all weights under their new names.
     config = ModelConfig(
         arch=first.config.model.arch,
         heads=len(heads),

@@ -70,6 +70,7 @@ def import_weights(
             raise ConfigError(
                 f"--{name} needs one value per channel, hence {info.shape[0]}, not {len(values)}."
             )
+    # The network gets the weights of the files before anything is written.
     model = build(config.model, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
     load_legacy(paths[0] if len(paths) == 1 else paths, model)
     sources = [{"file": path.name, "sha256": sha256(path)} for path in paths]
@@ -82,9 +83,9 @@ def read_legacy(path: Path) -> dict[str, Tensor]:
 
     Nothing in the file is executed: everything but plain tensors and values is refused, whoever made it.
     """
+    if not path.is_file():
+        raise CheckpointError(f"There is no file {path}; check the path.")
     try:
-        if not path.is_file():
-            raise CheckpointError(f"There is no file {path}; check the path.")
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 size = sum(member.file_size for member in archive.infolist())
@@ -96,30 +97,49 @@ def read_legacy(path: Path) -> dict[str, Tensor]:
     except CheckpointError:
         raise
     except Exception as error:  # a damaged file can fail anywhere in the reader
-        refused = _refused(path, error) if isinstance(error, pickle.UnpicklingError) else []
-        text = str(error).partition("\n")[0]
-        if re.search("Unsupported operand (14[0-9]|15[01])", str(error)):  # opcodes of protocols 4 and 5
-            problem = (
-                "uses a later pickle protocol than 2, which the reader that executes nothing does not know"
-            )
-            remedy = "where the file was made, save it again without pickle_protocol"
-        elif refused:
-            problem = f"holds more than tensors and plain values: calls of {', '.join(refused[:NAMED])}"
-            remedy = "nothing was executed; where the file was made, save model.state_dict() alone"
-        else:
-            # A text file makes torch say a number or nothing, and a truncated archive something useful.
-            reason = f" ({text})" if " " in text and not isinstance(error, pickle.UnpicklingError) else ""
-            problem = f"is not a complete file of torch.save{reason}"
-            remedy = "check that these are PyTorch weights, or fetch the file again"
-        raise CheckpointError(f"{path} {problem}; {remedy}.") from error
+        raise CheckpointError(f"{path} {_problem(path, error)}.") from error
     # Training scripts save {"state_dict": ..., "epoch": ..., ...}, others the state alone.
     state = content.get("state_dict", content) if isinstance(content, dict) else content
-    if not (isinstance(state, dict) and state and all(_is_entry(*item) for item in state.items())):
+    # A sparse tensor or one without values (meta) is no weight.
+    if not (
+        isinstance(state, dict)
+        and state
+        and all(isinstance(name, str) and isinstance(value, Tensor) for name, value in state.items())
+        and all(value.layout == torch.strided and not value.is_meta for value in state.values())
+    ):
         raise CheckpointError(
             f"{path} holds no state dict of tensors (but {type(content).__name__}); save model.state_dict(), "
             "or {'state_dict': model.state_dict()}."
         )
     return {name: tensor.detach() for name, tensor in state.items()}
+
+
+def _problem(path: Path, error: Exception) -> str:
+    """Returns why a file cannot be read, and the remedy."""
+    text = str(error)
+    if not isinstance(error, pickle.UnpicklingError):
+        # A text file makes torch say a number or nothing, and a truncated archive something useful.
+        reason = f" ({text.partition(chr(10))[0]})" if " " in text else ""
+    elif re.search("Unsupported operand (14[0-9]|15[01])", text):  # opcodes of protocols 4 and 5
+        return (
+            "uses a later pickle protocol than 2, which the reader that executes nothing does not know; "
+            "where the file was made, save it again without pickle_protocol"
+        )
+    else:
+        try:
+            refused = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+        except Exception:  # the format of old versions, or a damaged file
+            refused = re.findall(r"GLOBAL ([\w.]+)", text)
+        if refused:
+            return (
+                f"holds more than tensors and plain values: calls of {', '.join(refused[:NAMED])}; nothing "
+                "was executed; where the file was made, save model.state_dict() alone"
+            )
+        reason = ""
+    return (
+        f"is not a complete file of torch.save{reason}; check that these are PyTorch weights, or fetch the "
+        "file again"
+    )
 
 
 def convert(state: Mapping[str, Tensor], model: MultiHead) -> dict[str, Tensor]:
@@ -159,24 +179,6 @@ def load_legacy(path: Path | Sequence[Path], model: MultiHead) -> None:
     model.load_state_dict(state)
 
 
-def _refused(path: Path, error: pickle.UnpicklingError) -> list[str]:
-    """Returns the names of what the file would call."""
-    try:
-        return torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except Exception:  # the format of old versions, or a damaged file
-        return re.findall(r"GLOBAL ([\w.]+)", str(error))
-
-
-def _is_entry(name: object, value: object) -> bool:
-    """Returns whether it is a named tensor with values; a meta tensor has a shape and none."""
-    return (
-        isinstance(name, str)
-        and isinstance(value, Tensor)
-        and value.layout == torch.strided
-        and not value.is_meta
-    )
-
-
 def _unwrap(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Removes the prefixes of Sequential and DataParallel, in whatever order they were put on."""
     # A prefix counts as a wrapper only if every name has it.
@@ -189,18 +191,17 @@ def _unwrap(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _fitted(renamed: Mapping[str, Tensor], model: MultiHead) -> dict[str, Tensor]:
     """Returns a complete state; normalisation and BatchNorm's counters may come from the model, because old
     versions did not save them."""
+    # Every weight must be there and have the shape of ours; nothing else may be in the file.
     own = model.state_dict()
     optional = {n for n in own if n.startswith("normalize.") or n.endswith("num_batches_tracked")}
-
-    def form(tensor: Tensor) -> tuple[torch.Size, bool]:
-        return tensor.shape, tensor.is_floating_point()
-
+    shapes, expected = (
+        {name: (tensor.shape, tensor.is_floating_point()) for name, tensor in state.items()}
+        for state in (renamed, own)
+    )
     faults = {
         "missing": [name for name in own if name not in renamed and name not in optional],
         "unexpected": [name for name in renamed if name not in own],
-        "of another shape": [
-            name for name in renamed if name in own and form(renamed[name]) != form(own[name])
-        ],
+        "of another shape": [name for name in renamed if name in own and shapes[name] != expected[name]],
     }
     if any(faults.values()):
         details = "; ".join(

@@ -65,6 +65,7 @@ class Attack:
 def subject(path: Path | str, ledger: Path | str | None = None) -> Subject:
     """Returns the ledger beside a checkpoint or in a run's folder; for a ledger, the run that it lies in."""
     path = hub.local(path)
+    # A ledger knows its network by its hash only; `certify` puts the ledger into the folder of the run.
     if ledger is None and (path / TABLE).is_file():
         if not (path.absolute().parent / "checkpoint").is_dir():
             raise LedgerError(
@@ -97,6 +98,7 @@ def attack_run(
         fresh: Whether earlier results of that name are thrown away.
         on_images: Gets the progress.
     """
+    # 1. The certificates to attack, and network, engine and images that they are about.
     checkpoint = open_checkpoint(about.network)
     log = read_log(about.ledger)
     manifest = log.manifest
@@ -110,8 +112,9 @@ def attack_run(
     folder = about.ledger if about.ledger.is_dir() else about.ledger.parent
     converted = tuple(find_converted(manifest, folder, about.network).values())
     dataset, certified = ledger_images(checkpoint, manifest, root), manifest.certify
+    # 2. What earlier results of that name hold, if they depend on the same facts.
     out = Path(out or folder / "attack")
-    facts = {  # what the results depend on
+    facts = {
         "ledger": {"name": log.name, "manifest_sha256": sha256(folder / FILE)},
         "weights": manifest.weights,
         "certify": to_dict(certified),
@@ -133,6 +136,7 @@ def attack_run(
         save_attack(out, outcome(done, max_value, certified, settings), facts, radii)
         report()
 
+    # 3. The other images, one after the other; each is saved at once.
     report()
     finished = falsify(
         checkpoint.model,

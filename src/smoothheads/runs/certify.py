@@ -79,6 +79,7 @@ def certification_images(
         root: Where the data set lies, if not where its settings say.
         on_note: Told when the images are not those of the data set that the network was trained with.
     """
+    # The network knows shape, grid and classes of its images: another kind would be certified as nonsense.
     data = data or checkpoint.config.data
     everything = load_test(replace(data, root=root or data.root))
     expected, info = checkpoint.info, everything.info
@@ -100,6 +101,7 @@ def certification_images(
                 f"Class {k} was {before!r} in training and is {now!r} in this data set: "
                 "point at the data set that the network was trained on."
             )
+    # Other images of the same kind are allowed, but somebody may have taken them by mistake.
     trained_on = checkpoint.manifest.get("test_data")
     if on_note and isinstance(trained_on, dict) and trained_on.get("fingerprint") != everything.fingerprint:
         on_note(
@@ -182,12 +184,14 @@ def certify_run(
     cache = ConversionCache(Path(converted or out / ENGINES), training, on_progress=on_convert)
     note = on_note or (lambda _: None)
     with ExitStack() as stack:
-        # A cluster that does not answer is noticed before anything is built.
+        # 1. A cluster that does not answer is noticed before anything is built.
         ray = None if cluster is None else stack.enter_context(cluster.connected())
+        # 2. The smoothed classifier, with the engine and the seed of an earlier start.
         settings = config if fresh else with_earlier_choices(config, out)
         smoothed = Smoothed(checkpoint.model, info, settings, cache=cache, images=len(dataset))
         for reason in smoothed.notes:
             note(reason)
+        # 3. The ledger, which holds the folder and refuses other settings; what it lacks is to be certified.
         manifest = make_manifest(checkpoint, dataset, smoothed, shard)
         of_other_shards = set(dataset.indices.tolist()) - set(manifest.expected or ())
         ledger = stack.enter_context(Ledger.open(out, manifest, fresh=fresh, ignore=(ENGINES,)))
@@ -195,6 +199,7 @@ def certify_run(
             on_start(len(ledger))
         skip = ledger.done | of_other_shards
         left = [i for i, index in enumerate(dataset.indices.tolist()) if index not in skip]
+        # 4. Who certifies: this process, others of this machine, or the workers of the cluster.
         executor: Executor | None
         if ray is None:
             executor = _processes(smoothed, len(left), workers, note)
@@ -208,6 +213,7 @@ def certify_run(
             batches = _batches(dataset, left, _batch_size(smoothed, len(left), executor.slots))
             results = stack.enter_context(executor).map(worker, batches)
             rows = chain.from_iterable(results)
+        # 5. Rows come in the order of the images, and each is on the disk before the next one is looked at.
         total = len(dataset) - len(of_other_shards)
         for certified in _checked(rows, out):
             ledger.append(certified)
@@ -249,6 +255,7 @@ def _checked(rows: Iterable[Certified], out: Path) -> Iterator[Certified]:
     except NotAFunctionError:
         void_ledger(out)
         raise
+    # Earlier starts of this run counted too.
     samples, changed = (sum(column) for column in zip((0, 0), *checked, strict=True))
     earlier = recheck_facts(out)
     total = {"samples": earlier.get("samples", 0) + samples, "changed": earlier.get("changed", 0) + changed}
@@ -361,6 +368,7 @@ def _seconds_per_image(smoothed: Smoothed) -> float:
 def _batch_size(smoothed: Smoothed, images: int, workers: int) -> int:
     """Returns how many images a worker gets at a time: work for BATCH_SECONDS and enough to fill a pass, but
     every worker gets its share."""
+    # Large enough for BATCH_SECONDS and a full pass, small enough that every worker gets BATCHES of them.
     per_pass = smoothed.certifier.counter.blocks_per_pass
     size = min(math.ceil(BATCH_SECONDS / _seconds_per_image(smoothed)), -(-images // (BATCHES * workers)))
     return max(1, min(max(size, per_pass), -(-images // workers)))
@@ -415,6 +423,7 @@ class FunctionFacts(NamedTuple):
 
     def difference(self, other: FunctionFacts) -> str | None:
         """Returns how `other` differs, None if it does not."""
+        # Engine, precision and instruction set first: their names explain more than a hash.
         names = [
             name for name in self.engine | other.engine if self.engine.get(name) != other.engine.get(name)
         ]
@@ -463,9 +472,11 @@ class CertifyWorker:
 
     def prepare(self) -> None:
         """Builds the engine; raises WorkerError where it computes another function than the driver's."""
+        # The converted network comes from the driver, so that every node computes the one that is certified.
         given = tuple(each.write() for each in self.converted)
         cache = ConversionCache(self.folder, given=given)
         self._certifier = make_certifier(self.model, self.info, self.config, cache=cache)
+        # Equal logits on one block: the same function, up to what a block cannot show.
         facts = self.facts and FunctionFacts.of(self._certifier.counter, self.probe)
         if self.facts and facts and (difference := self.facts.difference(facts)):
             raise WorkerError(f"This node computes {difference}.")

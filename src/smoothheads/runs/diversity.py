@@ -51,6 +51,7 @@ def diversity_run(
         on_start: receives how many noise samples there will be.
         on_samples: receives how many noise samples were just evaluated.
     """
+    # All checkpoints are opened first: a mistake in the last one shows before hours of work.
     work = []
     for folder in map(Path, folders):
         checkpoint = open_checkpoint(folder)
@@ -58,6 +59,7 @@ def diversity_run(
         work.append((folder, checkpoint, select(test, subset), select(test, SubsetConfig(indices=(index,)))))
     if on_start:
         on_start(sum(len(chosen) * sampling.samples + sampling.index_samples for _, _, chosen, _ in work))
+    # Noise is keyed by the index of the image, so that all checkpoints see the same samples.
     measured = []
     for folder, checkpoint, chosen, one in work:
         spread = measure(checkpoint, chosen, sampling, on_samples)

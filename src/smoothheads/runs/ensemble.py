@@ -51,6 +51,7 @@ def ensemble_run(
     at_least("draws", draws, 1)
     if len(folders) < (1 if learn_weights else 2):
         raise ConfigError(f"An ensemble has two members or more, not {len(folders)}: name their checkpoints.")
+    # 1. The heads of all members become the heads of one network.
     members = [open_checkpoint(folder) for folder in folders]
     model, config = join(members)
     facts: dict[str, Any] = {
@@ -58,6 +59,7 @@ def ensemble_run(
     }
     if all("seconds" in one.manifest for one in members):
         facts["seconds"] = sum(one.manifest["seconds"] for one in members)
+    # 2. If asked for, a weight per head, from logits under noise of images that training has not seen.
     model.weigh(None)
     if learn_weights:
         if len(model.heads) == 1:
@@ -71,6 +73,7 @@ def ensemble_run(
             )
         images = select(images, SubsetConfig(every=-(-len(images) // IMAGES)))
         facts["weights_learned_on"] = "training" if on_training else "validation"
+        # [L, images x draws, C] under noise of the sigma that the networks were trained with.
         device = torch.device(device)
         generator = seeding.generator(0, "ensemble-weights", device=device)
         pairs = noisy_logits(
@@ -107,6 +110,7 @@ def train_members(
     with ranks.joined(config.train.device):
         if ranks.first():
             reserve(out, lambda folder: member_folder(folder, 1).is_dir())
+        # Each member is a run of its own, which can be resumed; only the seed differs.
         folders = [member_folder(out, k) for k in range(1, count + 1)]
         for k, folder in enumerate(folders):
             if on_member:

@@ -134,6 +134,7 @@ class Export(Model):
     @classmethod
     def open(cls, folder: Path | str, structure: nn.Module | None = None) -> Export:
         """Raises CheckpointError for a folder that is not exactly as it was exported."""
+        # 1. Every file is what SHA256SUMS says.
         export = cls(hub.local(folder), structure)
         listed = export.check_files()
         if export.facts.get("format") != FORMAT:
@@ -141,8 +142,10 @@ class Export(Model):
                 f"{export.folder} has format {export.facts.get('format')!r} and not {FORMAT}: "
                 "use the version that wrote it."
             )
+        # 2. Every file that the ledger's certificates rest on is in the list.
         if missing := required_files(export.manifest) - listed:
             raise _incomplete(export.folder, f"{SUMS} has no line for {', '.join(sorted(missing))}")
+        # 3. The weights are those that were certified.
         check_weights(export.manifest, sha256(export.folder / CHECKPOINT / layout.WEIGHTS))
         return export
 
@@ -174,6 +177,7 @@ class Export(Model):
         """
         from smoothheads.smoothed import Smoothed
 
+        # The converted network comes from the export itself: converting again could give another function.
         del images  # an export leaves nothing to a trial
         loaded, config = self.checkpoint, self._same_function(config, changes)
         cache = ConversionCache(given=self._converted())
@@ -214,6 +218,7 @@ class Export(Model):
         return tuple(conversion.load_converted(self.folder / name, digest) for name, digest in hashes.items())
 
     def _same_function(self, config: CertifyConfig | None, changes: dict[str, Any]) -> CertifyConfig:
+        # The seed is not part of the function: whoever knew it could search for images with unlucky noise.
         config = (config or replace(self.config, seed=None)).changed(**changes)
         remedy = "the certificate is for the exported function; certify the other one and export that"
         certified, now = function_settings(self.config), function_settings(config)
@@ -357,6 +362,7 @@ def certified_settings(manifest: Manifest) -> CertifyConfig:
 
 def converted_hashes(manifest: Manifest) -> dict[str, str]:
     """Returns the hashes of the converted networks that were certified, by their folders in an export."""
+    # One converted network, or several parts of one by their names.
     stated = manifest.engine.get("artefact", {})
     parts = {ENGINE: stated} if "sha256" in stated else {f"{ENGINE}/{part}": stated[part] for part in stated}
     named = all(isinstance(part, dict) and isinstance(part.get("sha256"), str) for part in parts.values())

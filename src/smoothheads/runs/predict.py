@@ -52,6 +52,7 @@ class Question:
     def budget(self, certifier: Certifier) -> Budget | None:
         """Returns the budget that stops early, None where the certifier's own does."""
         n0, n = certifier.n0, certifier.n
+        # A certificate that may be read at any moment is what a clock can stop.
         if self.seconds is not None:
             return AnytimeBudget(n0=n0, n=0, seconds=self.seconds, target=self.at_least)
         if self.at_least is not None:
@@ -99,6 +100,7 @@ def answer_pictures(
     if budget is not None:
         budget.check(certifier.params())
     for each in inputs:
+        # One picture that cannot be read must not cost the answers for all others.
         try:
             image = each.read()
         except DataError as error:
@@ -118,6 +120,7 @@ def answer_pictures(
 
 def _answer(certifier: Certifier, image: Pixels, question: Question, budget: Budget | None) -> Answer:
     config = certifier.config
+    # PREDICT tests the class alone; CERTIFY, or a budget that stops early, gives a radius too.
     if budget is None and not question.radius:
         prediction, votes = certifier.predict(image)
         radius = None
@@ -133,6 +136,7 @@ def _answer(certifier: Certifier, image: Pixels, question: Question, budget: Bud
             prediction, radius = last.result.prediction, last.result.radius
             counted = last.votes(Phase.ESTIMATION)
         votes = counted.for_aggregation(config.aggregation)
+    # The share is of the votes that the answer rests on; the radius is rounded down.
     answer: Answer = {
         "class": "abstain" if prediction == ABSTAIN else certifier.info.class_names[prediction],
         "prediction": int(prediction),
@@ -181,6 +185,7 @@ class AnswerFile:
 
         if path.suffix not in (".jsonl", ".csv"):
             raise ConfigError(f"{path} ends neither in .jsonl nor in .csv: choose one of the two.")
+        # Check what is there, lock the file, and read it again: another process may just have written to it.
         file = cls(path, facts)
         with storage(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -208,6 +213,7 @@ class AnswerFile:
         """Returns the complete answers of earlier runs.
 
         Errors, which are tried again, and a torn last line are removed from the file."""
+        # Rewritten as a whole, atomically, so that a kill leaves the old file or the new one.
         rows, is_torn = self._read_rows()
         answers = [row for row in rows if not row.get("error")]
         if is_torn or len(answers) < len(rows):
@@ -226,6 +232,7 @@ class AnswerFile:
             self._check_torn_line(data[len(complete) :], first=not complete)
         except (ValueError, KeyError, ConfigError):
             raise StorageError(f"{self.path} has no answers of `predict`: use another file.") from None
+        # Answers of two functions in one file would pass for answers of one.
         for row in rows:
             if other := [name for name in ABOUT_FUNCTION if str(row.get(name)) != str(self._facts[name])]:
                 pairs = ", ".join(f"{name} {row.get(name)} instead of {self._facts[name]}" for name in other)

@@ -99,6 +99,7 @@ def rerun(
         root: The folder of the data set, if not where it lay in training.
         on_start: Gets the number of samples before the first one.
     """
+    # 1. The ledger, and the network or export that it lies in.
     at_least("rerun", count, 1)
     folder = ledger_folder(ledger)
     if checkpoint is None:
@@ -111,14 +112,16 @@ def rerun(
     if manifest is None:
         raise LedgerError(f"{folder} is a log without votes and seed, so nothing can be evaluated again.")
 
-    # Nobody could know, when the ledger was made, which images are looked at.
+    # 2. Random images: nobody could know, when the ledger was made, which ones are looked at.
     chosen = np.sort(secrets.SystemRandom().sample(range(len(log)), min(count, len(log))))
     rows = [log.rows[i] for i in chosen]
     if on_start:
         on_start(sum(row.samples for row in rows))
+    # 3. A process that shares no state with whoever certified counts their votes again.
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as process:
         again = process.submit(_evaluate, about.network, manifest, rows, root).result()
+    # 4. Votes that came out differently.
     moved = tuple(_moved(row, other) for row, other in zip(rows, again, strict=True))
     sigma = manifest.certify.sigma
     return Rerun(
@@ -151,6 +154,7 @@ def recheck_votes(
         fraction = log.manifest.certify.recheck if log.manifest else 0.0
         count = max(1, math.ceil(fraction * len(log)))
     result = rerun(folder, count, checkpoint=checkpoint, root=root)
+    # Rounding may move single votes; more than that is another function, and its certificates are void.
     if result.different:
         void_ledger(folder)
         raise NotAFunctionError(
@@ -165,6 +169,7 @@ def recheck_votes(
 
 def _evaluate(network: Path, manifest: Manifest, rows: list[Certified], root: str | None) -> list[VotePair]:
     """Returns the votes on the images of these rows for selection and estimation, in the fresh process."""
+    # Weights and images must be those of the manifest, which also has seed, noise, engine and budget.
     model = open_model(network)
     dataset = ledger_images(model.checkpoint, manifest, root)
     certifier, chosen = model.certifier(manifest.certify), {row.index: row for row in rows}
@@ -185,5 +190,6 @@ def _evaluate(network: Path, manifest: Manifest, rows: list[Certified], root: st
 
 def _moved(row: Certified, again: VotePair) -> int:
     """Returns the number of votes of the certified and all other aggregations that changed their class."""
+    # A vote that moves from one class to another changes two counts by one.
     pairs = zip((row.selection, row.votes), again, strict=True)
     return sum(int(np.abs(a.counts - b.counts).sum(1).max()) + 1 >> 1 for a, b in pairs)

@@ -175,7 +175,7 @@ def train_run(
 def _held_folder(out: Path, config: RunConfig, resume: bool) -> Iterator[bool]:
     """Yields whether the run has finished. The first rank holds the folder, the others only read it."""
     if ranks.first():
-        # A checkpoint has a config.json too; it is no run.
+        # A checkpoint has a config.json too, but is no run that could go on.
         reserve(out, lambda folder: (folder / CONFIG).is_file() and not (folder / MANIFEST).exists())
         with exclusive(out):
             _check_folder(out, config, resume)
@@ -202,11 +202,13 @@ def _check_folder(out: Path, config: RunConfig, resume: bool) -> None:
     path = out / CONFIG
     if not path.exists():
         return
+    # Nothing is lost where no metrics, state or checkpoint was written yet.
     metrics = out / METRICS
     written = metrics.exists() and metrics.stat().st_size > 0
     saved = written or (out / STATE).exists() or (out / CHECKPOINT).exists()
     if saved and not resume:
         raise CheckpointError(f"{out} holds a run already: add --resume, or choose another --out.")
+    # A resume with other settings would be a training that no settings describe.
     stored, now = to_dict(from_dict(RunConfig, load_json(path))), to_dict(config)
     if saved:
         remedy = "resume with the original settings or choose another --out"
@@ -229,10 +231,12 @@ def _check_ranks_agree(trainer: Trainer, config: RunConfig) -> None:
     """Raises WorkerError where ranks would compute different things; one rank alone checks nothing."""
     if ranks.count() == 1:
         return
+    # The same settings, ...
     settings = to_dict(config)
     first = json.loads(ranks.from_first(json.dumps(settings)))
     remedy = "start all ranks with the same command on machines of one kind"
     require_equal(first, settings, WorkerError, "the settings of rank 0", remedy)
+    # ... and the same weights, optimizer state and prepared images, by a hash over all of their bytes.
     state = trainer.state()
     content = hashlib.sha256(json.dumps(state.meta, sort_keys=True).encode())
     tensors = state.tensors | ({} if trainer.prepared is None else {"prepared": trainer.prepared})
@@ -271,6 +275,7 @@ def _prepared(
     """Returns what the method computes about the training images, or what an earlier start computed."""
     if path.exists():
         with safe_open(path, framework="pt") as file:
+            # Of other images it would be of no use, and of other settings `_check_folder` has removed it.
             if (file.metadata() or {}).get("images") == dataset.fingerprint:
                 saved: Tensor = file.get_tensor("prepared")
                 return saved
@@ -306,6 +311,7 @@ def _run_epochs(
         file.truncate(metrics_size)
         file.seek(metrics_size)
         for event in trainer.run():
+            # The line of an epoch is on the disk before the state that follows it can be.
             if isinstance(event, EpochDone):
                 last = event.metrics
                 append(file, json.dumps(last).encode() + b"\n", path)
