@@ -27,7 +27,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
 from smoothheads.data import load_test
-from smoothheads.results import metrics
 from smoothheads.runs.models import open_model
 from smoothheads.smoothed import Smoothed
 from smoothheads.studies.results import Stack, load
@@ -70,8 +69,7 @@ def table(folders: Sequence[Path], arms: Sequence[str]) -> list[str]:
 
 def classes(stack: Stack) -> int:
     """Returns the mean over seeds of the number of classes with a certificate, rounded down."""
-    counts = [metrics.classes_certified(each.label, each.correct)[0] for each in stack.results]
-    return math.floor(np.mean(counts))
+    return math.floor(np.mean([each.certified_classes for each in stack.results]))
 
 
 def chart(
@@ -134,7 +132,7 @@ def picture(smoothed: Smoothed, image: Pixels, index: int) -> Figure:
     copies = certifier.noise.noisy(image, index, Phase.ESTIMATION, 0)[:2]
     counts = certified.votes.for_aggregation(smoothed.config.aggregation)
 
-    figure = plt.figure(figsize=(9.6, 2.2), layout="constrained")
+    figure = plt.figure(figsize=(9.6, 2.05), layout="constrained")
     widths = [1, 0.36, 1, 1, 0.1, 1.1, 0.05, 1]
     axes = figure.subplots(1, len(widths), width_ratios=widths)
     for axis in axes:
@@ -179,7 +177,9 @@ def ball(axis: Any, radius: float, name: str) -> None:
     axis.plot([0, 0.8], [0, 0.6], color=COLOURS[2], linewidth=1.5)
     axis.plot(0, 0, "o", color=COLOURS[2], markersize=5)
     axis.text(0, -0.42, f"R = {format_radius(radius, 3)}", ha="center", va="center", fontsize=10)
-    axis.text(0, -1.4, f"every image in here\nis “{name}”", ha="center", va="center", fontsize=9)
+    axis.text(
+        0, -1.4, f"every image in here\nis classified as “{name}”", ha="center", va="center", fontsize=8
+    )
     axis.set_title("certificate", fontsize=10)
 
 

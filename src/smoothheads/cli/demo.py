@@ -15,9 +15,9 @@ import tyro
 
 from smoothheads import recipes
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.cli.common import ResultCommand, say
+from smoothheads.cli.common import ResultCommand, print_tables, say
 from smoothheads.cli.progress import Progress
-from smoothheads.cli.report import show
+from smoothheads.cli.report import compare_logs
 from smoothheads.data import SubsetConfig
 from smoothheads.files import reserve, write_atomic
 from smoothheads.zoo import entries
@@ -64,13 +64,16 @@ class Demo(ResultCommand):
             "prediction.\n"
         )
         ledgers = [train_and_certify(name, config, self) for name, config in networks(self).items()]
-        comparison = show(ledgers, as_json=self.json)
         from smoothheads.report.html import write
+        from smoothheads.report.tables import all_tables
 
+        comparison = compare_logs(ledgers)
+        # The first two tables tell the result; the page has all of them.
+        print_tables(all_tables(comparison)[:2], "text", as_json=self.json)
         title = "SOME against a single network, on handwritten digits"
         page, *plots = write(comparison, self.out, title, gallery(comparison.logs[-1], self))
-        say(f"\nOpen {page} for the whole story; the curves are in {plots[0]}.\n")
-        say(textwrap.fill(closing(comparison), 100))
+        say("\n" + textwrap.fill(closing(comparison), 100))
+        say(f"\nOpen {page} for pictures, curves and all tables; {plots[0]} has the curves alone.")
         for entry in entries().values():
             if entry.certified and entry.metrics["data"].startswith("cifar"):
                 say(f"\nFor photos: smoothheads predict zoo:{entry.name} PHOTO.jpg --resize --radius")
