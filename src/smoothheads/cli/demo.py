@@ -17,7 +17,6 @@ from smoothheads import recipes
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.cli.common import ResultCommand, print_tables, say
 from smoothheads.cli.progress import Progress
-from smoothheads.cli.report import compare_logs
 from smoothheads.data import SubsetConfig
 from smoothheads.files import reserve, write_atomic
 from smoothheads.zoo import entries
@@ -66,8 +65,9 @@ class Demo(ResultCommand):
         ledgers = [train_and_certify(name, config, self) for name, config in networks(self).items()]
         from smoothheads.report.html import write
         from smoothheads.report.tables import all_tables
+        from smoothheads.results.compare import compare
 
-        comparison = compare_logs(ledgers)
+        comparison = compare(*ledgers)
         # The first two tables tell the result; the page has all of them.
         print_tables(all_tables(comparison)[:2], "text", as_json=self.json)
         title = "SOME against a single network, on handwritten digits"
