@@ -41,6 +41,7 @@ def storage(path: Path) -> Iterator[None]:
     except SmoothheadsError:
         raise
     except Exception as error:
+        # Some libraries raise errors of their own, with the system's message inside.
         text = str(error).lower()
         known = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
         full = known or any(words in text for words in _FULL)
@@ -69,6 +70,7 @@ def reserve(
             return
         if not folder.is_dir():
             raise StorageError(f"{folder} is a file, not a folder; choose another place.")
+        # Whatever a command wrote before, or half wrote and left, is no obstacle.
         names = sorted(entry.name for entry in folder.iterdir())
     # What is neither ours nor to be ignored belongs to somebody else.
     foreign = [name for name in names if name not in (LOCK, *ignore) and not _PARTIAL.fullmatch(name)]
@@ -145,6 +147,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     reserve(path)
     with storage(path):
+        # Write beside the place, on the same disk, so that one rename makes it appear.
         path = Path(os.path.abspath(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path.parent, path.name)
@@ -182,6 +185,7 @@ def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
     path = folder / LOCK
     with storage(path):
         folder.mkdir(parents=True, exist_ok=True)
+        # The system's lock, which ends with its process, however that ends.
         lock = FileLock(path)
         try:
             lock.acquire(timeout=-1 if wait else 0)
@@ -189,6 +193,7 @@ def exclusive(folder: Path, *, wait: bool = False) -> Iterator[None]:
             held_by = holder(folder).partition(" (")[0] or "another process"
             raise HeldError(f"{folder} is in use by {held_by}; wait, or use another folder.") from None
     try:
+        # The name tells others who holds the folder, and us whether somebody took it over.
         with storage(path):
             _write_holder(path, _own_name())
             _sweep(folder)
@@ -273,6 +278,7 @@ def is_partial(path: Path) -> bool:
 def _sweep(folder: Path, name: str | None = None) -> None:
     """Removes what ended processes of this machine left half written of the output `name`, or of any."""
     for entry in folder.glob(".*.partial"):
+        # Of other machines nobody can tell here whether the process still runs.
         match = _PARTIAL.fullmatch(entry.name)
         if match and name in (None, match[1]) and match[2] == _machine() and not running(int(match[3])):
             if entry.is_dir() and not entry.is_symlink():

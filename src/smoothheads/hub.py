@@ -68,6 +68,7 @@ def local(place: str | Path, kind: Kind = "model", patterns: Sequence[str] | Non
         return zoo.find(place)
     if not is_address(place):
         return Path(place)
+    # The Hub's own client fetches what is not in its cache yet.
     address = parse(place)
     hub = _library()
     with _reaching(address):
@@ -97,6 +98,7 @@ def upload(
     """
     address = parse(SCHEME + repo.removeprefix(SCHEME))
     with _reaching(address):
+        # One commit with all files, so that no reader sees half of them.
         api: HfApi = _library().HfApi(library_name="smoothheads")
         api.create_repo(address.repo, private=private, exist_ok=True)
         if revision is not None:

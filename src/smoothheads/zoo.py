@@ -95,6 +95,7 @@ def add(folder: Path, name: str, *, command: str, cost: str = "", wheel: bool = 
         PACKAGE if wheel else CHECKOUT,
         {key: each for key, each in entries().items() if key != name},
     )
+    # All files that its list names, and the list itself.
     hashes = _hashes(folder)
     files = [*hashes, SUMS if (folder / SUMS).is_file() else MANIFEST]
     size = sum((folder / file).stat().st_size for file in files)
@@ -109,6 +110,7 @@ def add(folder: Path, name: str, *, command: str, cost: str = "", wheel: bool = 
             for file in files:
                 (partial / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(folder / file, partial / file)
+    # What it is good for comes from its own files; only the command is told.
     network = root / name / "checkpoint" if SUMS in files else root / name
     seconds = json.loads((network / MANIFEST).read_bytes()).get("seconds", 0)
     cost = cost or (f"{seconds / 3600:.1f} h" if seconds else "")

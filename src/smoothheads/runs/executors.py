@@ -60,6 +60,7 @@ class Executor(ABC):
             # Items are read as late as possible: a data set need not fit into memory.
             while len(started) < AHEAD * self.slots and (item := next(coming, coming)) is not coming:
                 started.append(self.submit(function, item))  # type: ignore[arg-type]
+            # The oldest result is the next one to yield, whichever ends first.
             if not started:
                 return
             if started[0].done():
@@ -91,6 +92,7 @@ class SerialExecutor(Executor):
         del seconds  # nothing runs beside the caller
         if not self._queue:
             return []
+        # Waiting is what makes the oldest item run.
         future, function, item = self._queue.popleft()
         try:
             future.set_result(function(item))
@@ -135,6 +137,7 @@ class ProcessExecutor(Executor):
         return future
 
     def wait(self, seconds: float) -> list[Future[Any]]:
+        # Hand on what ended: the result, the error of the function, or how a worker died.
         ended = []
         for inner in futures.wait(self._busy, seconds, futures.FIRST_COMPLETED).done:
             worker, task = self._busy.pop(inner)
@@ -144,6 +147,7 @@ class ProcessExecutor(Executor):
                 error = worker.death()
             else:
                 self._idle.append(worker)
+            # The caller's future is set here, in its own thread.
             task.future.set_exception(error) if error else task.future.set_result(inner.result())
             ended.append(task.future)
         self._assign()
@@ -187,6 +191,7 @@ class _Process:
         (self.process,) = self._pool._processes.values()
 
     def run(self, task: _Task) -> Future[Any]:
+        # A network is large, so a worker keeps it and is sent its items only.
         function = None if task.function is self._function else task.function
         self._function = task.function
         try:
@@ -209,6 +214,7 @@ class _Process:
 
     def death(self) -> WorkerError:
         """Returns the error that says how the process ended."""
+        # A negative code is the number of a signal; 9 is what the system sends when memory runs out.
         code, how = self.process.exitcode, "ended by itself"
         if code is not None and code < 0:
             known = -code in set(signal.Signals)

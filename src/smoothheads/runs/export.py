@@ -154,6 +154,7 @@ def export_onnx(place: Path | str, out: Path | str, *, checkpoint: Path | str | 
     place, out = Path(place), Path(out)
     if out.exists():
         raise StorageError(f"{out} exists already: choose another --out.")
+    # A ledger is about the checkpoint above it.
     is_network = (checkpoint_folder(place) / WEIGHTS).is_file()
     loaded = open_checkpoint(checkpoint or (place if is_network else _checkpoint_above(place)))
     with tempfile.TemporaryDirectory() as folder:
@@ -180,6 +181,7 @@ def push(
         message: The message of the commit.
         revision: The branch, which is created if it does not exist.
     """
+    # Everything is put together in a temporary folder, so that the source stays as it is.
     name, source = repo.removeprefix(hub.SCHEME), hub.local(folder)
     with tempfile.TemporaryDirectory() as temporary:
         staged = Path(temporary) / "repository"
@@ -250,6 +252,7 @@ def describe(log: Results, facts: Mapping[str, Any], name: str, place: str) -> s
         name: The title.
         place: What opens the classifier: an address, or FOLDER.
     """
+    # What it takes to open it: this version, and the extras of the engine and of the place.
     manifest = log.manifest
     version = "" if manifest is None else manifest.versions.get("smoothheads")
     extras = [EXTRAS[facts["engine"]]] if facts["engine"] in EXTRAS else []

@@ -113,11 +113,13 @@ def _image(number: int) -> Images:
 
 def _check_bound(certify: Certify, task: Task) -> Iterator[Finding]:
     """A network that always answers 1: the radius is at most that of n hits of n at level alpha."""
+    # n hits of n give the largest bound that n samples can give.
     witness = Witness(lambda numbers, _: np.ones_like(numbers), task.classes)
     _, radius = certify(witness, _image(0), task)
     top = l2_radius(clopper_pearson_lower(task.n, task.n, task.alpha), task.sigma)
     if len(witness.votes) < task.n0 + task.n:
         yield Finding("error", "samples", f"{len(witness.votes)} samples instead of {task.n0 + task.n}")
+    # A thousandth too much is rounding, more is another alpha or n.
     excess = radius - top
     if 0 < excess <= 1e-3 * max(top, 1) and excess > 1e-9:
         yield Finding("error", "rounding", f"the radius {radius:.6f} is rounded up from {top:.6f}")
@@ -150,6 +152,7 @@ def _check_reuse(certify: Certify, task: Task) -> Iterator[Finding]:
         witness = Witness(lambda numbers, _: np.ones_like(numbers), task.classes)
         certify(witness, _image(number), task)
         noises.append((np.concatenate(witness.samples)[-task.n :] - _image(number)).ravel())
+    # The correlation of N independent pairs has standard deviation 1 / sqrt(N), so 5.5 is beyond chance.
     count = min(map(len, noises))
     if not noises[0].any() or not noises[1].any():
         return  # no noise at all, which is the finding of another check
@@ -161,6 +164,7 @@ def _check_reuse(certify: Certify, task: Task) -> Iterator[Finding]:
 def _check_selection(certify: Certify, task: Task) -> Iterator[Finding]:
     """A network that answers 1 on the first n0 samples and 2 on the others: class 1 was chosen, and fails."""
     witness = Witness(lambda numbers, _: np.where(numbers < task.n0, 1, 2), task.classes)
+    # An honest certifier chooses 1 and finds no vote for it.
     prediction, radius = certify(witness, _image(4), task)
     if prediction == 2 and radius > 0:
         yield Finding("error", "selection", "the class was chosen on the votes that are bounded")
@@ -171,6 +175,7 @@ def _check_votes(certify: Certify, task: Task) -> Iterator[Finding]:
     generator = np.random.default_rng(5)
     witness = Witness(lambda numbers, _: np.where(generator.random(len(numbers)) < 0.9, 1, 2), task.classes)
     _, radius = certify(witness, _image(5), task)
+    # The votes that may be bounded are those after the first n0.
     k = witness.votes[task.n0 : task.n0 + task.n].count(1)
     proved = l2_radius(clopper_pearson_lower(k, task.n, task.alpha), task.sigma)
     if radius > proved + 1e-3:
@@ -184,6 +189,7 @@ def _check_abstention(certify: Certify, task: Task) -> Iterator[Finding]:
     witness = Witness(
         lambda numbers, _: np.where(generator.random(len(numbers)) < 0.45, 1, numbers % 2 * 2), 3
     )
+    # Below one half no theorem gives a radius.
     prediction, radius = certify(witness, _image(6), task)
     if prediction != ABSTAIN and radius > 0:
         yield Finding("error", "abstention", "an image without a majority was certified")
@@ -317,6 +323,7 @@ def art(network: Network, image: Images, task: Task) -> Answer:
         scale=task.sigma,
         alpha=task.alpha,
     )
+    # ART abstains with -1, too.
     predictions, radii = classifier.certify(image[None], n=task.n)
     prediction = int(predictions[0])
     return (prediction, float(radii[0])) if prediction >= 0 else (ABSTAIN, 0.0)
@@ -372,6 +379,7 @@ def find_certifier(name: str) -> Certify:
 def _honest_log(images: int = 100) -> Results:
     """A foreign log of an honest certification: n = 1,000, alpha 0.001, sigma 0.5, six decimals."""
     generator, task = np.random.default_rng(0), Task()
+    # Hits fall from all of n to far below one half, so that the log has unanimous images and abstentions.
     k = np.minimum(task.n, generator.binomial(task.n, np.clip(1.02 - 0.006 * np.arange(images), 0, 1)))
     radius = np.array([l2_radius(clopper_pearson_lower(int(x), task.n, task.alpha), task.sigma) for x in k])
     radius = np.floor(radius * 1e6) / 1e6
@@ -394,6 +402,7 @@ def _log(
 
 
 def _log_liars() -> dict[str, tuple[str, Results]]:
+    # Each lie changes one thing of an honest log.
     true = _honest_log()
     keep = ~true.abstained
     middle = np.r_[0:40, 43:100]

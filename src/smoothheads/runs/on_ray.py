@@ -62,10 +62,12 @@ class Cluster:
         address = self.address or os.environ.get(ADDRESS)
         if address is not None:
             _require_answer(address)
+        # Whoever connected before us also disconnects.
         if ray.is_initialized():
             yield ray
             return
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+        # A cluster of this machine lives as long as the command, in a folder of its own.
         if address is None:
             local = {"address": "local", "num_cpus": self.cores or devices.cores(), "num_gpus": None}
             memory = {"include_dashboard": False, "object_store_memory": STORE_BYTES}
@@ -96,6 +98,7 @@ def own_folder() -> Iterator[Path]:
 
     Ray sends no statistics about clusters that are started inside the block.
     """
+    # Only processes that know the token may join or use the cluster.
     usual = tempfile.gettempdir()
     parent = usual if len(usual) <= LONGEST_FOLDER else "/tmp"
     folder = Path(tempfile.mkdtemp(prefix="heads-", dir=parent))
@@ -237,6 +240,7 @@ class RayWorker:
         Refuses where this machine has other versions than the driver, or where the function's own method
         `prepare` finds that it computes something else here.
         """
+        # Other versions may round differently, which would be another function.
         if other := ", ".join(
             f"{name} {got} instead of {expected.get(name)}"
             for name, got in versions().items()
@@ -363,6 +367,7 @@ class RayPool(Executor):
 
     def _publish(self, function: Any) -> None:
         """Puts the function into Ray's store, from where each node fetches it once."""
+        # A worker needs memory for the function and for what it makes of it.
         data = pickled(function)
         self._need = replace(self._need, memory=self._need.memory + COPIES * len(data))
         require_room(self._ray, self._need)
@@ -379,9 +384,11 @@ class RayPool(Executor):
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
+        # How many workers fit on each node, apart from nodes that were refused.
         self._looked = now
         found = [node for node in nodes(self._ray) if node.key not in self._refused]
         self._room = {node.key: node.room(self._need) for node in found}
+        # Without any room for long enough, the run ends with the reasons.
         if self._members or any(self._room.values()):
             self._staffed = now
         elif self._refused or now - self._staffed > FIRST_SECONDS:  # until then nodes may come back
@@ -424,6 +431,7 @@ class RayPool(Executor):
         except self._ray.exceptions.RayError as error:
             self._lose(member, str(error).strip().partition("\n")[0])
             return None
+        # Before its first task a worker answers that it is prepared, or why its node computes something else.
         task = member.task
         if task is None and isinstance(reply, SmoothheadsError):
             self._members.remove(member)
@@ -442,6 +450,7 @@ class RayPool(Executor):
 
     def _patience(self, member: _Member) -> float:
         """Returns the seconds after which a silent worker counts as lost; Ray notices only those that end."""
+        # Loading and compiling take long; after that the longest item so far is the measure.
         if member.task is None:
             return FIRST_SECONDS
         return max(SILENCE, SLOWEST * self._longest) if self._longest else math.inf
@@ -454,6 +463,7 @@ class RayPool(Executor):
             # In front, because the rows behind it wait for this one. Votes depend on their keys alone, so an
             # item that runs twice gives the same rows.
             self._queue.appendleft(member.task)
+        # A node that loses one worker after another, without a result between, is not worth more of them.
         self._on_note(f"{member} is lost ({why}); others do its work")
         self._losses[member.node] += 1
         if self._losses[member.node] >= MOST_LOSSES * self._room.get(member.node, 1):
