@@ -98,9 +98,9 @@ def test_a_single_member_stays_as_it_is() -> None:
         (member(2, replace(INFO, grid=Grid(255))), "same grid: member 1 has 16 and member 3 has 255"),
         (
             member(2, replace(INFO, class_names=tuple("abc"))),
-            "same classes: .* member 3 has 3",
+            "same number of classes: .* member 3 has 3",
         ),
-        (member(2, replace(INFO, class_names=tuple("abdc"))), "same class names"),
+        (member(2, replace(INFO, class_names=tuple("abdc"))), "same name of class 2: .* member 3 has d"),
     ],
 )
 def test_members_that_do_not_belong_together_are_refused(other: Checkpoint, message: str) -> None:

@@ -85,16 +85,20 @@ def join(members: Sequence[Checkpoint]) -> tuple[MultiHead, RunConfig]:
 
 
 def differing(one: DataInfo, other: DataInfo) -> tuple[str, str, str] | None:
-    """Returns the first fact about the images that a network cannot overlook, with both values, or None."""
-    for fact, a, b in (
+    """Returns the first fact about the images that a network cannot overlook, with both values, or None.
+
+    Class k must mean the same in both; where one side only numbers its classes, nothing can be said.
+    """
+    facts: list[tuple[str, object, object]] = [
         ("shape", one.shape, other.shape),
         ("grid", one.grid.max_value, other.grid.max_value),
-        ("classes", one.classes, other.classes),
-        ("class names", one.class_names, other.class_names),
-    ):
-        if a != b:
-            return fact, str(a), str(b)
-    return None
+        ("number of classes", one.classes, other.classes),
+    ]
+    numbers = tuple(map(str, range(one.classes)))
+    if numbers not in (one.class_names, other.class_names):
+        pairs = enumerate(zip(one.class_names, other.class_names, strict=False))
+        facts += [(f"name of class {k}", *pair) for k, pair in pairs]
+    return next(((fact, str(a), str(b)) for fact, a, b in facts if a != b), None)
 
 
 def _below(state: Mapping[str, Tensor], prefix: str) -> State:

@@ -24,6 +24,7 @@ from smoothheads.certify.engines.conversion import FACTS, load_converted
 from smoothheads.certify.soundness import NotAFunctionError
 from smoothheads.certify.votes import OnVotes, Request, VoteCounter
 from smoothheads.checkpoint import Checkpoint
+from smoothheads.checkpoint.join import differing
 from smoothheads.config import load_json
 from smoothheads.config.check import at_least
 from smoothheads.data import (
@@ -82,31 +83,19 @@ def certification_images(
     # The network knows shape, grid and classes of its images: another kind would be certified as nonsense.
     data = data or checkpoint.config.data
     everything = load_test(replace(data, root=root or data.root))
-    expected, info = checkpoint.info, everything.info
-    for what, trained, here in (
-        ("shape", expected.shape, info.shape),
-        ("grid", expected.grid.max_value, info.grid.max_value),
-        ("number of classes", expected.classes, info.classes),
-    ):
-        if trained != here:
-            raise DataError(
-                f"The network was trained on images of {what} {trained}, and these have {here}: "
-                "point at the matching data set."
-            )
-    # Class k must mean the same; where one side only numbers its classes, nothing can be said.
-    numbers = tuple(map(str, range(expected.classes)))
-    for k, (before, now) in enumerate(zip(expected.class_names, info.class_names, strict=True)):
-        if before != now and numbers not in (expected.class_names, info.class_names):
-            raise DataError(
-                f"Class {k} was {before!r} in training and is {now!r} in this data set: "
-                "point at the data set that the network was trained on."
-            )
+    if found := differing(checkpoint.info, everything.info):
+        what, trained, here = found
+        raise DataError(
+            f"The network was trained on images of {what} {trained}, and these have {here}: point at the "
+            "matching data set."
+        )
     # Other images of the same kind are allowed, but somebody may have taken them by mistake.
     trained_on = checkpoint.manifest.get("test_data")
     if on_note and isinstance(trained_on, dict) and trained_on.get("fingerprint") != everything.fingerprint:
         on_note(
             f"note: these are not the test images of the training ({trained_on.get('name')}): here "
-            f"{info.name}, {len(everything)} images with fingerprint {everything.fingerprint[:12]}..."
+            f"{everything.info.name}, {len(everything)} images with fingerprint "
+            f"{everything.fingerprint[:12]}..."
         )
     return select(everything, subset)
 

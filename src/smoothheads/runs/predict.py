@@ -155,19 +155,10 @@ class AnswerFile:
     """
 
     def __init__(self, path: Path, facts: Answer) -> None:
-        self.path, self._facts = path, facts
-        self._is_csv = path.suffix == ".csv"
+        self.path, self._facts, self._is_csv = path, facts, path.suffix == ".csv"
         self._read_rows()  # refuses a file of others before anything is written beside it
         self.answered: dict[str, str] = {}
         """Names of the pictures that an earlier run has answered, and the hashes of their pixels."""
-
-    def _start(self) -> None:
-        """Reads the answers of earlier runs and opens the file; the caller holds its lock."""
-        self.answered = {row["image"]: str(row["sha256"]) for row in self._earlier_rows()}
-        with storage(self.path):
-            self._file = self.path.open("ab", buffering=0)
-        if self._is_csv and not self._file.tell():
-            append(self._file, _csv_line(COLUMNS), self.path)
 
     @classmethod
     @contextmanager
@@ -185,7 +176,6 @@ class AnswerFile:
 
         if path.suffix not in (".jsonl", ".csv"):
             raise ConfigError(f"{path} ends neither in .jsonl nor in .csv: choose one of the two.")
-        # Check what is there, lock the file, and read it again: another process may just have written to it.
         file = cls(path, facts)
         with storage(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,32 +194,34 @@ class AnswerFile:
     def write(self, answer: Answer) -> None:
         """Writes an answer with the facts about the function."""
         stated = answer | self._facts
-        row = {str(column): stated[column] for column in COLUMNS if column in stated}
-        append(self._file, self._line(row), self.path)
+        append(self._file, self._line({name: stated[name] for name in COLUMNS if name in stated}), self.path)
         if "error" not in answer:
             self.answered[answer["image"]] = answer["sha256"]
 
-    def _earlier_rows(self) -> list[Answer]:
-        """Returns the complete answers of earlier runs.
-
-        Errors, which are tried again, and a torn last line are removed from the file."""
-        # Rewritten as a whole, atomically, so that a kill leaves the old file or the new one.
+    def _start(self) -> None:
+        """Reads the answers of earlier runs and opens the file; the caller holds its lock."""
+        # Another process may have written since this one looked.
         rows, is_torn = self._read_rows()
         answers = [row for row in rows if not row.get("error")]
-        if is_torn or len(answers) < len(rows):
-            header = _csv_line(COLUMNS) if self._is_csv else b""
+        header = _csv_line(COLUMNS) if self._is_csv else b""
+        # Errors are tried again, and a torn last line goes; a kill leaves the old file or the new one.
+        if is_torn or len(answers) < len(rows) or not rows:
             write_atomic(self.path, header + b"".join(map(self._line, answers)))
-        return answers
+        self.answered = {row["image"]: str(row["sha256"]) for row in answers}
+        with storage(self.path):
+            self._file = self.path.open("ab", buffering=0)
 
     def _read_rows(self) -> tuple[list[Answer], bool]:
         """Returns the rows of the file, and whether a torn line follows them; refuses a file of others."""
         with storage(self.path):
             data = self.path.read_bytes() if self.path.exists() else b""
         # What follows the last line break is the beginning of an answer that a kill cut off.
-        complete = data[: data.rfind(b"\n") + 1]
+        complete, torn = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
         try:
-            rows = self._parse(complete)
-            self._check_torn_line(data[len(complete) :], first=not complete)
+            rows = self._parse(complete.decode())
+            start = b'{"image": "' if not self._is_csv else b"" if complete else _csv_line(COLUMNS)
+            if torn[: len(start)] != start[: len(torn)]:
+                raise ValueError("another file")
         except (ValueError, KeyError, ConfigError):
             raise StorageError(f"{self.path} has no answers of `predict`: use another file.") from None
         # Answers of two functions in one file would pass for answers of one.
@@ -239,11 +231,10 @@ class AnswerFile:
                 raise StorageError(
                     f"{self.path} has answers of another function ({pairs}): use another file."
                 )
-        return rows, len(complete) < len(data)
+        return rows, bool(torn)
 
-    def _parse(self, data: bytes) -> list[Answer]:
+    def _parse(self, text: str) -> list[Answer]:
         """Returns the rows of complete lines; ValueError or KeyError: `predict` did not write them."""
-        text = data.decode()
         if self._is_csv:
             table = list(csv.reader(io.StringIO(text)))
             if table and tuple(table[0]) != COLUMNS:
@@ -252,17 +243,10 @@ class AnswerFile:
         else:
             rows = [parse_json(line, str(self.path)) for line in text.splitlines()]
         for row in rows:
-            if not isinstance(row["image"], str) or not row.keys() <= set(COLUMNS):
+            named = isinstance(row["image"], str) and row.keys() <= set(COLUMNS)
+            if not named or not (row.get("error") or isinstance(row["sha256"], str)):
                 raise ValueError("another file")
-            if not row.get("error") and not isinstance(row["sha256"], str):
-                raise ValueError("no hash of the picture")
         return rows
-
-    def _check_torn_line(self, line: bytes, *, first: bool) -> None:
-        """Raises ValueError unless a line without an end is the beginning of one of ours."""
-        start = b'{"image": "' if not self._is_csv else _csv_line(COLUMNS) if first else b""
-        if line[: len(start)] != start[: len(line)]:
-            raise ValueError("another file")
 
     def _line(self, answer: Answer) -> bytes:
         if self._is_csv:
