@@ -10,7 +10,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_MODULES = {
+_PLACES = {
     "ABSTAIN": "types",
     "Certificate": "types",
     "Certified": "types",
@@ -29,39 +29,32 @@ _MODULES = {
     "build": "models",
     "certify": "smoothed",
     "compare": "results.compare",
-    "dataset": "data",
+    "dataset": "data:as_dataset",
     "denoised": "models.denoiser",
     "from_arrays": "data",
     "from_pretrained": "runs.models",
     "list_architectures": "models",
-    "load_checkpoint": "checkpoint",
-    "load_data": "data",
+    "load_checkpoint": "checkpoint:load",
+    "load_data": "data:load",
     "multihead": "models.cut",
     "read_log": "results.read",
-    "recipe": "recipes",
+    "recipe": "recipes:get",
     "recipes": "recipes",
     "report": "report.html",
-    "save_checkpoint": "checkpoint",
+    "save_checkpoint": "checkpoint:save",
     "train": "training.fit",
 }
-"""Where each name of the interface is defined."""
-_ATTRIBUTES = {
-    "dataset": "as_dataset",
-    "load_checkpoint": "load",
-    "load_data": "load",
-    "recipe": "get",
-    "save_checkpoint": "save",
-}
-"""What a name is called in its module, where that differs."""
+"""The module of each name, and what the name is called there, where that differs."""
 
-__all__ = [*_MODULES]  # noqa: PLE0604
+__all__ = [*_PLACES]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
-    return module if name == "recipes" else getattr(module, _ATTRIBUTES.get(name, name))
+    place, _, attribute = _PLACES[name].partition(":")
+    module = importlib.import_module(f"{__name__}.{place}")
+    return module if name == "recipes" else getattr(module, attribute or name)
 
 
 def __dir__() -> list[str]:

@@ -83,6 +83,7 @@ def strict(device: torch.device) -> Iterator[None]:
     if hasattr(cudnn, "conv"):  # from torch 2.9 on
         successors = backends.cuda.matmul, backends.mkldnn.matmul, cudnn.conv, cudnn.rnn
         flags += [(each, "fp32_precision", "ieee") for each in successors]
+    # Note what is set now, as far as it can be read.
     matmul, before = None, []
     with suppress(RuntimeError):
         matmul = torch.get_float32_matmul_precision()
@@ -91,6 +92,7 @@ def strict(device: torch.device) -> Iterator[None]:
             before.append((owner, name, getattr(owner, name)))
     readable = {(id(owner), name) for owner, name, _ in before}
     try:
+        # Compute strictly inside the block.
         if matmul is not None:
             torch.set_float32_matmul_precision("highest")
         for owner, name, value in flags:
@@ -98,6 +100,7 @@ def strict(device: torch.device) -> Iterator[None]:
                 setattr(owner, name, value)
         yield
     finally:
+        # Give everything back in the same order.
         if matmul is not None:
             torch.set_float32_matmul_precision(matmul)
         for owner, name, value in before:

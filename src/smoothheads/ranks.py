@@ -80,6 +80,7 @@ def joined(device: str) -> Iterator[None]:
     if ranks == 1 or _is_joined():
         yield
         return
+    # Agree on a store, in which the first rank that fails leaves a mark.
     distributed = _distributed()
     with _lost_rank_as_error():
         store = _fresh_store(this, ranks)
@@ -91,6 +92,7 @@ def joined(device: str) -> Iterator[None]:
             return this <= 1
 
     try:
+        # A GPU that is missing is noticed before the ranks meet.
         parse(own_device(device))
         with _lost_rank_as_error():
             backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
@@ -101,6 +103,7 @@ def joined(device: str) -> Iterator[None]:
             raise SystemExit(2) from None
         if this == 0:
             raise
+        # The error of another rank says where it happened.
         raise WorkerError(f"{error} (rank {this} on {socket.gethostname()})") from error
     except BaseException:
         is_first_to_fail()
@@ -124,13 +127,14 @@ def ordered_sum(rows_KP: Tensor) -> Tensor:
     ranks = count()
     if ranks == 1:
         return add(rows_KP)
+    # Every rank is given one part of the columns, padded to equal width.
     own, width = rows_KP.shape
     part = -(-width // ranks)
-    # Rank r receives part r of the columns of all rows, adds them up, and all gather the sums.
     padded = torch.nn.functional.pad(rows_KP, (0, part * ranks - width))
     outgoing = padded.view(own, ranks, part).transpose(0, 1).contiguous()
     incoming, total = torch.empty_like(outgoing), padded.new_empty(ranks * part)
     with _lost_rank_as_error():
+        # Rank r receives part r of the columns of all rows, adds them up, and all gather the sums.
         _distributed().all_to_all_single(incoming, outgoing)
         _distributed().all_gather(list(total.chunk(ranks)), add(incoming.view(ranks * own, part)))
     return total[:width]
@@ -142,6 +146,7 @@ def side_by_side(columns_LN: Tensor) -> Tensor:
 
     if count() == 1:
         return columns_LN
+    # Ranks tell each other how many columns they have, pad to the widest, gather, and cut the padding off.
     size = torch.tensor(columns_LN.shape[1], device=columns_LN.device)
     sizes = [torch.zeros_like(size) for _ in range(count())]
     with _lost_rank_as_error():
@@ -174,6 +179,7 @@ def from_first(text: str) -> str:
 
     if count() == 1:
         return text
+    # The length goes first, so that the others can make room.
     data = text.encode() if first() else b""
     size = total(torch.tensor(len(data)))
     letters = torch.tensor(list(data), dtype=torch.uint8) if first() else torch.empty(int(size)).byte()
@@ -226,6 +232,8 @@ def _fresh_store(this: int, ranks: int) -> Any:
             raise ConfigError(
                 f"WORLD_SIZE is set without {name}: start ranks with torchrun, which sets both."
             )
+    # A rank asks for the name with a word of its own, and the answer is stored under that word: answers to
+    # ranks that are dead mislead nobody.
     distributed = _distributed()
     store, _, _ = next(distributed.rendezvous("env://"))
     if this > 0:

@@ -64,6 +64,7 @@ class Registry(Generic[T]):
     def _load_plugins(self) -> None:
         if self._failures is not None:
             return
+        # A plugin that fails must not keep the others, or our own components, from working.
         self._failures = {}
         for point in metadata.entry_points(group=self.group):
             try:

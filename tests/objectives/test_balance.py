@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import special
 from torch import Tensor
 
 from smoothheads.errors import ConfigError
@@ -186,3 +187,69 @@ def test_parts_of_a_batch_get_the_weights_of_the_whole(settings: dict[str, Any])
     teaching.update(1, losses, labels)
     parts = [teaching(losses[:, part], labels[part]) for part in (slice(0, 25), slice(25, 60))]
     assert torch.equal(torch.cat(parts, dim=1), teaching(losses, labels))
+
+
+def plain_weights(settings: dict[str, Any], batches: list[tuple[Tensor, Tensor]]) -> np.ndarray:
+    """The weights [L, N] of the last batch, by the formulas of the four rules in plain loops."""
+    heads, classes, lam = len(batches[0][0]), 3, 1.0
+    recent: dict[tuple[int, int], list[float]] = {}
+    accuracy: dict[int, float] = {}
+    # Decaying sums over batches of 1, S, S^2 (for SuperLoss) and of 1, w (for E_c[w]).
+    of_losses, of_weights = np.zeros((3, heads, classes)), np.zeros((2, heads, classes))
+    for losses_LN, labels_N in batches:
+        weights = np.ones(losses_LN.shape)
+        of_losses, of_weights = 0.95 * of_losses, 0.95 * of_weights
+        for k in range(heads):
+            p = np.exp(-losses_LN[k].numpy()).mean()
+            accuracy[k] = p if k not in accuracy else 0.9 * accuracy[k] + 0.1 * p
+            for loss, label in zip(losses_LN[k].tolist(), labels_N.tolist(), strict=True):
+                of_losses[:, k, label] += 1, loss, loss**2
+                recent[k, label] = [*recent.get((k, label), []), loss][-5:]
+        for k in range(heads):
+            teacher = k - 1  # the first head is taught by the last
+            own = teacher % heads
+            for n, label in enumerate(labels_N.tolist()):
+                loss = losses_LN[own, n].item()
+                if settings.get("weights") == "superloss":
+                    count, total, squares = of_losses[:, own, label]
+                    mean = total / count
+                    b = (loss - mean) / max(np.sqrt(squares / count - mean**2), 1e-3)
+                    # At -1/e, where W is -1, rounding can make scipy return nan.
+                    log_weight = -special.lambertw(0.5 * max(-2 / math.e, b)).real
+                    weights[k, n] = np.exp(np.nan_to_num(log_weight, nan=1))
+                    continue
+                if settings["pace"] == "own-accuracy":
+                    lam = float(np.quantile(recent[own, label], accuracy[own]))
+                elif settings["pace"] == "class-quantile":
+                    lam = float(np.quantile(recent[own, label], 0.6))
+                if loss > lam:
+                    weights[k, n] = (1 + math.exp(-lam)) / (1 + math.exp(loss - lam))
+            for n, label in enumerate(labels_N.tolist()):
+                of_weights[:, k, label] += 1, weights[k, n]
+        overall = of_weights[1].sum(1) / of_weights[0].sum(1)
+        if settings.get("weights") == "superloss":
+            weights /= overall[:, None]
+        if settings.get("balance") == "class":
+            by_class = of_weights[1] / of_weights[0]
+            weights = np.minimum(weights * (overall[:, None] / by_class)[:, labels_N.numpy()], 4)
+    return weights
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"pace": "fixed", "balance": "class"},
+        {"pace": "class-quantile", "quantile_first": 0.6, "quantile_last": 0.6, "class_window": 5},
+        {"pace": "own-accuracy", "class_window": 5},
+        {"pace": "fixed", "weights": "superloss"},
+        {"pace": "own-accuracy", "class_window": 5, "balance": "class"},
+    ],
+    ids=lambda settings: "-".join(map(str, settings.values())),
+)
+def test_rules_equal_their_formulas_in_plain_loops(settings: dict[str, Any]) -> None:
+    teaching = make(**settings)
+    batches = [batch(seed, images=18) for seed in range(6)]
+    for losses_LN, labels_N in batches:
+        teaching.update(2, losses_LN, labels_N)
+    weights_LN = teaching(*batches[-1]).numpy()
+    np.testing.assert_allclose(weights_LN, plain_weights(settings, batches), rtol=1e-9)

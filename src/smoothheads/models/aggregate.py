@@ -134,6 +134,7 @@ def fit_weights(logits_LNC: Tensor, labels_N: Tensor, *, ridge: float = RIDGE) -
     # Cross-entropy depends only on the differences to the label's logit.
     margins_LNC = logits_LNC - logits_LNC.gather(-1, index_LN1)
     pull = ridge * float(logits_LNC.var(-1, correction=0).mean())
+    # Start from the plain mean, towards which a small ridge pulls the weights.
     mean_L = torch.full((heads,), 1 / heads, dtype=torch.float64)
 
     def weighted_sum(values_LNC: Tensor, weights_L: Tensor) -> Tensor:
@@ -141,18 +142,21 @@ def fit_weights(logits_LNC: Tensor, labels_N: Tensor, *, ridge: float = RIDGE) -
 
     def loss(w: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         weights_L = torch.from_numpy(w)
+        # Cross-entropy of the weighted sum is the logsumexp of its margins.
         scores_NC = weighted_sum(margins_LNC, weights_L)
         gradient_L = (scores_NC.softmax(-1) * margins_LNC).sum(-1).mean(-1) + pull * (weights_L - mean_L)
         value = scores_NC.logsumexp(-1).mean() + pull / 2 * (weights_L - mean_L).square().sum()
         return float(value), gradient_L.numpy()
 
     def curvature(w: NDArray[np.float64]) -> NDArray[np.float64]:
+        # The Hessian is the mean covariance of the heads' margins under the predicted probabilities.
         p_NC = weighted_sum(margins_LNC, torch.from_numpy(w)).softmax(-1)
         centred_LNC = margins_LNC - (p_NC * margins_LNC).sum(-1, keepdim=True)
         flat = (p_NC.sqrt() * centred_LNC).flatten(1)
         hessian_LL: NDArray[np.float64] = (flat @ flat.T / len(p_NC) + pull * torch.eye(heads)).numpy()
         return hessian_LL
 
+    # Newton's method in a trust region finds the one minimum.
     minimum = optimize.minimize(
         loss, mean_L.numpy(), jac=True, hess=curvature, method="trust-exact", options={"gtol": 1e-9}
     )

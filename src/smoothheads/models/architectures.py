@@ -110,6 +110,7 @@ def build(
     network = ARCHITECTURES.get(config.arch).network
     if len(mean) != shape[0]:
         raise ConfigError(f"Images of {shape[0]} channels need as many means as channels, not {len(mean)}.")
+    # Network k is drawn from the k-th stream and cut; its head becomes head k.
     trunks, heads = [], []
     for k in range(config.heads):
         with drawing(seed, "init", k):
@@ -128,6 +129,7 @@ def build(
             layers = [("normalize", Normalize(mean, std)), *head.named_children()]
             heads[k] = nn.Sequential(OrderedDict(layers))
         normalize = None
+    # The trunk is the first network's.
     built = MultiHead(trunks[0], heads, normalize)
     built.config = config
     if config.denoiser_sigma is not None:

@@ -74,6 +74,7 @@ def cost(model: nn.Module, shape: tuple[int, int, int]) -> Cost:
         else:  # ptflops counts what comes out of a ReLU, and what goes into a pooling layer
             extra += (output if isinstance(module, nn.ReLU) else inputs[0]).numel()
 
+    # Count in every layer while one image of zeros passes through the network.
     hooks = [module.register_forward_hook(count) for module in model.modules() if isinstance(module, COUNTED)]
     state = itertools.chain(model.parameters(), (b for b in model.buffers() if b.is_floating_point()))
     like = next(state, torch.empty(0))

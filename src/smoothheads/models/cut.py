@@ -7,8 +7,8 @@ import math
 import operator
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import torch
 from torch import Tensor, fx, nn
@@ -21,13 +21,6 @@ from smoothheads.seeding import drawing
 Parts = tuple[nn.Module, nn.Module]
 SIDES: Final = (32, 28, 224, 64, 96, 16, 8, 4, 128, 256, 299)  # of images, the usual ones first
 ADVICE: Final = "pass the trunk itself as the model, with cut=None and a head_factory"
-
-
-@runtime_checkable
-class Splittable(Protocol):
-    """A network that knows where it can be cut: head(trunk(x)) is what it computes."""
-
-    def split(self, cut: str) -> Parts: ...
 
 
 def multihead(
@@ -61,22 +54,32 @@ def multihead(
     if head_factory is not None:
         if cut is not None:
             raise ConfigError(f"With a head_factory pass cut=None, not {cut!r}: the model is the trunk.")
+        # Make every head from a random stream of its own.
         made = []
         for k in range(heads):
             with drawing(seed, "init", k):
                 made.append(head_factory())
             _refuse_batch_statistics(made[-1])
         network = _assemble(copy.deepcopy(model), made, normalize)
+        # The network must compute what its parts compute one after the other.
         separate = [nn.Sequential(network.normalize, network.trunk, head) for head in made]
         example = example_for(separate[0]) if example is None else example
         _check(network, [_logits(one, example) for one in separate], example)
         return network
+    # Cut a copy of the model; weights on both sides of the cut cannot be copied for every head.
     trunk, head = split(copy.deepcopy(model), cut)
-    _refuse_ties(trunk, head)
+    if not list(head.parameters()):
+        raise ConfigError("There is no parameter behind the cut, so heads would be equal: cut earlier.")
+    in_trunk = {id(p) for p in trunk.parameters()}
+    in_trunk |= {id(m) for m in trunk.modules() if list(m.buffers(recurse=False))}
+    for name, part in (*head.named_parameters(), *head.named_modules()):
+        if id(part) in in_trunk:
+            raise ConfigError(f"Both sides of the cut use the tied {name!r}: choose another cut.")
     network = _assemble(trunk, [copy.deepcopy(head) for _ in range(heads)], None)
     # Before anything is drawn anew, each head must compute what the model computes.
     example = example_for(model) if example is None else example
     _check(network, [_logits(model, example)] * heads, example)
+    # Draw head k anew from the k-th random stream.
     if reinit:
         initialise = reset if reinit is True else reinit
         for k, copied in enumerate(network.heads):
@@ -104,10 +107,14 @@ def split(model: nn.Module, cut: str | int | None) -> Parts:
     """Returns trunk and head, which use the model's own layers: head(trunk(x)) is what the model computes."""
     if cut is None:
         raise ConfigError("Name the submodule after which to cut, or pass a head_factory.")
-    if isinstance(model, Splittable) and isinstance(cut, str):
-        return model.split(cut)
+    # A network may know itself where it can be cut, as ours do.
+    own_split = getattr(model, "split", None)
+    if callable(own_split) and isinstance(cut, str):
+        own_parts: Parts = own_split(cut)
+        return own_parts
     if cut == "input":
         return nn.Identity(), model
+    # A chain of layers is cut between two of them.
     sequential = type(model).forward is nn.Sequential.forward
     if sequential and (cut in model._modules or isinstance(cut, int)):
         children = [(name, child) for name, child in model._modules.items() if child is not None]
@@ -116,6 +123,7 @@ def split(model: nn.Module, cut: str | int | None) -> Parts:
         if not 0 < end <= len(names):
             raise ConfigError(f"A cut of this Sequential is an index from 0 to {len(names) - 1}, not {cut}.")
         return nn.Sequential(OrderedDict(children[:end])), nn.Sequential(OrderedDict(children[end:]))
+    # In any other network, torch.fx finds out what is computed behind the submodule.
     if isinstance(cut, int) or cut not in dict(model.named_modules()):
         raise one_of("submodule to cut after", str(cut), model._modules)
     return fx_split(model, cut)
@@ -128,6 +136,7 @@ def fx_split(model: nn.Module, cut: str) -> Parts:
     whatever their code does. torch.fx.passes.split_module is no substitute: it renames submodules (`layer1.0`
     to `layer1_0`), under which no weights would load, and gives a head one argument per value.
     """
+    # The forward as a list of calls; the trunk ends with the last call of `cut`.
     nodes = list(_trace(model, cut).nodes)
     calls = [i for i, node in enumerate(nodes) if node.op == "call_module" and node.target == cut]
     if not calls:
@@ -136,6 +145,7 @@ def fx_split(model: nn.Module, cut: str) -> Parts:
     # Every value from before the cut that is still needed crosses it, as one tensor or as a tuple.
     live = [node for node in before if node.op != "get_attr" and _used_by(node, after)]
 
+    # The trunk: all calls up to the cut, with the parameters that these read.
     trunk = fx.Graph()
     new: dict[fx.Node, fx.Node] = {}
     for node in before:
@@ -143,6 +153,7 @@ def fx_split(model: nn.Module, cut: str) -> Parts:
             new[node] = trunk.node_copy(node, new.__getitem__)
     trunk.output(new[live[0]] if len(live) == 1 else tuple(new[node] for node in live))
 
+    # The head: the remaining calls, which find the crossing values in its input.
     head = fx.Graph()
     features = head.placeholder("features")
     if len(live) == 1:
@@ -185,6 +196,7 @@ class _PathTracer(fx.Tracer):
 def _trace(model: nn.Module, cut: str) -> fx.Graph:
     """Returns the graph, with names relative to the model; raises ConfigError if training and evaluation
     differ in more than what modules do themselves."""
+    # Trace in both modes.
     graphs = {}
     for training in (True, False):
         with temporary_mode(model, training=training):
@@ -200,6 +212,7 @@ def _trace(model: nn.Module, cut: str) -> fx.Graph:
             "The forward reads self.training itself, so training and evaluation would need two cuts: use "
             f"modules such as nn.Dropout for that, or {ADVICE}."
         )
+    # Modules get the names that they have in the model, so that its weights fit.
     for node in graphs[False].nodes:
         if node.op in ("call_module", "get_attr"):
             node.target = str(node.target).removeprefix("model.")
@@ -224,18 +237,6 @@ def _refuse_batch_statistics(model: nn.Module) -> None:
             )
 
 
-def _refuse_ties(trunk: nn.Module, head: nn.Module) -> None:
-    if not list(head.parameters()):
-        raise ConfigError("There is no parameter behind the cut, so heads would be equal: cut earlier.")
-    in_trunk = {id(p) for p in trunk.parameters()} | {
-        id(m) for m in trunk.modules() if list(m.buffers(recurse=False))
-    }
-    tied = [name for name, p in head.named_parameters() if id(p) in in_trunk]
-    tied += [name for name, m in head.named_modules() if id(m) in in_trunk]
-    if tied:
-        raise ConfigError(f"Both sides of the cut use the tied {tied[0]!r}: choose another cut.")
-
-
 def _check(network: MultiHead, expected: list[Tensor], example: Tensor) -> None:
     """Checks that each head gives the expected logits bit for bit, whatever else is in the batch."""
     logits_LNC = _run(network, example)
@@ -245,6 +246,7 @@ def _check(network: MultiHead, expected: list[Tensor], example: Tensor) -> None:
                 f"Behind the cut the logits differ from the model's own by {(got - want).abs().max():.3g} in "
                 f"head {k + 1}: its forward changes values in place or at random, so {ADVICE}."
             )
+    # The prediction for an image must not depend on the other images in the batch.
     others = torch.rand(example.shape, generator=torch.Generator().manual_seed(0)).to(example)
     together_LNC = _run(network, torch.cat([example, others]))[:, : len(example)]
     # Only up to rounding: kernels may differ with the batch size.
@@ -268,9 +270,17 @@ def _logits(model: nn.Module, example: Tensor) -> Tensor:
 
 def example_for(model: nn.Module) -> Tensor:
     """Returns three random images that the model takes, by its first layer and the usual sizes."""
+    shapes: list[tuple[int, int, int]] = []
+    first = next((m for m in model.modules() if isinstance(m, (nn.Conv2d, nn.Linear))), None)
+    if isinstance(first, nn.Conv2d):
+        shapes = [(first.in_channels, side, side) for side in SIDES]
+    elif first is not None:
+        # A linear layer sees all pixels of grey or colour images.
+        sides = {channels: math.isqrt(first.in_features // channels) for channels in (1, 3)}
+        shapes = [(c, side, side) for c, side in sides.items() if c * side * side == first.in_features]
     like = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
     generator = torch.Generator().manual_seed(0)
-    for shape in _likely_shapes(model):
+    for shape in shapes:
         batch = torch.rand(3, *shape, generator=generator).to(device=like.device, dtype=like.dtype)
         try:
             _run(model, batch)
@@ -281,20 +291,6 @@ def example_for(model: nn.Module) -> Tensor:
         f"The size of the images cannot be seen from the first layer of {type(model).__name__}: pass a batch "
         "of its images as `example`."
     )
-
-
-def _likely_shapes(model: nn.Module) -> Iterator[tuple[int, int, int]]:
-    """Yields shapes of images that the first layer fits, likely ones first."""
-    for layer in model.modules():
-        if isinstance(layer, nn.Conv2d):
-            yield from ((layer.in_channels, side, side) for side in SIDES)
-            return
-        if isinstance(layer, nn.Linear):
-            for channels in (1, 3):
-                side = math.isqrt(layer.in_features // channels)
-                if channels * side * side == layer.in_features:
-                    yield channels, side, side
-            return
 
 
 def _run(model: nn.Module, x: Tensor) -> Tensor:

@@ -38,6 +38,7 @@ class MultiHead(nn.Module):
         super().__init__()
         if not heads:
             raise ConfigError("A network needs at least one head: give one module per head.")
+        # A parameter that two parts share would be trained by both, and could not be copied or cut.
         owner: dict[int, int] = {}
         for index, part in enumerate([trunk, *heads]):
             for name, parameter in part.named_parameters():
@@ -53,6 +54,7 @@ class MultiHead(nn.Module):
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
         """Returns logits [L, N, C] for pixels in [0, 1] plus noise (h^k(g(x)) of the SOME paper)."""
+        # The trunk runs once for all heads.
         features = self.trunk(self.normalize(x_NCHW))
         return torch.stack([select_logits(head(features)) for head in self.heads])
 
@@ -89,7 +91,15 @@ def as_multihead(model: nn.Module) -> MultiHead:
         raise ConfigError(f"{model.__name__} is a class: create the network first, as in {model.__name__}().")
     if not isinstance(model, nn.Module):
         raise ConfigError(f"A network is a torch.nn.Module, not a {type(model).__name__}.")
-    _check_depth(model)
+    # Python's recursion limit would end a forward pass or a copy of a network that is nested too deeply. A
+    # module that occurs several times in a level is looked at once.
+    level, depth = {id(model): model}, 0
+    while level:
+        if depth > MAX_DEPTH:
+            raise ConfigError(f"The network's modules are nested more than {MAX_DEPTH} deep: flatten them.")
+        children = (child for module in level.values() for child in module.children())
+        level, depth = {id(child): child for child in children}, depth + 1
+    # All tensors need values.
     for kind, tensors in (("parameter", model.named_parameters()), ("buffer", model.named_buffers())):
         for name, tensor in tensors:
             if is_lazy(tensor):
@@ -103,6 +113,7 @@ def as_multihead(model: nn.Module) -> MultiHead:
                 )
             if tensor.layout != torch.strided:
                 raise ConfigError(f"The {kind} {name!r} is sparse: replace it by its to_dense().")
+    # Parameters of one lower or higher precision are a mistake; quantised networks have several types.
     dtypes = {p.dtype for p in model.parameters() if p.is_floating_point()}
     if len(dtypes) == 1 and dtypes != {torch.float32}:
         raise ConfigError(
@@ -110,17 +121,6 @@ def as_multihead(model: nn.Module) -> MultiHead:
             "pass model.float(); lower precision is a setting of the engine."
         )
     return model if isinstance(model, MultiHead) else MultiHead(nn.Identity(), [model])
-
-
-def _check_depth(model: nn.Module) -> None:
-    """Raises ConfigError where Python's recursion limit would end a forward pass or a copy."""
-    level, depth = {id(model): model}, 0
-    while level and depth <= MAX_DEPTH:
-        # A module that occurs several times in a level is looked at once.
-        children = (child for module in level.values() for child in module.children())
-        level, depth = {id(child): child for child in children}, depth + 1
-    if level:
-        raise ConfigError(f"The network's modules are nested more than {MAX_DEPTH} deep: flatten them.")
 
 
 class Normalize(nn.Module):

@@ -77,6 +77,7 @@ class BasicBlock(nn.Module):
         self.relu = nn.ReLU(inplace=True)
 
     def forward(self, x: Tensor) -> Tensor:
+        # y = relu(F(x) + shortcut(x)), eq. 1 and 2 of He et al.
         y = self.relu(self.bn1(self.conv1(x)))
         out: Tensor = self.relu(self.bn2(self.conv2(y)) + self.downsample(x))
         return out
@@ -141,6 +142,7 @@ def resnet_cifar(depth: int, shape: Shape, classes: int) -> Chain:
         "flatten": nn.Flatten(),
         "fc": nn.Linear(64, classes),
     }
+    # The trunk ends in front of the named layer; the third stage can be cut in its middle.
     middle = (blocks + 1) // 2  # of an odd number of blocks the trunk has one more
     cuts = {
         "input": "conv1",
@@ -168,6 +170,7 @@ def resnet_imagenet(depth: int, shape: Shape, classes: int) -> Chain:
         "relu": nn.ReLU(inplace=True),
         "maxpool": nn.MaxPool2d(3, stride=2, padding=1),
     }
+    # Four stages, each of which doubles the width and, from the second on, halves the resolution.
     inputs = 64
     for index, count in enumerate(blocks):
         width = 64 * 2**index

@@ -71,6 +71,7 @@ def train(
     """
     if method is not None and objective is not None:
         raise ConfigError("Give either a method or an objective: put the method into the objective.")
+    # Put model, data and settings into the form that the trainer takes.
     network, images = as_multihead(model), as_dataset(dataset)
     config = RunConfig(
         data=InMemory(),
@@ -85,6 +86,7 @@ def train(
         )
 
     with threads(config.train.threads):
+        # The method may look at all images before training begins.
         preparation = Preparation(
             dataset=images,
             device=parse(ranks.own_device(config.train.device)),
@@ -100,6 +102,7 @@ def train(
             augment=augment,
             prepared=config.objective.method.prepare(preparation),
         )
+        # Train, and keep the metrics of every epoch.
         history = []
         for event in trainer.run():
             if isinstance(event, EpochDone):

@@ -149,6 +149,7 @@ class Trainer:
                 "The network has no parameter to train: quantised modules cannot learn, and frozen ones need "
                 "requires_grad_(True)."
             )
+        # Trunk and heads have learning rates of their own.
         heads = list(model.heads.parameters())
         of_heads = {id(p) for p in heads}
         trunk = [p for p in model.parameters() if id(p) not in of_heads]
@@ -192,6 +193,7 @@ class Trainer:
     def run(self) -> Iterator[StepDone | EpochDone]:
         """Trains from where the state stands to the last epoch, and yields every step and epoch."""
         while self.epoch <= self.config.epochs:
+            # Take the steps of an epoch, or those that an interrupted run has left.
             started = time.monotonic()
             order = self._order()
             self.model.train()
@@ -199,6 +201,7 @@ class Trainer:
                 loss = self._train_step(batch)
                 self.step_in_epoch += 1
                 yield StepDone(self.step, self.steps, self.epoch, loss)
+            # Measure the epoch, and leave a state that stands at the start of the next one.
             metrics = self._epoch_metrics() | {"seconds": round(time.monotonic() - started, 3)}
             done = EpochDone(self.epoch, self.config.epochs, metrics)
             self.epoch, self.step_in_epoch, self.meter = self.epoch + 1, 0, Meter()
@@ -210,26 +213,24 @@ class Trainer:
         """Returns the positions of the images that this epoch shows; None shows every image once."""
         if self.curriculum is None:
             return None
-        if self.step_in_epoch == 0:
-            self.curriculum.refresh(self.epoch, self._hit_fractions)
-        return self.curriculum.order(
-            self.epoch, seeding.generator(self.config.seed, "curriculum", self.epoch)
-        )
+        key = ("curriculum", self.epoch)
 
-    def _hit_fractions(self, draws: int) -> Tensor:
-        dataset = self.loader.dataset
-        frequencies = class_frequencies(
-            self.model,
-            dataset,
-            sigma=self.config.sigma,
-            draws=draws,
-            seed=seeding.derive(self.config.seed, "curriculum", self.epoch),
-            device=self.device,
-        )
-        return hit_fractions(frequencies, dataset)
+        def measure(draws: int) -> Tensor:
+            dataset = self.loader.dataset
+            seed = seeding.derive(self.config.seed, *key)
+            noise: dict[str, Any] = {"sigma": self.config.sigma, "draws": draws, "seed": seed}
+            return hit_fractions(class_frequencies(self.model, dataset, **noise, device=self.device), dataset)
+
+        if self.step_in_epoch == 0:
+            self.curriculum.refresh(self.epoch, measure)
+        return self.curriculum.order(self.epoch, seeding.generator(self.config.seed, *key))
 
     def _train_step(self, batch: Batch) -> float:
-        """Takes one optimiser step: the sum of its micro-batches, whichever process computes them."""
+        """Takes one optimiser step: the sum of its micro-batches, whichever process computes them.
+
+        Lines are those of Algorithm 1 of the SOME paper.
+        """
+        # The learning rates of this step, of the trunk and of the heads.
         lr = self.config.learning_rate(self.step, self.loader.steps_per_epoch)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["scale"]
@@ -245,18 +246,20 @@ class Trainer:
         together = len(pieces) if self.objective.teaching.needs_whole_batch else 1
         for first in range(0, len(pieces), together):
             group_pieces = pieces[first : first + together]
+            # Lines 1 and 2: draw noise, and take the losses of every head on every image.
             forwards = [self._forward(number, piece, images, total) for number, piece in group_pieces]
-            # Teaching sees the smoothed losses S (eq. 4) and moves its thresholds lambda.
+            # Line 3: teaching sees the smoothed losses S (eq. 4) and moves its thresholds lambda.
             self._update_teaching([losses for losses, _ in forwards], [piece for _, piece in group_pieces])
             for (number, piece), (losses, moved) in zip(group_pieces, forwards, strict=True):
                 fraction = len(piece.images) / images
-                # The weighted losses (eq. 5 and 6) of this micro-batch, as its fraction of the step's mean.
+                # Line 4: the weighted loss (eq. 5 and 6) of this micro-batch, as its fraction of the mean.
                 with autocast(self.device, self.config.precision):
                     terms = self.objective.terms(losses, piece.labels.to(self.device))
                 loss = terms.loss * fraction
-                # The cosine constraint (eq. 3) is about the weights: it enters once per step.
+                # Line 5: the cosine constraint (eq. 3) is about the weights: it enters once per step.
                 cosine = self.objective.diversity(self.model) if number == 0 else None
                 loss = loss if cosine is None else loss + cosine
+                # Line 6: gradients add up over the micro-batches and all ranks, then all parameters move.
                 loss.backward()  # type: ignore[no-untyped-call]
                 total.add(moved, terms, loss, fraction)
         summed = total.finish()
@@ -292,6 +295,7 @@ class Trainer:
         teaching = self.objective.teaching
         smoothed_LN = torch.cat([part.smoothed_LN.detach() for part in losses], dim=1)
         labels_N = torch.cat([piece.labels for piece in pieces]).to(self.device)
+        # Labels travel as one more row of the losses.
         if teaching.needs_whole_batch:
             rows = torch.cat([smoothed_LN, labels_N.unsqueeze(0).to(smoothed_LN.dtype)])
             rows = ranks.side_by_side(rows)
@@ -311,23 +315,18 @@ class Trainer:
         )
 
     def _epoch_metrics(self) -> dict[str, Any]:
+        # The learning rate of the last step, the means over the epoch, and how similar the heads are.
         lr = self.config.learning_rate(self.step - 1, self.loader.steps_per_epoch)
         metrics: dict[str, Any] = {"epoch": self.epoch, "lr": lr}
         metrics |= self.meter.means() | head_cosines(self.model)
         if self.validation is None or not len(self.validation):
             return metrics
-        if not self.objective.method.trains_classifier:
-            psnr = denoising_psnr(self.model, self.validation, seed=self.config.seed, device=self.device)
-            metrics["validation"] = {"psnr": psnr}
-        else:
-            metrics["validation"] = noisy_accuracy(
-                self.model,
-                self.validation,
-                sigma=self.config.sigma,
-                seed=self.config.seed,
-                device=self.device,
-            )
-        return metrics
+        # Held-out images: the accuracy of a classifier under noise, or what a denoiser restores.
+        draw: dict[str, Any] = {"seed": self.config.seed, "device": self.device}
+        if self.objective.method.trains_classifier:
+            validation = noisy_accuracy(self.model, self.validation, sigma=self.config.sigma, **draw)
+            return metrics | {"validation": validation}
+        return metrics | {"validation": {"psnr": denoising_psnr(self.model, self.validation, **draw)}}
 
     def _warn_if_constant(self, metrics: dict[str, Any]) -> None:
         """Warns at the end of training if the classifier has learned to give one class to every image."""
@@ -335,6 +334,7 @@ class Trainer:
         if not self.objective.method.trains_classifier or classes == 1:
             return
         found = []
+        # A head that guesses has the loss ln C.
         if min(metrics["head_loss"]) > 0.98 * math.log(classes):
             found.append(f"its loss is that of guessing among {classes} classes (ln {classes})")
         validation = metrics.get("validation", {})
@@ -348,6 +348,7 @@ class Trainer:
             )
 
     def state(self) -> TrainState:
+        """Returns copies of everything that decides how training goes on."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         for index, slots in self.optimizer.state_dict()["state"].items():
             tensors |= {
@@ -369,6 +370,7 @@ class Trainer:
         self.objective.load_state_dict(state.part("objective"))
         if self.curriculum is not None:
             self.curriculum.load_state_dict(state.part("curriculum"))
+        # The optimiser's tensors are named INDEX.KEY, by the index of their parameter.
         slots: dict[int, dict[str, Tensor]] = {}
         for name, value in state.part("optimizer").items():
             index, key = name.split(".")

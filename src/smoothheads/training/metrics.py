@@ -87,11 +87,13 @@ def noisy_accuracy(
     predicted_C = torch.zeros(dataset.info.classes, dtype=torch.long)
     generator = seeding.generator(seed, "validation", device=device)
     own = {"first": ranks.rank(), "every": ranks.count()}
+    # Each rank counts hits on its part of the batches.
     for logits_LNC, labels_N in noisy_logits(model, dataset, generator, sigma=sigma, **own):
         hits_L += (logits_LNC.argmax(2) == labels_N).sum(1).cpu()
         prediction_N = ensemble(logits_LNC).argmax(1)
         hits += (prediction_N == labels_N).sum().cpu()
         predicted_C += prediction_N.cpu().bincount(minlength=len(predicted_C))
+    # All ranks add up their counts.
     accuracy_L = ranks.total(hits_L) / len(dataset)
     return {
         "accuracy": int(ranks.total(hits)) / len(dataset),
@@ -118,6 +120,7 @@ def denoising_psnr(
                 clean = images.to(device)
                 noisy = clean + sigma * torch.randn(clean.shape, generator=generator, device=device)
                 error_N = (model.heads[0](noisy, sigma) - clean).square().mean((1, 2, 3))
+                # PSNR = -10 log10(mean squared error), for pixels in [0, 1].
                 totals[sigma] += float(-10 * error_N.log10().sum())
     return {f"{sigma:g}": round(total / len(dataset), 2) for sigma, total in totals.items()}
 

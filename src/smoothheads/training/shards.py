@@ -57,6 +57,7 @@ class MicroBatchSum:
         if self.single:
             yield moved
             return
+        # BatchNorm starts every micro-batch from the statistics before the step, and its change is noted.
         self._reset()
         yield moved
         moved += [(b.detach() - old) * fraction for b, old in self._floating]
@@ -74,6 +75,7 @@ class MicroBatchSum:
         if self.single:
             self._rows.append(loss.detach())
             return
+        # One row holds all that the micro-batch adds: gradients, buffers, metrics and loss.
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
         metrics = [values_L * fraction for values_L in terms.metrics.values()]
         row = torch.cat([t.detach().flatten() for t in (*gradients, *moved, *metrics, loss)])
@@ -94,6 +96,7 @@ class MicroBatchSum:
             if not torch.isfinite(loss):
                 self._reset()
             return StepTerms(loss, self._metrics)
+        # Add the rows of all ranks in the order of their micro-batches, and take the sum apart again.
         total = ranks.ordered_sum(torch.stack(self._rows))
         sizes = [p.numel() for p in self.parameters] + [b.numel() for b, _ in self._floating]
         parts = torch.split(total, [*sizes, *(len(values_L) for values_L in self._metrics.values()), 1])
