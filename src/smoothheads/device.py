@@ -64,7 +64,7 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[Non
 
 @contextmanager
 def strict(device: torch.device) -> Iterator[None]:
-    """Inside the block CUDA computes float32 in float32, and the same input gives the same output.
+    """Lets CUDA compute float32 in float32, with the same output for the same input, inside the block.
 
     What is sampled must not depend on what else the program has set. By default convolutions of float32 may
     round their inputs to 10 bits (TF32), and a measurement (benchmark) or chance (atomic sums) may choose the

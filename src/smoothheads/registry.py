@@ -57,7 +57,7 @@ class Registry(Generic[T]):
 
     @property
     def failures(self) -> dict[str, str]:
-        """Why plugins could not be loaded, by the name of their entry point."""
+        """Returns why plugins could not be loaded, by the name of their entry point."""
         self._load_plugins()
         return dict(self._failures or {})
 

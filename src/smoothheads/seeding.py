@@ -30,7 +30,7 @@ def generator(seed: int, *path: str | int, device: str | torch.device = "cpu") -
 
 @contextmanager
 def drawing(seed: int, *path: str | int) -> Iterator[None]:
-    """Inside the block torch's CPU generator follows the stream `path` of `seed`; then it is as before."""
+    """Lets torch's CPU generator follow the stream `path` of `seed` inside the block."""
     import torch
 
     with torch.random.fork_rng(devices=[]):

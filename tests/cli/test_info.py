@@ -14,7 +14,7 @@ def test_recipes_are_listed_with_their_summaries(capsys: pytest.CaptureFixture[s
     assert main(["info", "recipes"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(sh.recipes.names())
-    assert any(re.match(r"cifar10-resnet110-some  +SOME: five heads", line) for line in lines)
+    assert any(re.match(r"cifar10-resnet110-some  +Trains SOME, five heads", line) for line in lines)
     assert max(map(len, lines)) < 130
 
 

@@ -74,8 +74,8 @@ def test_quantile_remembers_window_only() -> None:
     pace = make(pace="quantile", window=30)
     for value in range(10):
         lam_of(pace, 2, torch.full((3, 8), float(value)))
-    assert pace.state_dict()["recent"].shape == (3, 30)
-    assert pace.state_dict()["recent"].min() == 6
+    assert pace.state["recent"].shape == (3, 30)
+    assert pace.state["recent"].min() == 6
 
 
 @pytest.mark.parametrize("fraction", [0.3, 0.6, 0.9])
@@ -105,7 +105,7 @@ def test_class_quantile_forgets_old_losses_of_a_class() -> None:
     labels = torch.tensor([0, 0, 0, 1])
     for value in range(5):
         lam_LC = pace.update(2, torch.full((1, 4), float(value)), labels)
-    assert pace.state_dict()["recent"][0].tolist() == [[3, 4, 4, 4], [1, 2, 3, 4]]
+    assert pace.state["recent"][0].tolist() == [[3, 4, 4, 4], [1, 2, 3, 4]]
     assert lam_LC.tolist() == [[4, 2.5]]
 
 
@@ -121,11 +121,11 @@ def test_own_accuracy_quantile_is_mean_probability_of_truth() -> None:
     losses = torch.tensor([[0.0, 30.0] * 50])
     labels = torch.arange(100) // 2 % 2
     lam_LC = pace.update(1, losses, labels)
-    assert pace.state_dict()["probability"].tolist() == pytest.approx([0.5])
+    assert pace.state["probability"].tolist() == pytest.approx([0.5])
     assert lam_LC.tolist() == [pytest.approx([15.0, 15.0])]
     for _ in range(100):
         lam_LC = pace.update(1, torch.full((1, 100), math.log(10)), labels)
-    assert pace.state_dict()["probability"].tolist() == pytest.approx([0.1], abs=1e-3)
+    assert pace.state["probability"].tolist() == pytest.approx([0.1], abs=1e-3)
 
 
 def test_own_accuracy_follows_each_head() -> None:
@@ -147,7 +147,7 @@ def test_pace_resumed_bit_for_bit(kind: str) -> None:
     expected = [whole.update(2, batch, labels) for batch in batches]
     for batch in batches[:6]:
         first.update(2, batch, labels)
-    second.load_state_dict(first.state_dict())
+    second.state = first.state
     for batch in batches[6:]:
         first.update(2, batch, labels)  # must not change the state that was taken
     resumed = [second.update(2, batch, labels) for batch in batches[6:]]

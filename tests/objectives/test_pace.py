@@ -54,4 +54,4 @@ def test_schedule_same_for_all_heads_and_classes() -> None:
     lam_LC = pace.update(10, torch.zeros(5, 7), torch.zeros(7, dtype=torch.long))
     assert lam_LC.shape == (5, 10)
     assert lam_LC.flatten().tolist() == pytest.approx([2.070972] * 50, abs=1e-6)
-    assert pace.state_dict() == {}
+    assert pace.state == {}

@@ -43,7 +43,7 @@ def check_fields(config: Any) -> None:
 
     Numbers of another type whose meaning is clear, such as n=1e3 or sigma="0.25", are converted.
     """
-    for name, hint in _hints(type(config)).items():
+    for name, hint in _hints(type(config)).items():  # type: ignore[arg-type]
         value = getattr(config, name)
         # `X | None` is None, or is checked like X.
         if get_origin(hint) in (Union, UnionType):

@@ -46,11 +46,13 @@ class NetworkParts:
 
     @property
     def head_share_of_layers(self) -> float:
-        """Fraction of the layers that is in one head; 0 where no layer is a module that is counted."""
+        """Returns the fraction of the counted layers that is in one head; 0 if there are none."""
         return self.head_layers / max(1, self.trunk_layers + self.head_layers)
 
 
 def parts(model: MultiHead) -> NetworkParts:
+    """Returns the sizes of the trunk and of the first head."""
+
     def layers(part: nn.Module) -> int:
         counted = (*CONVOLUTIONS, nn.Linear)
         return sum(isinstance(m, counted) and "downsample" not in name for name, m in part.named_modules())

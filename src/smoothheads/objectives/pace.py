@@ -25,19 +25,14 @@ class Pace:
 
     def __init__(self, config: TeachingConfig, classes: int, epochs: int) -> None:
         self.config, self.classes, self.epochs = config, classes, epochs
+        self.state: dict[str, Tensor] = {}
+        """What the pace remembers between steps; part of a resumable training state."""
 
     def update(self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
         """Returns lambda [L, C] for a batch of detached smoothed losses; epochs count from 1."""
         del labels_N
         lam = scheduled_lambda(self.config, epoch=epoch, epochs=self.epochs, classes=self.classes)
         return smoothed_LN.new_full((len(smoothed_LN), self.classes), lam)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Returns what the pace remembers between steps, for a resumed training."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        del state
 
 
 class QuantilePace(Pace):
@@ -49,34 +44,22 @@ class QuantilePace(Pace):
 
     reads_losses = True
 
-    def __init__(self, config: TeachingConfig, classes: int, epochs: int) -> None:
-        super().__init__(config, classes, epochs)
-        self.ceiling = math.log(classes)
-        self.recent_LB = torch.empty(0, 0)
-        self.lam_L = torch.empty(0)
-
     @torch.no_grad()
     def update(self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
         del labels_N
-        if not len(self.lam_L):  # the first step tells the number of heads
-            self.recent_LB = smoothed_LN.new_empty(len(smoothed_LN), 0)
-            self.lam_L = smoothed_LN.new_full((len(smoothed_LN),), self.ceiling)
+        heads, device, ceiling = len(smoothed_LN), smoothed_LN.device, math.log(self.classes)
+        # The first step tells the number of heads; a restored state is on the CPU.
+        recent_LB = self.state.get("recent", smoothed_LN.new_empty(heads, 0)).to(device)
+        lam_L = self.state.get("lambda", smoothed_LN.new_full((heads,), ceiling)).to(device)
         # Keep the last losses of every head.
-        device = smoothed_LN.device  # a restored state is on the CPU
-        losses_LB = torch.cat([self.recent_LB.to(device), smoothed_LN], dim=1)
-        self.recent_LB, self.lam_L = losses_LB[:, -self.config.window :], self.lam_L.to(device)
+        recent_LB = torch.cat([recent_LB, smoothed_LN], dim=1)[:, -self.config.window :]
         if epoch > 1 or self.epochs == 1:
             # Move lambda towards the quantile, between -log 0.9 and ln C.
             fraction = scheduled_fraction(self.config, epoch, self.epochs)
-            target_L = torch.quantile(self.recent_LB, fraction, dim=1).clamp(FLOOR, self.ceiling)
-            self.lam_L = MEMORY * self.lam_L + (1 - MEMORY) * target_L
-        return self.lam_L.to(smoothed_LN.dtype).unsqueeze(1).expand(-1, self.classes)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {"recent": self.recent_LB, "lambda": self.lam_L}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.recent_LB, self.lam_L = state["recent"], state["lambda"]
+            target_L = torch.quantile(recent_LB, fraction, dim=1).clamp(FLOOR, ceiling)
+            lam_L = MEMORY * lam_L + (1 - MEMORY) * target_L
+        self.state = {"recent": recent_LB, "lambda": lam_L}
+        return lam_L.to(smoothed_LN.dtype).unsqueeze(1).expand(-1, self.classes)
 
 
 class ClassQuantilePace(Pace):
@@ -89,41 +72,29 @@ class ClassQuantilePace(Pace):
 
     reads_losses = True
 
-    def __init__(self, config: TeachingConfig, classes: int, epochs: int) -> None:
-        super().__init__(config, classes, epochs)
-        self.recent_LCB = torch.empty(0, classes, config.class_window)  # NaN where nothing was seen yet
-        self.probability_L = torch.empty(0)
-
     @torch.no_grad()
     def update(self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
         probability_L = torch.exp(-smoothed_LN).mean(1)
-        if not len(self.probability_L):
-            shape = (len(smoothed_LN), self.classes, self.config.class_window)
-            self.recent_LCB = smoothed_LN.new_full(shape, math.nan)
-            self.probability_L = probability_L
-        device = smoothed_LN.device
-        self.recent_LCB = self.recent_LCB.to(device)
+        window, device = self.config.class_window, smoothed_LN.device
+        # Losses are NaN where nothing was seen yet.
+        unseen_LCB = smoothed_LN.new_full((len(smoothed_LN), self.classes, window), math.nan)
+        recent_LCB = self.state.get("recent", unseen_LCB).to(device, copy=True)
         # Append every sample's loss to those of its class, and forget the oldest.
         for label in sorted(set(labels_N.tolist())):
-            losses = torch.cat([self.recent_LCB[:, label], smoothed_LN[:, labels_N == label]], dim=1)
-            self.recent_LCB[:, label] = losses[:, -self.config.class_window :]
+            losses = torch.cat([recent_LCB[:, label], smoothed_LN[:, labels_N == label]], dim=1)
+            recent_LCB[:, label] = losses[:, -window:]
         # Update the running mean probability of the true class.
-        self.probability_L = MEMORY * self.probability_L.to(device) + (1 - MEMORY) * probability_L
+        mean_L = self.state.get("probability", probability_L).to(device)
+        mean_L = MEMORY * mean_L + (1 - MEMORY) * probability_L
+        self.state = {"recent": recent_LCB, "probability": mean_L}
         # Take the q-quantile of every class's losses, with a q of every head's own or that of the schedule.
         if self.config.pace == "own-accuracy":
-            heads = zip(self.recent_LCB, self.probability_L, strict=True)
+            heads = zip(recent_LCB, mean_L, strict=True)
             lam_LC = torch.stack([recent_CB.nanquantile(q, dim=1) for recent_CB, q in heads])
         else:
-            lam_LC = self.recent_LCB.nanquantile(scheduled_fraction(self.config, epoch, self.epochs), dim=2)
+            lam_LC = recent_LCB.nanquantile(scheduled_fraction(self.config, epoch, self.epochs), dim=2)
         # A class that was never seen has no losses yet; its threshold is not used in this step.
         return lam_LC.nan_to_num(nan=math.log(self.classes)).to(smoothed_LN.dtype)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {"recent": self.recent_LCB, "probability": self.probability_L}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        # The losses are changed in place, which must not reach the state.
-        self.recent_LCB, self.probability_L = state["recent"].clone(), state["probability"]
 
 
 def build_pace(config: TeachingConfig, *, classes: int, epochs: int) -> Pace:

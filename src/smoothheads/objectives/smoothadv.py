@@ -89,6 +89,7 @@ class SmoothAttack:
     radius: float
 
     def pgd(self) -> Tensor:
+        """Returns the images after projected gradient ascent (PGD)."""
         images = self.step.images
         return images + projected_ascent(images, self.radius, self.settings.steps, self._direction)
 

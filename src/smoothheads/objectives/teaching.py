@@ -138,13 +138,12 @@ class Teaching:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Returns what must survive a resumed training."""
-        pace = {f"pace.{key}": value for key, value in self.pace.state_dict().items()}
+        pace = {f"pace.{key}": value for key, value in self.pace.state.items()}
         return pace | {"losses.sums": self.losses.sums_3LC, "weights.sums": self.weights.sums_3LC}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.losses.sums_3LC, self.weights.sums_3LC = state["losses.sums"], state["weights.sums"]
-        pace = {k.removeprefix("pace."): v for k, v in state.items() if k.startswith("pace.")}
-        self.pace.load_state_dict(pace)
+        self.pace.state = {k.removeprefix("pace."): v for k, v in state.items() if k.startswith("pace.")}
 
 
 class ClassStatistics:

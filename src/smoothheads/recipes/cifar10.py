@@ -4,17 +4,6 @@ from __future__ import annotations
 
 from smoothheads.data import SubsetConfig, named
 from smoothheads.models.config import ModelConfig
-from smoothheads.objectives import (
-    AcrTargeted,
-    CatRs,
-    Consistency,
-    Gaussian,
-    Macer,
-    ObjectiveConfig,
-    SmoothAdv,
-    SmoothMix,
-    Stability,
-)
 from smoothheads.recipes.setups import (
     DRT,
     Heads,
@@ -32,27 +21,23 @@ from smoothheads.recipes.setups import (
 from smoothheads.training.config import RunConfig, TrainConfig
 
 METHODS = {
-    "gaussian": Published(Gaussian, "Cohen et al. 2019"),
+    "gaussian": Published("Cohen et al. 2019"),
     "stability": Published(
-        Stability, "strength: the Consistency and SmoothMix authors' code", {"strength": (2.0, 2.0, 1.0)}
+        "strength: the Consistency and SmoothMix authors' code", {"strength": (2.0, 2.0, 1.0)}
     ),
     "consistency": Published(
-        Consistency,
         "strength and entropy: Horvath et al., who follow the Consistency authors",
         {"strength": (20.0, 10.0, 10.0)},
     ),
     "smoothmix": Published(
-        SmoothMix,
         "SmoothMix authors' code, mix_step as the SOME authors chose it",
         {"step_size": (0.5, 1.0, 2.0), "mix_step": (0, 1, 1)},
     ),
     "smoothadv": Published(
-        SmoothAdv,
         "attack: Horvath et al.",
         {"draws": (8, 2, 2), "steps": (10, 2, 10), "epsilon": (255 / 256, 2.0, 2.0)},
     ),
     "macer": Published(
-        Macer,
         "MACER authors' code, with its own schedule; recalled only, check before relying: strength and defer "
         "at sigma 0.5 and 1",
         {"strength": (12.0, 4.0, 12.0), "defer": (0, 0, 200)},
@@ -66,12 +51,10 @@ METHODS = {
         },
     ),
     "cat-rs": Published(
-        CatRs,
         "CAT-RS authors' code; it needs a teacher, the checkpoint of a Gaussian network of sigma 0.25",
         {"strength": (0.5, 1.0, 2.0)},
     ),
     "acr-targeted": Published(
-        AcrTargeted,
         "Sun et al. 2025, their scripts",
         {"start": (60, 70, 60), "keep": (0.5, 0.4, 0.4), "step_size": (0.25, 0.25, 0.5), "steps": (3, 6, 4)},
     ),
@@ -103,7 +86,7 @@ SOME_SOURCE = (
 def cifar10_resnet110(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws: MinDraws = 1
 ) -> RunConfig:
-    """One ResNet-110 on CIFAR-10."""
+    """Trains one ResNet-110 on CIFAR-10."""
     config = RunConfig(
         data=named("cifar10"),
         model=ModelConfig(arch="resnet110", cut="stage2"),
@@ -116,7 +99,7 @@ def cifar10_resnet110(
 def cifar10_resnet110_some(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
-    """SOME: five heads on a ResNet-110 for CIFAR-10 (the paper's Table 3)."""
+    """Trains SOME, five heads on a ResNet-110 for CIFAR-10 (the paper's Table 3)."""
     known = (method, sigma) in LAMBDA_LAST
     teaching = {"lambda_last": LAMBDA_LAST[method, sigma]} if known else {}
     return with_method(taught(cifar10_resnet110(sigma), heads, teaching), method, METHODS, min_draws=2)
@@ -131,7 +114,7 @@ def cifar10_resnet110_some(
 def cifar10_resnet110_some_paper_text(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
-    """SOME as the text of the paper has it, where that differs from the code behind its numbers."""
+    """Trains SOME as the text of the paper has it, where that differs from the code behind its numbers."""
     return cifar10_resnet110_some(sigma, method, heads).with_overrides(
         {
             "data.validation": 0.0,
@@ -147,7 +130,7 @@ def cifar10_resnet110_some_paper_text(
 def cifar10_resnet110_heads(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
-    """Five heads without teaching on a ResNet-110 for CIFAR-10 (control for SOME)."""
+    """Trains five heads without teaching on a ResNet-110 for CIFAR-10 (control for SOME)."""
     return with_method(untaught(cifar10_resnet110(sigma), heads), method, METHODS, min_draws=2)
 
 
@@ -155,7 +138,7 @@ def cifar10_resnet110_heads(
 def cifar10_resnet110_joint(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5, min_draws: MinDraws = 1
 ) -> RunConfig:
-    """Five ResNet-110s on CIFAR-10, trained in one run (control for SOME; three with method drt)."""
+    """Trains five ResNet-110s on CIFAR-10, in one run (control for SOME; three with method drt)."""
     return joint(with_method(untaught(cifar10_resnet110(sigma), heads), method, METHODS, min_draws))
 
 
@@ -177,7 +160,7 @@ RESNET20 = {
 def cifar10_resnet20(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws: MinDraws = 1
 ) -> RunConfig:
-    """One ResNet-20 on CIFAR-10 (--members 5 for five)."""
+    """Trains one ResNet-20 on CIFAR-10 (--members 5 for five)."""
     return cifar10_resnet110(sigma, method, min_draws).with_overrides(RESNET20)
 
 
@@ -185,7 +168,7 @@ def cifar10_resnet20(
 def cifar10_resnet20_some(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
-    """SOME: five heads on a ResNet-20 for CIFAR-10."""
+    """Trains SOME, five heads on a ResNet-20 for CIFAR-10."""
     return fast_heads(cifar10_resnet110_some(sigma, method, heads).with_overrides(RESNET20))
 
 
@@ -193,7 +176,7 @@ def cifar10_resnet20_some(
 def cifar10_resnet20_some_balanced(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
-    """SOME on a ResNet-20 for CIFAR-10, with weights that keep every class."""
+    """Trains SOME on a ResNet-20 for CIFAR-10, with weights that keep every class."""
     config = cifar10_resnet20_some(sigma, method, heads)
     return config.with_overrides({"objective.teaching.balance": "class"})
 
@@ -202,31 +185,30 @@ def cifar10_resnet20_some_balanced(
 def cifar10_resnet20_heads(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
-    """Five heads without teaching on a ResNet-20 for CIFAR-10 (control for SOME)."""
+    """Trains five heads without teaching on a ResNet-20 for CIFAR-10 (control for SOME)."""
     return fast_heads(cifar10_resnet110_heads(sigma, method, heads).with_overrides(RESNET20))
 
 
 @recipe(f"{RESNET20_SOURCE}; trained without noise")
 def cifar10_resnet20_clean() -> RunConfig:
-    """One ResNet-20 on CIFAR-10, trained without noise: it stands behind a denoiser (`sh.denoised`)."""
+    """Trains one ResNet-20 on CIFAR-10 without noise: it stands behind a denoiser (`sh.denoised`)."""
     return cifar10_resnet20(sigma=0.0)
 
 
 # Small: 1,000 images averaged to 16x16, many epochs. Radii do not compare with those of 32x32.
 
 SMALL_SOURCE = "small-scale replication plan of this project (few images, many epochs)"
-SMALL_METHODS = {"gaussian": Published(Gaussian, SMALL_SOURCE, {"draws": 2})}
+SMALL_METHODS = {"gaussian": Published(SMALL_SOURCE, {"draws": 2})}
 
 
 @recipe(SMALL_SOURCE, methods=SMALL_METHODS)
 def cifar10_16px_resnet8_single(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws: MinDraws = 1
 ) -> RunConfig:
-    """One ResNet-8 on 1,000 images of CIFAR-10 at 16x16: a minute or two."""
+    """Trains one ResNet-8 on 1,000 images of CIFAR-10 at 16x16: a minute or two."""
     config = RunConfig(
         data=named("cifar10", downscale=2, subset=SubsetConfig(first=1000), validation=0.0),
         model=ModelConfig(arch="resnet8", cut="stage2"),
-        objective=ObjectiveConfig(method=Gaussian(draws=2)),
         train=TrainConfig(sigma=sigma, epochs=50, batch=64, batch_unit="images", lr=0.1, schedule="cosine"),
     )
     return with_method(config, method, SMALL_METHODS, min_draws)
@@ -236,7 +218,7 @@ def cifar10_16px_resnet8_single(
 def cifar10_16px_resnet8_some(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
-    """SOME: five heads on a ResNet-8 for CIFAR-10 at 16x16."""
+    """Trains SOME, five heads on a ResNet-8 for CIFAR-10 at 16x16."""
     return with_method(taught(cifar10_16px_resnet8_single(sigma), heads), method, SMALL_METHODS)
 
 
@@ -261,7 +243,7 @@ FIGURE = {
 def cifar10_16px_figure_single(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws: MinDraws = 1
 ) -> RunConfig:
-    """One network of the README's figure (--members 5 for five): 2 minutes on one core."""
+    """Trains one network of the README's figure (--members 5 for five): 2 minutes on one core."""
     return cifar10_resnet110(sigma, method, min_draws).with_overrides(FIGURE)
 
 
@@ -269,7 +251,7 @@ def cifar10_16px_figure_single(
 def cifar10_16px_figure_some(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
-    """SOME in the README's figure: 6 minutes on one core."""
+    """Trains SOME of the README's figure: 6 minutes on one core."""
     return fast_heads(cifar10_resnet110_some(sigma, method, heads).with_overrides(FIGURE))
 
 
@@ -277,5 +259,5 @@ def cifar10_16px_figure_some(
 def cifar10_16px_figure_heads(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
-    """Five heads without teaching, the control in the study behind the README's figure."""
+    """Trains five heads without teaching, the control in the study behind the README's figure."""
     return fast_heads(cifar10_resnet110_heads(sigma, method, heads).with_overrides(FIGURE))

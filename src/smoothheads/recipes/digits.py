@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from smoothheads.data import named
 from smoothheads.models.config import ModelConfig
-from smoothheads.objectives.config import ObjectiveConfig
-from smoothheads.objectives.gaussian import Gaussian
 from smoothheads.recipes.setups import (
     Heads,
     MethodName,
@@ -22,16 +20,15 @@ from smoothheads.recipes.setups import (
 from smoothheads.training.config import RunConfig, TrainConfig
 
 SOURCE = "chosen for this project on validation images; not from a publication"
-METHODS = {"gaussian": Published(Gaussian, SOURCE, {"draws": 2})}
+METHODS = {"gaussian": Published(SOURCE, {"draws": 2})}
 
 
 @recipe(SOURCE, methods=METHODS)
 def digits_single(sigma: Sigma = 0.5, method: MethodName = "gaussian", min_draws: MinDraws = 1) -> RunConfig:
-    """One ResNet-8 on 8x8 digits."""
+    """Trains one ResNet-8 on 8x8 digits."""
     config = RunConfig(
         data=named("digits"),
         model=ModelConfig(arch="resnet8", cut="stage2"),
-        objective=ObjectiveConfig(method=Gaussian(draws=2)),
         train=TrainConfig(sigma=sigma, epochs=30, batch=128, lr=0.1, schedule="cosine"),
     )
     return with_method(config, method, METHODS, min_draws)
@@ -39,13 +36,13 @@ def digits_single(sigma: Sigma = 0.5, method: MethodName = "gaussian", min_draws
 
 @recipe(SOURCE, methods=METHODS)
 def digits_some(sigma: Sigma = 0.5, method: MethodName = "gaussian", heads: Heads = 5) -> RunConfig:
-    """SOME: five heads on a ResNet-8 for 8x8 digits."""
+    """Trains SOME, five heads on a ResNet-8 for 8x8 digits."""
     return fast_heads(with_method(taught(digits_single(sigma), heads), method, METHODS))
 
 
 @recipe(SOURCE, methods=METHODS)
 def digits_heads(sigma: Sigma = 0.5, method: MethodName = "gaussian", heads: Heads = 5) -> RunConfig:
-    """Five heads without teaching on a ResNet-8 for 8x8 digits (control for SOME)."""
+    """Trains five heads without teaching on a ResNet-8 for 8x8 digits (control for SOME)."""
     return fast_heads(with_method(untaught(digits_single(sigma), heads), method, METHODS))
 
 
@@ -53,5 +50,5 @@ def digits_heads(sigma: Sigma = 0.5, method: MethodName = "gaussian", heads: Hea
 def digits_joint(
     sigma: Sigma = 0.5, method: MethodName = "gaussian", heads: Heads = 5, min_draws: MinDraws = 1
 ) -> RunConfig:
-    """Five ResNet-8s on 8x8 digits, trained in one run (control for SOME)."""
+    """Trains five ResNet-8s on 8x8 digits, in one run (control for SOME)."""
     return joint(with_method(untaught(digits_single(sigma), heads), method, METHODS, min_draws))

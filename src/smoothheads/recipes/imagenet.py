@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from smoothheads.data import named
 from smoothheads.models.config import ModelConfig
-from smoothheads.objectives import (
-    AcrTargeted,
-    CatRs,
-    Consistency,
-    Gaussian,
-    Macer,
-    SmoothAdv,
-    SmoothMix,
-    Stability,
-)
 from smoothheads.recipes.setups import (
     DRT,
     Heads,
@@ -31,34 +21,29 @@ from smoothheads.training.config import RunConfig, TrainConfig
 
 LIKE_CIFAR = "chosen here: the CIFAR-10 values, since none are published"
 METHODS = {
-    "gaussian": Published(Gaussian, "Cohen et al. 2019"),
-    "stability": Published(Stability, LIKE_CIFAR, {"strength": (2.0, 2.0, 1.0)}),
+    "gaussian": Published("Cohen et al. 2019"),
+    "stability": Published(LIKE_CIFAR, {"strength": (2.0, 2.0, 1.0)}),
     "consistency": Published(
-        Consistency,
         "strength and entropy: Horvath et al., who follow the Consistency authors",
         {"strength": (10.0, 5.0, 5.0), "entropy": (0.5, 0.5, 0.1)},
     ),
-    "smoothmix": Published(SmoothMix, LIKE_CIFAR, {"step_size": (0.5, 1.0, 2.0), "mix_step": (0, 1, 1)}),
+    "smoothmix": Published(LIKE_CIFAR, {"step_size": (0.5, 1.0, 2.0), "mix_step": (0, 1, 1)}),
     "smoothadv": Published(
-        SmoothAdv,
         "attack: the one-step models that Salman et al. released; which epsilon of their grid (0.5, 1, 2, 4) "
         "goes with which sigma is chosen here",
         {"draws": 1, "steps": 1, "epsilon": (0.5, 1.0, 2.0)},
     ),
     "macer": Published(
-        Macer,
         "recalled only, check before relying: draws, strength and 120 epochs",
         {"draws": 2, "strength": (6.0, 3.0, 3.0)},
         train={"epochs": 120, "batch_unit": "images"},  # all draws of all images are in one step
     ),
     "cat-rs": Published(
-        CatRs,
         "CAT-RS authors' code, without its lower learning rate from epoch 85, its doubled epsilon from epoch "
         "80 and its confidence judged by the soft labels; the strength below sigma 1 is chosen here",
         {"draws": 2, "steps": 1, "strength": (0.5, 1.0, 2.0)},
     ),
     "acr-targeted": Published(
-        AcrTargeted,
         "Sun et al. 2025, their scripts; they drop images before training, by an earlier network's "
         "predictions, and weigh none; that the network judges itself, once at epoch 31, is chosen here",
         {
@@ -79,7 +64,7 @@ SOURCE = "Horvath et al.; a tenth of the images is held out, unlike there (--dat
 def imagenet_resnet50(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws: MinDraws = 1
 ) -> RunConfig:
-    """One ResNet-50 on ImageNet; --root names the folder."""
+    """Trains one ResNet-50 on ImageNet; --root names the folder."""
     config = RunConfig(
         data=named("folder", size=224),
         model=ModelConfig(arch="resnet50", cut="layer3"),
@@ -96,7 +81,7 @@ def imagenet_resnet50(
 def imagenet_resnet50_some(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 3
 ) -> RunConfig:
-    """SOME: three heads on a ResNet-50 for ImageNet (the paper's Table 4)."""
+    """Trains SOME, three heads on a ResNet-50 for ImageNet (the paper's Table 4)."""
     teaching = {"pace": "fixed", "lambda_last": 1.0}
     return with_method(taught(imagenet_resnet50(sigma), heads, teaching), method, METHODS, min_draws=2)
 
@@ -105,7 +90,7 @@ def imagenet_resnet50_some(
 def imagenet_resnet50_heads(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 3
 ) -> RunConfig:
-    """Three heads without teaching on a ResNet-50 for ImageNet (control for SOME)."""
+    """Trains three heads without teaching on a ResNet-50 for ImageNet (control for SOME)."""
     return with_method(untaught(imagenet_resnet50(sigma), heads), method, METHODS, min_draws=2)
 
 
@@ -113,5 +98,5 @@ def imagenet_resnet50_heads(
 def imagenet_resnet50_joint(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 3, min_draws: MinDraws = 1
 ) -> RunConfig:
-    """Three ResNet-50s on ImageNet, trained in one run (control for SOME)."""
+    """Trains three ResNet-50s on ImageNet, in one run (control for SOME)."""
     return joint(with_method(untaught(imagenet_resnet50(sigma), heads), method, METHODS, min_draws))

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from smoothheads.data import named
 from smoothheads.models.config import ModelConfig
-from smoothheads.objectives import (
-    AcrTargeted,
-    CatRs,
-    Consistency,
-    Gaussian,
-    Macer,
-    SmoothAdv,
-    SmoothMix,
-    Stability,
-)
 from smoothheads.recipes.setups import (
     DRT,
     Heads,
@@ -31,29 +21,25 @@ from smoothheads.training.config import RunConfig, TrainConfig
 
 JEONG = "the Consistency and SmoothMix authors' code"
 METHODS = {
-    "gaussian": Published(Gaussian, "Cohen et al. 2019"),
-    "stability": Published(Stability, f"strength: {JEONG}"),
-    "consistency": Published(Consistency, f"strength and entropy: {JEONG}", {"strength": (10.0, 5.0, 5.0)}),
+    "gaussian": Published("Cohen et al. 2019"),
+    "stability": Published(f"strength: {JEONG}"),
+    "consistency": Published(f"strength and entropy: {JEONG}", {"strength": (10.0, 5.0, 5.0)}),
     "smoothmix": Published(
-        SmoothMix,
         "SmoothMix authors' code, the setting with strength 5 and one step of the adversary",
         {"draws": 4, "steps": (2, 4, 8), "step_size": 1.0, "mix_step": 1},
     ),
-    "smoothadv": Published(SmoothAdv, f"attack: {JEONG}", {"draws": 4}),
+    "smoothadv": Published(f"attack: {JEONG}", {"draws": 4}),
     "macer": Published(
-        Macer,
         JEONG,
         {"strength": (16.0, 16.0, 6.0), "defer": 30},
         train={"batch_unit": "images"},  # a batch of MACER counts images: all their draws are in one step
     ),
     "cat-rs": Published(
-        CatRs,
         "CAT-RS authors' code at sigma 0.25; the strength at 0.5 and 1 is chosen here",
         {"strength": 1.0},
         train={"epochs": 150, "step_epochs": 50},
     ),
     "acr-targeted": Published(
-        AcrTargeted,
         "chosen here: the CIFAR-10 values, since none are published; start scaled to 90 epochs",
         {"start": (36, 42, 36), "keep": (0.5, 0.4, 0.4), "step_size": (0.25, 0.25, 0.5), "steps": (3, 6, 4)},
     ),
@@ -68,7 +54,7 @@ SOME_SOURCE = f"SOME: the paper has no such setting, lambda_last is our default;
 
 @recipe(SOURCE, methods=METHODS)
 def mnist_lenet(sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws: MinDraws = 1) -> RunConfig:
-    """One LeNet on MNIST."""
+    """Trains one LeNet on MNIST."""
     config = RunConfig(
         data=named("mnist"),
         model=ModelConfig(arch="lenet", cut="convs", normalize=False),
@@ -79,13 +65,13 @@ def mnist_lenet(sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws:
 
 @recipe(SOME_SOURCE, methods=METHODS)
 def mnist_lenet_some(sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5) -> RunConfig:
-    """SOME: five heads on a LeNet for MNIST."""
+    """Trains SOME, five heads on a LeNet for MNIST."""
     return with_method(taught(mnist_lenet(sigma), heads), method, METHODS, min_draws=2)
 
 
 @recipe(SOURCE, methods=METHODS)
 def mnist_lenet_heads(sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5) -> RunConfig:
-    """Five heads without teaching on a LeNet for MNIST (control for SOME)."""
+    """Trains five heads without teaching on a LeNet for MNIST (control for SOME)."""
     return with_method(untaught(mnist_lenet(sigma), heads), method, METHODS, min_draws=2)
 
 
@@ -93,5 +79,5 @@ def mnist_lenet_heads(sigma: Sigma = 0.25, method: MethodName = "gaussian", head
 def mnist_lenet_joint(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5, min_draws: MinDraws = 1
 ) -> RunConfig:
-    """Five LeNets on MNIST, trained in one run (control for SOME)."""
+    """Trains five LeNets on MNIST, in one run (control for SOME)."""
     return joint(with_method(untaught(mnist_lenet(sigma), heads), method, METHODS, min_draws))

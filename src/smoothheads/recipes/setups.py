@@ -18,8 +18,7 @@ from typing import Annotated, Any, TypeVar
 from typing_extensions import Doc
 
 from smoothheads.errors import ConfigError, one_of
-from smoothheads.objectives import Drt
-from smoothheads.objectives.method import METHODS, Method
+from smoothheads.objectives import METHODS
 from smoothheads.training.config import RunConfig
 
 Function = TypeVar("Function", bound=Callable[..., RunConfig])
@@ -48,12 +47,12 @@ class Recipe:
 
     @property
     def summary(self) -> str:
-        """The first line of the docstring."""
+        """Returns the first line of the docstring."""
         return (self.function.__doc__ or "").partition("\n")[0].rstrip(".")
 
     @cached_property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
-        """The arguments with their types and defaults; the command line has an option for each."""
+        """Returns the arguments with types and defaults; the command line has an option for each."""
         return inspect.signature(self.function, eval_str=True).parameters
 
     def __call__(self, **arguments: Any) -> RunConfig:
@@ -103,27 +102,25 @@ def get(name: str, **arguments: Any) -> RunConfig:
 
 @dataclass(frozen=True)
 class Published:
-    """The values of a base method on one benchmark, and where they were read.
+    """Where the values of a base method on one benchmark were read, and what they are.
 
     What no source that we could read gives is marked in `source` as recalled, or as chosen here.
     """
 
-    kind: type[Method]
     source: str
     values: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the method that differ from its defaults; a tuple is for sigma 0.25, 0.5 and 1."""
     train: Mapping[str, Any] = field(default_factory=dict)
     """Fields of TrainConfig in which the method leaves the benchmark's schedule."""
 
-    def at(self, sigma: float) -> Method:
-        """Returns the settings for sigma, or those for the nearest sigma that has published ones."""
+    def at(self, sigma: float) -> dict[str, Any]:
+        """Returns the fields for sigma, or those for the nearest sigma that has published ones."""
         # Sigma may be 0: a network for denoised smoothing is trained without noise.
         nearest = min(range(3), key=lambda k: abs(math.log(SIGMAS[k] / max(sigma, 1e-9))))
-        return self.kind(**{key: v[nearest] if isinstance(v, tuple) else v for key, v in self.values.items()})
+        return {key: v[nearest] if isinstance(v, tuple) else v for key, v in self.values.items()}
 
 
 DRT = Published(
-    Drt,
     "recalled only, check before relying: both weights; Yang et al. fine-tune trained networks, so start "
     "from such an ensemble (--init)",
 )
@@ -140,8 +137,8 @@ def with_method(
         published: The values of the methods on this benchmark; others start from their defaults.
         min_draws: The least number of noise draws per image (the paper's m).
     """
-    entry = published.get(name) or Published(METHODS.get(name), "its defaults")
-    method = entry.at(config.train.sigma)
+    entry = published.get(name, Published("its defaults"))
+    method = METHODS.get(name)(**entry.at(config.train.sigma))
     changes: dict[str, Any] = {f"train.{key}": value for key, value in entry.train.items()}
     config = config.with_overrides(changes | {"objective.method": method})
     if method.draws < min_draws:

@@ -171,11 +171,12 @@ class Trainer:
 
     @property
     def steps(self) -> int:
+        """Returns the steps of the whole training."""
         return self.config.epochs * self.loader.steps_per_epoch
 
     @property
     def step(self) -> int:
-        """Steps finished, over all epochs."""
+        """Returns the steps finished, over all epochs."""
         return (self.epoch - 1) * self.loader.steps_per_epoch + self.step_in_epoch
 
     def plan(self) -> Plan:
@@ -304,6 +305,7 @@ class Trainer:
         teaching.update(self.epoch, smoothed_LN, labels_N, generator)
 
     def as_step(self, batch: Batch, generator: torch.Generator) -> Step:
+        """Returns the input of the method, on the device that computes."""
         return Step(
             model=self.model,
             images=batch.images.to(self.device, memory_format=self.layout),
