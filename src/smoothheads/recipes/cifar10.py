@@ -114,7 +114,7 @@ def cifar10_resnet110_some(
 def cifar10_resnet110_some_paper_text(
     sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
 ) -> RunConfig:
-    """Trains SOME as the text of the paper has it, where that differs from the code behind its numbers."""
+    """Trains SOME by the text of the paper, where that differs from the code behind its numbers."""
     return cifar10_resnet110_some(sigma, method, heads).with_overrides(
         {
             "data.validation": 0.0,
