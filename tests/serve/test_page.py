@@ -150,6 +150,9 @@ def test_attack_slider(tab: Callable[..., Any]) -> None:
     for _ in range(3):
         page.keyboard.press("End" if before else "PageUp")
     assert page.get_attribute("#push", "aria-valuetext") != before
+    # Votes that decide nothing are no success of the attack.
+    undecided = page.text_content("#answer") == "abstains"
+    assert not (undecided and "won" in page.text_content(".says"))
 
 
 def test_compare_two_ledgers(tab: Callable[..., Any]) -> None:
@@ -159,6 +162,8 @@ def test_compare_two_ledgers(tab: Callable[..., Any]) -> None:
     for name in ("some/ledger-fixed", "some/ledger-anytime"):
         page.check(f'input[aria-label="Choose {name}"]')
     page.wait_for_selector("#compare")
+    note = "one trained network"
+    assert page.text_content("main").count(note) == 1
     page.hover(".chart svg")
     assert "radius" in page.text_content(".tip")
     page.focus(".chart svg")

@@ -80,7 +80,7 @@ function slider(place, facts, certificate, state) {
     answer.className = at.abstained || at.class === certificate.class ? "go" : "bad";
     votes.update(facts.classes, at.votes);
     const inside = at.distance < radius;
-    show(where, certificate.abstained ? "This image has no certificate, so nothing is promised." : inside ? `Inside the certified radius: we are ${sure(facts.alpha)} sure that no change of this size alters the prediction.` : at.class === certificate.class ? "Beyond the radius nothing is promised; here the prediction still holds." : "Beyond the radius nothing is promised, and here the attack has won.");
+    show(where, certificate.abstained ? "This image has no certificate, so nothing is promised." : inside ? `Inside the certified radius: we are ${sure(facts.alpha)} sure that no change of this size alters the prediction.` : at.abstained ? "Beyond the radius nothing is promised; here no class has a proven majority." : at.class === certificate.class ? "Beyond the radius nothing is promised; here the prediction still holds." : "Beyond the radius nothing is promised, and here the attack has won.");
     input.setAttribute("aria-valuetext", `${at.distance.toFixed(3)}: ${answer.textContent}`);
   }
   return {

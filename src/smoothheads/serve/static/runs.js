@@ -72,7 +72,7 @@ export async function list(main, parameters, signal) {
     await watch(`/v1/runs/curves?${search}`, shown.signal, (data) => show(picked, h("h2", {}, "Certified accuracy"), accuracy(data.curves),
       h("div", { class: "row" }, downloads("curves", search),
         ids.size === 2 ? h("a", { class: "button", id: "compare", href: link("compare", { id: [...ids] }) }, "Paired difference") : h("span", { class: "soft" }, ids.size > 2 ? "" : "Choose a second one for the paired difference.")),
-      data.notes.map((note) => h("p", { class: "soft" }, note)), data.tables.map(table))).catch((problem) => { if (!shown.signal.aborted) show(picked, error(problem.message)); });
+      data.tables.length ? data.tables.map(table) : data.notes.map((note) => h("p", { class: "soft" }, note)))).catch((problem) => { if (!shown.signal.aborted) show(picked, error(problem.message)); });
   }
   heads();
   if (ids.size) curves();
