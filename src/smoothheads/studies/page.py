@@ -110,43 +110,40 @@ def _page(folder: Path, studies: Mapping[str, StudyResults], path: Path, picture
         ]
     parts.append(to_markdown(claims.summary(studies, ratios)).partition("\n\n")[2])
     parts += _text_of(folder / PROTOCOL)
-    parts += [_study(folder, parent, name, studies[name]) for name in studies if name not in EXPERIMENTS]
-    for name, experiment in EXPERIMENTS.items():
-        study = studies.get(name)
-        compared = [costs.table(name, measured)] if measured and experiment.kind == "cost" else []
-        if study is None and not compared:
+    # Our own studies, each with its settings and all of its tables.
+    for name, study in studies.items():
+        if name in EXPERIMENTS:
             continue
-        shown = [f"## {name}: {experiment.title}", f"`smoothheads paper {name} --from {folder}`"]
-        if study is not None and study.certified:
-            shown.append(to_markdown(paper.comparison(experiment, study, complete=False)))
-            shown += _link_to(folder / name / f"{name}.svg", parent)
-        if study is not None and study.gaps:
-            shown.append(to_markdown(gap_table(study)))
-        shown += map(to_markdown, compared)
-        shown.append(to_markdown(claims.table(name, study or paper.empty(experiment), ratios)))
-        parts.append("\n\n".join(shown))
+        seeds = ", ".join(map(str, sorted({row.seed for row in study.rows})))
+        certify = [f"{key} {value}" for key, value in leaves(_certification(study)) if value is not None]
+        parts += [
+            f"## {name}: {study.title}",
+            f"`smoothheads study {folder / name}.toml --from {folder / name}`",
+            f"{len(study.certified)} of {len(study.rows)} rows are measured (settings: "
+            f"{len({row.setting for row in study.rows})}, arms: {len(study.arms)}, seeds: {seeds}). "
+            f"Certification: {', '.join(certify)}.",
+            *_link_to(folder / name / "gains.svg", parent),
+            *(to_markdown(table) for table in (*tables.all_tables(study), tables.costs(study))),
+        ]
+    # Experiments with what was measured of them: rows, gaps, costs, and the claims that they answer.
+    for name, experiment in EXPERIMENTS.items():
+        compared = [costs.table(name, measured)] if measured and experiment.kind == "cost" else []
+        if name not in studies and not compared:
+            continue
+        study = studies.get(name) or paper.empty(experiment)
+        parts += [f"## {name}: {experiment.title}", f"`smoothheads paper {name} --from {folder}`"]
+        if study.certified:
+            parts.append(to_markdown(paper.comparison(experiment, study, complete=False)))
+            parts += _link_to(folder / name / f"{name}.svg", parent)
+        if study.gaps:
+            parts.append(to_markdown(gap_table(study)))
+        parts += map(to_markdown, compared)
+        parts.append(to_markdown(claims.table(name, study, ratios)))
     return "\n\n".join(parts) + "\n"
 
 
-def _study(folder: Path, parent: Path, name: str, study: StudyResults) -> str:
-    settings = {row.setting for row in study.rows}
-    seeds = sorted({row.seed for row in study.rows})
-    certify = [f"{key} {value}" for key, value in leaves(_certification(study)) if value is not None]
-    body = [to_markdown(table) for table in (*tables.all_tables(study), tables.costs(study))]
-    return "\n\n".join(
-        [
-            f"## {name}: {study.title}",
-            f"`smoothheads study {folder / name}.toml --from {folder / name}`",
-            f"{len(study.certified)} of {len(study.rows)} rows are measured (settings: {len(settings)}, "
-            f"arms: {len(study.arms)}, seeds: {', '.join(map(str, seeds))}). "
-            f"Certification: {', '.join(certify)}.",
-            *_link_to(folder / name / "gains.svg", parent),
-            *body,
-        ]
-    )
-
-
 def _certification(study: StudyResults) -> dict[str, object]:
+    """Returns the settings that all rows share, in the order of their names."""
     images = {} if study.images is None else {"images": to_dict(study.images)}
     return dict(sorted({**study.certify, **images}.items()))
 
