@@ -145,7 +145,7 @@ def test_results_and_their_chain(results: sh.Results, tmp_path: Path) -> None:
         assert comparison.differences[0].acr.difference == pytest.approx(0, abs=1e-6)
         assert sh.audit(source).images == 6
         out = tmp_path / f"report-{type(source).__name__}"
-        assert sh.report(source, out=str(out)).is_file()
+        assert sh.report(source, out=str(out)).is_file()  # type: ignore[operator]
 
 
 def test_results_as_a_data_frame(results: sh.Results, monkeypatch: pytest.MonkeyPatch) -> None:
