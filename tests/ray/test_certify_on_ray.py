@@ -23,8 +23,8 @@ from smoothheads.errors import SoundnessError, WorkerError
 from smoothheads.models import ModelConfig
 from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import versions
-from smoothheads.runs import on_ray
-from smoothheads.runs.certify import FunctionFacts, certify_run
+from smoothheads.runs import certify, on_ray
+from smoothheads.runs.certify import certify_run
 from smoothheads.runs.on_ray import Cluster, Need, PoolStatus, RayWorker, nodes, require_room
 from smoothheads.training import RunConfig
 
@@ -197,8 +197,8 @@ def test_another_function_is_refused_and_named(
     cluster: TwoNodes, tmp_path: Path, ready: Checkpoint, images: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver's own probe is of another image than that of the workers, so that their logits differ."""
-    true = FunctionFacts.of
-    monkeypatch.setattr(FunctionFacts, "of", lambda engine, image: true(engine, 16 - image))
+    true = certify.probe_facts
+    monkeypatch.setattr(certify, "probe_facts", lambda counter, image: true(counter, 16 - image))
     notes: list[str] = []
     with pytest.raises(WorkerError, match=r"computes other logits on the first block"):
         certify_run(

@@ -6,26 +6,26 @@ import hashlib
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from smoothheads import device as devices
 from smoothheads.certify.certifier import make_certifier
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import ConversionCache, ConvertedModel
+from smoothheads.certify.engines import ConversionCache
 from smoothheads.certify.engines.conversion import FACTS, load_converted
 from smoothheads.certify.soundness import NotAFunctionError
 from smoothheads.certify.votes import OnVotes, Request, VoteCounter
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.checkpoint.join import differing
-from smoothheads.config import load_json
+from smoothheads.config import Json, differences, load_json
 from smoothheads.config.check import at_least
 from smoothheads.data import (
     ArrayDataset,
@@ -371,57 +371,14 @@ def _batches(dataset: Dataset, positions: Sequence[int], size: int) -> Iterator[
         yield ArrayDataset(pixels, dataset.labels[batch], dataset.info, dataset.indices[batch])
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertedFiles:
-    """A converted network as bytes, for nodes that do not see its folder."""
-
-    sha256: str
-    files: dict[str, bytes]
-
-    @classmethod
-    def of(cls, converted: ConvertedModel) -> ConvertedFiles:
-        names = (*converted.files, FACTS)
-        return cls(converted.sha256, {name: (converted.folder / name).read_bytes() for name in names})
-
-    def write(self) -> ConvertedModel:
-        """Writes it once for all workers of this machine; raises CheckpointError for other bytes."""
-        root = Path(tempfile.gettempdir()) / f"smoothheads-{os.getuid()}"
-        folder = root / self.sha256
-        with exclusive(root, wait=True):
-            if not folder.exists():
-                with new_folder(folder) as partial:
-                    for name, data in self.files.items():
-                        (partial / name).write_bytes(data)
-        return load_converted(folder, self.sha256)
-
-
-class FunctionFacts(NamedTuple):
-    """What must be equal for two workers to compute the same function."""
-
-    engine: dict[str, Any]
-    probe: str
-    """A hash of votes and logits on the first block."""
-
-    @classmethod
-    def of(cls, counter: VoteCounter, image: Pixels) -> FunctionFacts:
-        request = Request(image, 0, Phase.PILOT, 0, counter.noise.block_size * counter.blocks_per_pass)
-        digest = hashlib.sha256(counter.votes_of([request])[0].counts.tobytes())
-        for logits_LNC, _ in counter.logits([request]):
-            digest.update(logits_LNC.tobytes())
-        return cls(counter.engine.describe(), digest.hexdigest())
-
-    def difference(self, other: FunctionFacts) -> str | None:
-        """Returns how `other` differs, None if it does not."""
-        # Engine, precision and instruction set first: their names explain more than a hash.
-        names = [
-            name for name in self.engine | other.engine if self.engine.get(name) != other.engine.get(name)
-        ]
-        if names:
-            pairs = [f"{name} {other.engine.get(name)} instead of {self.engine.get(name)}" for name in names]
-            return ", ".join(pairs)
-        if self.probe != other.probe:
-            return "other logits on the first block: its processor or its libraries round otherwise"
-        return None
+def probe_facts(counter: VoteCounter, image: Pixels) -> Json:
+    """Returns what must be equal for two workers to compute the same function: the engine and its precision,
+    and a hash of votes and logits on the first block of an image."""
+    request = Request(image, 0, Phase.PILOT, 0, counter.noise.block_size * counter.blocks_per_pass)
+    digest = hashlib.sha256(counter.votes_of([request])[0].counts.tobytes())
+    for logits_LNC, _ in counter.logits([request]):
+        digest.update(logits_LNC.tobytes())
+    return {"engine": counter.engine.describe(), "logits": digest.hexdigest()}
 
 
 @dataclass
@@ -433,7 +390,7 @@ class CertifyWorker:
         info: What images it takes.
         config: The settings, with their seed.
         folder: Where converted networks lie, if this machine has them.
-        converted: The converted networks themselves, if it does not.
+        converted: The files of the converted networks by their hashes, if it does not.
         probe: An image, on which all workers must compute the same logits.
         facts: What the driver computes on it; None where worker and driver are the same machine.
     """
@@ -442,33 +399,46 @@ class CertifyWorker:
     info: DataInfo
     config: CertifyConfig
     folder: Path | None
-    converted: tuple[ConvertedFiles, ...]
+    converted: Mapping[str, Mapping[str, bytes]]
     probe: Pixels
-    facts: FunctionFacts | None
+    facts: Json | None
 
     @classmethod
     def of(cls, smoothed: Smoothed, probe: Pixels, folder: Path | None) -> CertifyWorker:
-        here = folder is not None
+        """Returns a worker for this machine, or without a `folder` of converted networks for any other."""
+        model, info, config = smoothed.model, smoothed.info, smoothed.config
+        if folder is not None:
+            return cls(model, info, config, folder, {}, probe, None)
+        converted = {
+            each.sha256: {name: (each.folder / name).read_bytes() for name in (*each.files, FACTS)}
+            for each in smoothed.engine.converted
+        }
         return cls(
-            smoothed.model,
-            smoothed.info,
-            smoothed.config,
-            folder,
-            () if here else tuple(map(ConvertedFiles.of, smoothed.engine.converted)),
-            probe,
-            None if here else FunctionFacts.of(smoothed.certifier.counter, probe),
+            model, info, config, None, converted, probe, probe_facts(smoothed.certifier.counter, probe)
         )
 
     def prepare(self) -> None:
         """Builds the engine; raises WorkerError where it computes another function than the driver's."""
         # The converted network comes from the driver, so that every node computes the one that is certified.
-        given = tuple(each.write() for each in self.converted)
-        cache = ConversionCache(self.folder, given=given)
+        # It is written once for all workers of a machine, and loaded only if it has its hash.
+        root, given = Path(tempfile.gettempdir()) / f"smoothheads-{os.getuid()}", []
+        for sha256, files in self.converted.items():
+            with exclusive(root, wait=True):
+                if not (root / sha256).exists():
+                    with new_folder(root / sha256) as partial:
+                        for name, data in files.items():
+                            (partial / name).write_bytes(data)
+            given.append(load_converted(root / sha256, sha256))
+        cache = ConversionCache(self.folder, given=tuple(given))
         self._certifier = make_certifier(self.model, self.info, self.config, cache=cache)
+        if self.facts is None:
+            return
         # Equal logits on one block: the same function, up to what a block cannot show.
-        facts = self.facts and FunctionFacts.of(self._certifier.counter, self.probe)
-        if self.facts and facts and (difference := self.facts.difference(facts)):
-            raise WorkerError(f"This node computes {difference}.")
+        found = differences(self.facts, probe_facts(self._certifier.counter, self.probe))
+        engine = [f"{key} {here} instead of {stated}" for key, stated, here in found if key != "logits"]
+        if found:
+            logits = "other logits on the first block: its processor or its libraries round otherwise"
+            raise WorkerError(f"This node computes {', '.join(engine) or logits}.")
 
     def __call__(self, images: Dataset) -> list[Certified]:
         """Certifies every image."""
