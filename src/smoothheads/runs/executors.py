@@ -1,4 +1,4 @@
-"""One interface to run a function on many items: in this process, in others of this machine, or on Ray.
+"""One interface to run a function on many items: in processes of this machine, or on Ray.
 
 Certification maps over images and a study submits its jobs as soon as what they need is there. `runs.on_ray`
 and `studies.on_ray` have the executors of a Ray cluster.
@@ -73,35 +73,6 @@ class Executor(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class SerialExecutor(Executor):
-    """Runs one item after the other in this process, when somebody waits for it."""
-
-    slots = 1
-
-    def __init__(self) -> None:
-        self._queue: deque[tuple[Future[Any], Callable[[Any], Any], Any]] = deque()
-
-    def submit(self, function: Callable[[Item], Result], item: Item) -> Future[Result]:
-        future: Future[Result] = Future()
-        self._queue.append((future, function, item))
-        return future
-
-    def wait(self, seconds: float) -> list[Future[Any]]:
-        del seconds  # nothing runs beside the caller
-        if not self._queue:
-            return []
-        # Waiting is what makes the oldest item run.
-        future, function, item = self._queue.popleft()
-        try:
-            future.set_result(function(item))
-        except Exception as error:
-            future.set_exception(error)
-        return [future]
-
-    def close(self) -> None:
-        self._queue.clear()
 
 
 class ProcessExecutor(Executor):

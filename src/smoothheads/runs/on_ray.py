@@ -208,12 +208,6 @@ def require_room(ray: Ray, need: Need) -> None:
         )
 
 
-def on_node(key: str) -> Any:
-    """Returns Ray's way to say: on this node and nowhere else."""
-    strategies = importlib.import_module("ray.util.scheduling_strategies")
-    return strategies.NodeAffinitySchedulingStrategy(node_id=key, soft=False)
-
-
 @dataclass(frozen=True, slots=True)
 class PoolStatus:
     """How many workers of a cluster do what at the moment."""
@@ -397,11 +391,14 @@ class RayPool(Executor):
                 f"No node has workers that live and compute the same function as this machine ({reasons}): "
                 "start the command on a machine like the nodes, with the same versions and enough memory."
             )
+        strategies = importlib.import_module("ray.util.scheduling_strategies")
         taken = Counter(member.node for member in self._members)
         # The emptiest node first, so that few workers are spread over many nodes.
         for node in sorted(found, key=lambda node: taken[node.key] - self._room[node.key]):
             while taken[node.key] < self._room[node.key] and len(self._members) < self.slots:
-                options = {"max_restarts": 0, "scheduling_strategy": on_node(node.key), **self._need.options}
+                # On this node and nowhere else.
+                where = strategies.NodeAffinitySchedulingStrategy(node_id=node.key, soft=False)
+                options = {"max_restarts": 0, "scheduling_strategy": where, **self._need.options}
                 actor = self._ray.remote(RayWorker).options(**options).remote()
                 answer = actor.prepare.remote(versions(), self._published)
                 self._members.append(_Member(actor, node.key, node.name, answer))
