@@ -117,6 +117,7 @@ class Diversity(ResultCommand):
         )
         # The noise is that of the first network's training unless --sigma says otherwise.
         sampling = Sampling(sigma=trained_config(name).certified_sigma if name else 0.25)
+        # Networks that follow are shown beside the first one.
         folders = [name]
         while rest and not rest[0].startswith("-"):
             folders.append(rest.pop(0))

@@ -94,7 +94,7 @@ class Certify(ResultCommand):
             raise ConfigError(
                 "Give --sigma, the standard deviation of the noise, for a classifier of your own."
             )
-        # The ledger records which engine was taken.
+        # The fastest engine is the default here; the ledger records which one was taken.
         default = cls(certify=CertifyConfig(sigma=sigma, engine="auto"), classifier=name)
         return parse(cls, rest, default=default, prog=f"certify {name or 'CLASSIFIER'}")
 
@@ -113,6 +113,7 @@ class Certify(ResultCommand):
         from smoothheads.runs.certify import abstention_note, certify_run
         from smoothheads.runs.models import engines_folder
 
+        # Which images this process certifies: all, those of a shard, or what Ray gives its workers.
         shard = None if self.shard is None else parse_shard(self.shard)
         if shard is not None and self.certify.seed is None:
             raise ConfigError("All shards of a run must share one seed: give each of them the same --seed.")
@@ -156,6 +157,7 @@ class Certify(ResultCommand):
                 on_votes=on_votes if fixed else None,
                 on_status=on_status,
             )
+        # Votes that depend on state outside of the network come out otherwise in a fresh process.
         if not own and self.certify.recheck and time.monotonic() - started > VERIFY_SECONDS:
             from smoothheads.runs.referee import recheck_votes
 

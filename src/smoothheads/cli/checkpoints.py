@@ -130,6 +130,7 @@ class Import(ResultCommand):
                 f"Add --normalize standard, centre or none: authors normalise images of {self.data} in "
                 "different ways; the logits of an image that you know tell which."
             )
+        # Several files are separate networks: heads that share nothing, hence cut at the input.
         several = len(self.files) > 1
         model = ModelConfig(
             arch=self.arch,

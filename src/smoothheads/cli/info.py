@@ -55,6 +55,7 @@ class Info(ResultCommand):
 
     def run(self) -> None:
         what = self.what or "recipes"
+        # The name of an architecture alone counts it, unless a folder has that name.
         arch = self.arch
         if arch is None and what in ARCHITECTURES.names() and not Path(what).is_dir():
             arch = what

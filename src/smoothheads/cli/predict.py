@@ -87,17 +87,20 @@ class Predict(ResultCommand):
         from smoothheads.runs.predict import AnswerFile, Question, answer_pictures, function_facts
 
         model: Model = self.opened()
+        # An export has an engine and a precision of its own; a checkpoint takes those of the options.
         smoothed = model.certifier(self.certify, images=len(self.images))
         for note in smoothed.notes:
             say(note)
         data = replace(model.data, root=self.root or model.data.root)
         inputs = list(find_inputs(self.images, Frame(smoothed.info, data, self.resize)))
+        # A file of answers states the function and the question, and is never mixed.
         question = Question(
             radius=self.radius or self.at_least is not None,
             at_least=self.at_least,
             seconds=self.stop_after,
         )
         facts = function_facts(smoothed, model.weights, question)
+        # Each answer is written or printed before the next picture is looked at.
         counts: Counter[str] = Counter()
         answers: list[Answer] = []
         with (

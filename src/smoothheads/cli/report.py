@@ -57,6 +57,7 @@ class Report(ResultCommand):
 
         if self.out is not None:
             html.reserve_report(self.out)
+        # Names may hold "=", paths rarely do: the last one separates them.
         names = {}
         for text in self.name:
             log, _, label = text.rpartition("=")
@@ -130,6 +131,7 @@ class Recertify(ResultCommand):
         from smoothheads.results.derive import recertify
         from smoothheads.results.read import ledger_folder
 
+        # The folder of the new ledger says what was changed.
         folder = ledger_folder(local_folder(self.ledger, has_out=self.out is not None))
         changes = [f"alpha-{self.alpha:g}"] if self.alpha is not None else []
         changes += [self.aggregation] if self.aggregation is not None else []
@@ -193,6 +195,7 @@ class Merge(ResultCommand):
 
         if not self.shards:
             raise ConfigError("Name the ledgers of all shards, or the run's folder that they lie in.")
+        # A run's folder holds its shards; of several ledgers the first one tells where that folder is.
         first = self.shards[0]
         parent = first if any(first.glob("ledger-*-of-*")) else first.absolute().parent
         out = merge(self.shards, self.out or parent / "ledger")

@@ -52,6 +52,7 @@ class StudyOptions(ResultCommand):
     def results(self, studies: StudyRun) -> dict[str, StudyResults] | None:
         """Runs studies or tells how far they are, and returns their results; None after --plan."""
         cluster = parse_cluster(self.on, self.ray_address, self.workers)
+        # --status and --plan start nothing, so that they may run beside the study itself.
         if self.status:
             say(status_line(studies.status(), self.workers))
             return studies.results()
@@ -135,6 +136,7 @@ class Paper(StudyOptions):
     def run(self) -> int:
         from smoothheads.studies import experiments, paper
 
+        # Without a name: the list of experiments. Without a source of results: the published values.
         has_results = bool(self.scale or self.source or self.imports)
         if not (self.experiments or self.published or has_results):
             print_tables([paper.listing()], self.format, as_json=self.json)
@@ -148,6 +150,7 @@ class Paper(StudyOptions):
             return self._write_page(self.page)
         if self.out is not None:
             paper.reserve_folders(self.out, chosen)
+        # Our rows first, then logs of others beside them, then what was measured of the cost.
         found = self._results_of(chosen)
         if found is None:
             return 0
@@ -183,6 +186,7 @@ class Paper(StudyOptions):
             chosen = [each for each in chosen if each.kind == "cost"]
             if not chosen:
                 raise ConfigError("--costs needs a cost table: name table2, table5, table8 or all.")
+        # Of a folder that an earlier run wrote everything that it holds is shown.
         if self.source is not None and not named and self.page is None:
             saved = [each for each in chosen if paper.is_saved(each, self.source)]
             if not saved:

@@ -80,18 +80,22 @@ class Train(Start, ResultCommand):
         path = Path(name or "digits-some")
         recipe = _earlier(path) if path.suffix == ".json" else recipes.find(str(path))
         parameters = recipe.parameters
+        # The options of the recipe are the arguments of its function.
         fields = [
             (key, parameter.annotation, dataclasses.field(default=parameter.default))
             for key, parameter in parameters.items()
         ]
         options = make_dataclass("Options", fields, frozen=True, kw_only=True)
         first: type[Start] = make_dataclass("Start", [], bases=(Start, options), frozen=True, kw_only=True)
+        # First pass: what decides the defaults of everything else.
         start, _ = tyro.cli(first, args=rest, registry=HELP, add_help=False, return_unknown_args=True)
         chosen = {key: getattr(start, key) for key in parameters}
         config = recipe(**chosen)
         data = config.data if start.data_name is None else config.data.another(start.data_name)
         data = data if start.root is None else replace(data, root=start.root)
+        # The folder of the run is named after the recipe and what was chosen otherwise.
         changed = [f"{value}" for key, value in chosen.items() if value != parameters[key].default]
+        # Second pass: all options, whose defaults are the settings of the recipe.
         command: type[Self] = make_dataclass("Train", [], bases=(cls, options), frozen=True, kw_only=True)
         return parse(
             command,
@@ -110,6 +114,7 @@ class Train(Start, ResultCommand):
             out = self.out or Path("runs") / self.name
             watcher = _Watcher(Progress("train"))
             checkpoint = self._train(out, watcher)
+            # Under torchrun all ranks train, and the first one reports.
             if ranks.launched()[0] == 0:
                 self._report(out, checkpoint, watcher)
 

@@ -239,6 +239,7 @@ async def all_answers(
 ) -> JSONResponse:
     """Returns the last event of that kind for every image."""
     job, facts = await service.start(request, work)
+    # The images are decoded, so that the bytes of the request need not be held any longer.
     http.scope["release_body"]()
     answers: list[dict[str, Any]] = [{"error": "not reached in time"} for _ in request.sources]
     try:

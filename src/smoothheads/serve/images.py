@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -59,6 +60,7 @@ def decode(data: bytes, info: DataInfo, name: str, limit: int, resize: bool = Fa
 def _fit(data: bytes, info: DataInfo, name: str, limit: int, resize: bool) -> Pixels:
     rgb = pictures.decode(data, name, strict=not resize, max_pixels=limit)
     channels, height, width = info.shape
+    # Upright first: the shape of the picture is that which a person sees.
     if resize:
         rgb = ImageOps.fit(ImageOps.exif_transpose(rgb), (width, height), Image.Resampling.BOX)
         rgb = rgb.convert("L").convert("RGB") if channels == 1 else rgb
@@ -131,16 +133,17 @@ def picture(dataset: Dataset, index: int) -> bytes | None:
 
 def samples(dataset: Dataset, count: int) -> list[dict[str, Any]]:
     """Returns some images to try, from every class in turn."""
-    by_class: dict[int, list[int]] = {}
+    # First the first image of every class, then all second ones, ...
+    seen: Counter[int] = Counter()
+    turns = []
     for position, label in enumerate(dataset.labels[:CANDIDATES].tolist()):
-        by_class.setdefault(label, []).append(position)
-    rounds = max(map(len, by_class.values()), default=0)
-    turns = (by_class[label][i : i + 1] for i in range(rounds) for label in sorted(by_class))
+        turns.append((seen[label], label, position))
+        seen[label] += 1
     return [
         {
             "index": int(dataset.indices[position]),
             "label": int(dataset.labels[position]),
             "class": dataset.info.class_names[int(dataset.labels[position])],
         }
-        for position in [position for turn in turns for position in turn][:count]
+        for _, _, position in sorted(turns)[:count]
     ]

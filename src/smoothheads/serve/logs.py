@@ -90,6 +90,7 @@ def per_class(logs: Sequence[Results]) -> Table:
     for log in logs:
         columns += [f"{log.name}: certified (%)", f"{log.name}: ACR"]
     rows = []
+    # A row per class; two columns per log.
     for label in classes:
         cells = [Cell(_class(logs[0], label)), number(int((logs[0].label == label).sum()), "d")]
         for log in logs:
@@ -156,6 +157,7 @@ def image(log: Results, index: int) -> dict[str, Any] | None:
         "sigma": log.sigma,
         "alpha": log.alpha,
     }
+    # Logs of others have no votes.
     if not log.rows:
         return facts
     row = log.rows[place]
@@ -236,12 +238,14 @@ def _numbers(line: Any) -> dict[str, Any]:
     held_out = line.get("validation")
     if isinstance(held_out, dict) and "accuracy" in held_out:
         line = line | {"validation_accuracy": held_out["accuracy"]}
+    # Of values per head the mean is drawn.
     means = {key: sum(value) / len(value) for key, value in line.items() if isinstance(value, list) and value}
     numbers = {key: value for key, value in (line | means).items() if isinstance(value, int | float)}
     return {key: value for key, value in numbers.items() if math.isfinite(value)}
 
 
 def _curve(log: Results) -> dict[str, Any]:
+    # Certified accuracy at evenly spaced radii, with Clopper-Pearson intervals.
     radii = np.linspace(0, float(log.radius.max()), POINTS + 1)
     accuracy = metrics.certified_accuracy(log.correct, log.radius, radii.tolist())
     low, high = binomial_band(accuracy, len(log))

@@ -133,16 +133,16 @@ class ServedNetwork:
         if (norm := self._certifier.law.norm) != "l2":
             raise ConfigError(f"Attacks are for l2 radii; this network has {norm} radii.")
         yield Event(0, "start", {"picture": self._picture(image), "radius": radius})
-        # The class that is attacked has the most votes on the image itself.
+        # Step 1: the class that is attacked has the most votes on the image itself.
         label = 0
         for event in self._predict(image, n, 0, "answer", {}):
             if event.kind == "answer":
                 label = int(np.argmax(event.data["votes"]))
             yield Event(-1, "quiet", {}, event.samples)
-        # The direction that hurts most: gradient ascent on the smoothed loss of that class.
+        # Step 2: the direction that hurts most, gradient ascent on the smoothed loss of that class.
         direction = self._direction(image, label, radius)
         yield QUIET
-        # Farther and farther along it, by distances that the integer grid can represent.
+        # Step 3: farther and farther along it, by distances that the integer grid can represent.
         q, seen = self.info.grid.max_value, -1
         for i in range(FRAMES):
             budget = squared_grid_budget(radius * i / (FRAMES - 1), q) if i else 0
@@ -159,6 +159,7 @@ class ServedNetwork:
         config = self._smoothed.config
 
         def run(_: Any) -> algorithm.Run[int]:
+            # All n samples are counted first, in blocks so that others get their turn, and tested once.
             counts = np.zeros(self.info.classes, dtype=np.int64)
             for first in range(0, n, config.block):
                 counts += yield algorithm.Samples(Phase.ESTIMATION, min(config.block, n - first))

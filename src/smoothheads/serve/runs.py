@@ -99,6 +99,7 @@ class RunIndex:
                 contents.ledgers[name] = folder
             if STUDY_FILE in files:
                 contents.studies[name] = folder
+            # A training run is listed from its first epoch on, before there is a checkpoint.
             if {METRICS, CONFIG} <= files:
                 contents.trainings[name] = folder
             for file in sorted(files - {ledger.TABLE}):
@@ -121,6 +122,7 @@ class Runs:
         """Returns the logs of a request; raises HTTPException for wrong numbers and unknown names."""
         if not names or len(names) > MOST or exactly not in (None, len(names)):
             raise HTTPException(422, f"choose {exactly or f'1 to {MOST}'} logs by id")
+        # Names are looked up among what the walk saw, and shortened in messages.
         known = self.index.contents().ledgers
         for name in names:
             if name not in known:
@@ -156,6 +158,7 @@ class Runs:
 
     def picture(self, log: Results, index: int) -> bytes:
         """Returns a test image as PNG; it needs a network here that was trained on the log's data set."""
+        # A log names its data set only; a network that was trained on it knows where that lies.
         for network in self.index.networks().values():
             with suppress(SmoothheadsError, OSError):
                 if trained_config(network).data.name != logs.data_name(log):

@@ -101,7 +101,7 @@ class Server:
         from smoothheads.serve.app import application
         from smoothheads.serve.guard import Access, connection_class
         from smoothheads.serve.network import NetworkSettings
-        from smoothheads.serve.runs import RunIndex
+        from smoothheads.serve.runs import Contents, RunIndex
 
         check_token(host, token)
         limits = limits or Limits()
@@ -110,14 +110,15 @@ class Server:
             raise CheckpointError(f"There is no folder {folder}: check the path.")
         # What cannot be served is refused now, and not when the first client comes.
         contents = RunIndex(folder).contents()
-        if not (contents.networks or contents.ledgers or contents.trainings):
+        if contents == Contents():
             raise CheckpointError(
-                f"{folder} holds no checkpoint, export, ledger or training run: check the path; `train`, "
-                "`certify` and `export` write them."
+                f"{folder} holds no checkpoint, export, ledger, study or training run: check the path; "
+                "`train`, `certify`, `export` and `study` write them."
             )
         self.networks, self.ledgers = len(contents.networks), len(contents.ledgers)
         settings = NetworkSettings(sigma=sigma, alpha=alpha, n=limits.n, threads=threads)
         access = Access(hosts=LOOPBACK | {host}, token=token, frame_ancestors=frame_ancestors)
+        # The port is taken before the network is opened, so that a mistake shows at once.
         self._socket = _listen(host, port)
         self.host, self.port = host, self._socket.getsockname()[1]
         self._server = uvicorn.Server(
@@ -152,6 +153,7 @@ class Server:
         """Serves in a thread, and returns when the server accepts requests."""
         self._thread = threading.Thread(target=self.run, name="smoothheads-server", daemon=True)
         self._thread.start()
+        # Uvicorn sets `started` when it accepts connections; its thread may also end before.
         while not self._server.started and self._thread.is_alive():
             time.sleep(0.01)
         return self
