@@ -140,6 +140,17 @@ def test_placeholders_are_words_and_no_default_is_none(
     assert max(map(len, text.splitlines())) <= 110
 
 
+def test_every_option_is_explained(tables: dict[str, dict[str, str]]) -> None:
+    silent = [
+        f"{command} --{option}"
+        for command, options in tables.items()
+        for option, text in options.items()
+        if option != "engine"  # named by a description, not an option
+        if "None" in text or not re.sub(r"\(default: [^()]*\)", "", text.replace(SHORT, "")).strip()
+    ]
+    assert not silent
+
+
 def test_names_of_positional_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     for command, usage in {
         "push": "FOLDER USER/NAME",

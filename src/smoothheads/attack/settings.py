@@ -31,6 +31,7 @@ class AttackSettings:
     halvings: Natural = 4
     """How often the distance of a successful attack is halved towards the certified radius."""
     seed: Natural = 0
+    """Random seed of the attacks and of the noise that judges them."""
 
     def __post_init__(self) -> None:
         check_fields(self)

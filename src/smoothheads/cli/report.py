@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Report(ResultCommand):
-    """Average certified radius, certified accuracy at radii, worst class, abstentions and cost, each with its
-    standard error or interval; with several logs also the paired differences from the first one.
+    """Report the average certified radius, certified accuracy at radii, worst class, abstentions and cost,
+    each with its standard error or interval; with several logs also the paired differences from the first
+    one.
 
     Reads our ledgers and anybody's log in the field's format (idx label predict radius correct time)."""
 

@@ -13,6 +13,7 @@ OWN = "own"  # arch and cut of a network that has no name
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
     arch: str = "resnet8"
+    """Architecture: see `smoothheads info architectures`."""
     heads: Count = 1
     """L: 1 is a single network; SOME uses 5."""
     cut: str = "stage2"
@@ -23,7 +24,7 @@ class ModelConfig:
     """Each head normalises for itself, as networks do that were trained apart; needs the cut `input`."""
 
     denoiser_sigma: Positive | None = field(default=None, metadata={"unless_default": True})
-    """Noise level for which a `Denoiser` of ours stands in front of the network; None means no denoiser."""
+    """Noise level for which a `Denoiser` of ours stands in front of the network, if one does."""
 
     def __post_init__(self) -> None:
         check_fields(self)

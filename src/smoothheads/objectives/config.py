@@ -24,16 +24,16 @@ class TeachingConfig:
     shift: Literal["circular", "self", "reverse", "random"] = "circular"
     """Whose judgement trains a head: the previous head's, its own, the next one's, one drawn per step."""
     hard_weight_source: Literal["teacher", "student"] | None = None
-    """Whose smoothed loss sets the weight of a hard sample; None follows the preset."""
+    """Whose smoothed loss sets the weight of a hard sample. If omitted, the preset decides."""
     tie: Literal["easy", "zero"] | None = None
-    """Weight of a sample whose smoothed loss equals lambda: 1 or 0; None follows the preset."""
+    """Weight of a sample whose smoothed loss equals lambda: 1 or 0. If omitted, the preset decides."""
     balance: Literal["none", "class"] = "none"
     """class: weights are scaled by E[w] / E_c[w], so that every class keeps the same mean weight."""
     pace: Literal["log10", "linear", "fixed", "quantile", "class-quantile", "own-accuracy"] = "log10"
     """How lambda moves: by schedule (log10, linear, fixed), by quantile of the recent losses (quantile), or
     by quantile of each class's losses (class-quantile; own-accuracy sets the quantile itself)."""
     lambda_first: Positive | None = None
-    """Lambda of the first epoch; None means ln(classes)."""
+    """Lambda of the first epoch. If omitted, ln(classes)."""
     lambda_last: Positive = 1.2
     """Lambda of the last epoch under log10 and linear, of every epoch under fixed."""
     quantile_first: Share = 0.5

@@ -29,7 +29,8 @@ class Consistency(Method):
     entropy: NotNegative = 0.5
     """Weight of the mean prediction's entropy, in the default form."""
     mean_gradient: bool | None = None
-    """Whether gradient flows through the mean prediction, as in the original; None follows the preset."""
+    """Whether gradient flows through the mean prediction, as in the original. If omitted, the preset
+    decides."""
 
     def __call__(self, step: Step) -> Losses:
         # Draw m noises per image and classify all draws at once.

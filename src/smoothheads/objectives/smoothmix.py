@@ -35,7 +35,7 @@ class SmoothMix(Method):
     step_size: Positive = 0.5
     """Length of a step (alpha; 1 at sigma 0.5, 2 at sigma 1)."""
     max_norm: Positive | None = None
-    """Greatest length of the whole perturbation; None means unbounded."""
+    """Greatest length of the whole perturbation. If omitted, it is unbounded."""
     mix_step: Natural = 0
     """The attack's iterate that serves as the clean image (1 at sigma 0.5 and 1)."""
     strength: NotNegative = 5.0
@@ -47,9 +47,9 @@ class SmoothMix(Method):
     attack_target: AttackTarget = "heads"
     """What the attack raises: the mean of the heads' losses, or the loss of their mean logits."""
     mask: bool | None = None
-    """Mix only images whose mean prediction is correct; None follows the preset."""
+    """Mix only images whose mean prediction is correct. If omitted, the preset decides."""
     weigh_mix: bool | None = None
-    """Whether teaching weights apply to the mixing term; None follows the preset."""
+    """Whether teaching weights apply to the mixing term. If omitted, the preset decides."""
 
     def check(self) -> None:
         if self.mix_step >= self.steps:

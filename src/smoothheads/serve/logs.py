@@ -119,7 +119,6 @@ def different(logs: Sequence[Results]) -> dict[str, Any]:
         "gain": {
             "better": int((gains > 0).sum()),
             "worse": int((gains < 0).sum()),
-            "gains": [float(gain) for gain in np.sort(gains)],
         },
         "differ": len(apart),
         "rows": [

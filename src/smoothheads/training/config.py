@@ -21,6 +21,7 @@ class TrainConfig:
     sigma: NotNegative = 0.25
     """Standard deviation of the training noise, in pixel units of [0, 1]; 0 trains without noise."""
     epochs: Count = 150
+    """Passes over the training images."""
     batch: Count = 256
     """Size of one optimiser step, in `batch_unit`s."""
     batch_unit: Literal["draws", "images"] = "draws"
@@ -32,20 +33,31 @@ class TrainConfig:
     optimizer: Literal["sgd", "adam"] = field(default="sgd", metadata={"unless_default": True})
     """sgd uses momentum and nesterov; adam has its usual moments (0.9 and 0.999)."""
     lr: Positive = 0.1
+    """Learning rate at the beginning."""
     momentum: NotNegative = 0.9
+    """Momentum of sgd."""
     weight_decay: NotNegative = 1e-4
+    """Weight decay (l2 penalty), of all parameters."""
     nesterov: bool = False
+    """Nesterov's form of the momentum."""
     schedule: Literal["step", "cosine"] = "step"
+    """How the learning rate falls: in steps, or as half a cosine."""
     step_epochs: Count = 50
+    """Schedule step: epochs after which the learning rate is multiplied."""
     step_factor: float = 0.1
+    """Schedule step: what it is multiplied by."""
     head_lr_scale: Positive = 1.0
     """Learning rate of the heads relative to the trunk; L undoes the mean over heads."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 autocast where the processor computes it natively."""
     channels_last: bool = True
+    """Keep the channels of an image together in memory, which is faster on processors."""
     device: str = "cpu"
+    """Device that trains; cuda is untested."""
     threads: Count = 1
+    """Threads of torch."""
     seed: Natural = 0
+    """Random seed of weights, noise and order of the images."""
 
     def __post_init__(self) -> None:
         check_fields(self)
