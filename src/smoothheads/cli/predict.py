@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FEW: Final = 5  # pictures that need no progress bar
 KNOWN_SEED: Final = (
-    "note: with --seed the answers can be repeated, and whoever knows the seed can search for a picture "
+    "note: with --seed predictions can be repeated, and somebody who knows the seed can search for an image "
     "whose noise is unlucky"
 )
 
@@ -121,12 +121,11 @@ class Predict(ResultCommand):
                 answers.append(answer if "error" in answer else answer | facts)
         if self.json:
             print_json(answers)
-        if answered := counts.total() - counts["error"]:
-            before = f" ({counts['earlier']} before)" if counts["earlier"] else ""
-            failed = f"; {counts['error']} could not be read" if counts["error"] else ""
-            say(f"{answered - counts['earlier']} answers{before}, {counts['abstain']} abstentions{failed}")
-            if self.out:
-                say(f"answers: {self.out}")
+        if counts.total() > counts["error"]:
+            told = {"abstain": "abstained", "error": "could not be read", "earlier": "done before"}
+            parts = [f"{counts.total() - sum(counts[key] for key in told)} classified"]
+            parts += [f"{counts[key]} {words}" for key, words in told.items() if counts[key]]
+            say(", ".join(parts) + (f"; written to {self.out}" if self.out else ""))
             config, n = smoothed.config, smoothed.budget.max_samples
             say(f"sigma {config.sigma:g}, n {n}, alpha {config.alpha:g}; {smoothed.noise.scope}")
         return 2 if counts["error"] else 0
