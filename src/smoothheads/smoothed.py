@@ -19,8 +19,7 @@ from rich.progress import Progress
 from smoothheads.certify.algorithm import Prediction
 from smoothheads.certify.certifier import make_certifier
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import ConversionCache, Engine
-from smoothheads.certify.votes import OnVotes
+from smoothheads.certify.engines import ConversionCache
 from smoothheads.data import DataInfo, Dataset, as_dataset, as_pixels
 from smoothheads.errors import ConfigError
 from smoothheads.models.adapters import BlackBox, adapt
@@ -100,16 +99,18 @@ class Smoothed:
         **settings: Any,
     ) -> None:
         self.model = adapt(model)
-        if config is None and "sigma" not in settings:
-            raise ConfigError(
-                "Give sigma, the standard deviation of the noise: that of the training is usual."
-            )
         if config is None:
+            if "sigma" not in settings:
+                raise ConfigError(
+                    "Give sigma, the standard deviation of the noise: that of the training is usual."
+                )
             config = CertifyConfig(sigma=settings.pop("sigma"))
         facts = _facts(info, shape, classes, max_value)
-        self.certifier = make_certifier(
-            self.model, facts, config.changed(**settings), cache=cache, images=images
-        )
+        config = config.changed(**settings)
+        self.certifier = make_certifier(self.model, facts, config, cache=cache, images=images)
+        self.info, self.engine = facts, self.certifier.engine
+        self.config = self.certifier.config
+        """All settings, with the drawn seed and the chosen engine."""
         removed, added = self._parts().get("denoiser", {}).get("sigma"), self.config.sigma
         if removed not in (None, added):
             self.certifier.notes += (
@@ -122,21 +123,6 @@ class Smoothed:
         """Notes for the user, for example why an engine was chosen."""
         return self.certifier.notes
 
-    @property
-    def info(self) -> DataInfo:
-        """The images that the network takes."""
-        return self.certifier.info
-
-    @property
-    def config(self) -> CertifyConfig:
-        """All settings, with the drawn seed and the chosen engine."""
-        return self.certifier.config
-
-    @property
-    def engine(self) -> Engine:
-        """What computes the network."""
-        return self.certifier.engine
-
     def __call__(self, images: Any) -> NDArray[np.int64]:
         """PREDICT a batch: classes [N], or ABSTAIN (-1) where the samples do not decide."""
         pixels = as_pixels(images, self.info)
@@ -148,28 +134,17 @@ class Smoothed:
         """PREDICT one image with n samples: a class, or an abstention."""
         return self.certifier.predict(image, index)
 
-    def certify_image(
-        self,
-        image: Any,
-        index: int | None = None,
-        *,
-        label: int | None = None,
-        on_votes: OnVotes | None = None,
-    ) -> Certified:
-        """CERTIFY one image; without an index its noise is keyed by its content."""
-        return self.certifier.certify_image(image, index, label=label, on_votes=on_votes)
+    def certify_image(self, image: Any, index: int | None = None, **settings: Any) -> Certified:
+        """CERTIFY one image; see `Certifier.certify_image`. Without an index its noise is keyed by its
+        content."""
+        return self.certifier.certify_image(image, index, **settings)
 
-    def stream(
-        self,
-        image: Any,
-        index: int | None = None,
-        *,
-        n: int | None = None,
-        target: float | None = None,
-        seconds: float | None = None,
-    ) -> Iterator[Certificate]:
-        """Yields growing certificates, every one of which holds; see `Certifier.stream`."""
-        return self.certifier.stream(image, index, n=n, target=target, seconds=seconds)
+    def stream(self, image: Any, index: int | None = None, **limits: Any) -> Iterator[Certificate]:
+        """Yields growing certificates, every one of which holds, until `n`, `target` or `seconds` is reached.
+
+        See `Certifier.stream`.
+        """
+        return self.certifier.stream(image, index, **limits)
 
     def __repr__(self) -> str:
         config, info = self.config, self.info

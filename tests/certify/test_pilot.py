@@ -9,14 +9,14 @@ import pytest
 
 from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.certify.budgets.radius import (
+from smoothheads.certify.budgets import (
     RadiusBudget,
     expected_radius,
     samples_for_tolerance,
 )
 from smoothheads.errors import ConfigError
 from smoothheads.noise import GridGaussian
-from smoothheads.noise.l2 import l2_radius
+from smoothheads.noise.laws import l2_radius
 from smoothheads.types import ABSTAIN, Counts, Phase
 
 P = np.array([0.55, 0.60, 0.80, 0.90, 0.99, 0.999, 0.9999, 1.0])

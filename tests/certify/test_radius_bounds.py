@@ -19,7 +19,7 @@ from smoothheads.certify.bounds import (
     squared_grid_budget,
 )
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.noise.l2 import l2_radius, probability_above
+from smoothheads.noise.laws import l2_radius, probability_above
 from smoothheads.types import format_radius
 
 CERTIFIED = [  # alpha, k, n, radius / sigma

@@ -441,7 +441,7 @@ def test_extra_state_is_read_or_explained() -> None:
         (lambda: nn.Linear(16, 3, device="meta"), "on the meta device and has no values"),
         (lambda: Liar(lambda _, x: honest(_, x).sum(1)), r"shape \(1, 100\) for 100 images"),
         (lambda: Liar(lambda _, x: honest(_, x)[:-1]), r"shape \(1, 99, 3\) for 100 images"),
-        (lambda: nn.Linear(15, 3), r"fails on a batch of 100x1x4x4 pixels .*RuntimeError"),
+        (lambda: nn.Linear(15, 3), r"fails on a batch of 100x1x4x4 .*RuntimeError"),
     ],
 )
 def test_broken_network_is_explained_in_one_sentence(head: Callable[[], nn.Module], message: str) -> None:

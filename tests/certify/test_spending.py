@@ -15,7 +15,7 @@ from scipy import special, stats
 
 from smoothheads.certify.spending import look_schedule, sequential_test, spend_boundaries, spending_plan
 from smoothheads.errors import ConfigError
-from smoothheads.noise.l2 import probability_above
+from smoothheads.noise.laws import probability_above
 
 LOOKS = (20, 50, 100, 200, 500, 1000)
 SPEND = (1e-4, 1e-4, 1e-4, 1e-4, 1e-4, 5e-4)

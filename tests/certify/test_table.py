@@ -11,7 +11,7 @@ from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.budgets import TableBudget
 from smoothheads.certify.spending import sequential_test
 from smoothheads.errors import ConfigError
-from smoothheads.noise.l2 import probability_above
+from smoothheads.noise.laws import probability_above
 from smoothheads.types import ABSTAIN, Counts, Phase
 
 RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75)

@@ -118,7 +118,7 @@ def test_the_folder_of_the_run_will_do_and_the_summary_is_json(
 def test_a_budget_that_gives_up_early_still_says_how_the_copies_voted(
     run: Path, digit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hopeless = "smoothheads.certify.budgets.radius.clopper_pearson_upper"
+    hopeless = "smoothheads.certify.budgets.clopper_pearson_upper"
     monkeypatch.setattr(hopeless, lambda *_: 0.0)
     (answer,) = predict(capsys, str(run), digit, *RADIUS, "--radius")
     assert (answer["class"], answer["n"]) == ("abstain", 100)

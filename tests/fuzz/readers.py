@@ -212,7 +212,7 @@ def converted_networks(root: Path) -> Once:
     made = conversion.obtain(root, "made", wanted, build)
 
     def read() -> object:
-        return conversion.load_converted(made.folder, made.sha256).describe()
+        return conversion.load_converted(made.folder, made.sha256).sha256
 
     return with_one_damaged([made.folder / conversion.FACTS], read, nothing)
 

@@ -9,7 +9,7 @@ import pytest
 
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.noise.l2 import l2_radius
+from smoothheads.noise.laws import l2_radius
 from smoothheads.results.manifest import DataFacts, Manifest
 from smoothheads.results.results import Results
 from smoothheads.types import ABSTAIN, Certificate, Certified, Votes

@@ -10,7 +10,7 @@ from scipy import stats
 
 from smoothheads.certify.bounds import clopper_pearson_lower, max_radius
 from smoothheads.errors import ConfigError
-from smoothheads.noise.l2 import l2_radius
+from smoothheads.noise.laws import l2_radius
 from smoothheads.results import Results, metrics
 
 CORRECT = np.array([True, True, False, True, False])

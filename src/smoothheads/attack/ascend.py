@@ -70,6 +70,7 @@ def ascend(
         loss: The loss that is raised.
         aggregation: How the heads become one classifier.
     """
+    # The image in pixel units, as the network sees it.
     clean = torch.from_numpy(image).to(generator.device, torch.float32)[None] / grid.max_value
     labels_N = torch.tensor([label], device=clean.device)
 
@@ -102,6 +103,7 @@ def _unit(gradient: Tensor, generator: torch.Generator) -> Tensor:
         raise SoundnessError(
             "The gradient of the attack is not finite; look for layers that overflow on noisy images."
         )
+    # On a plateau any direction is as good as another.
     if not bool(gradient.any()):
         gradient = torch.randn(gradient.shape, generator=generator, device=gradient.device)
     # A confident network's gradient squared may be 0 in float32, so divide by its largest entry first.
@@ -115,12 +117,14 @@ def decisive(logits_LMNC: Tensor, aggregation: str, weights_L: Tensor | None = N
     For aggregations without a gradient (consensus, vote, margin) the mean of all heads stands in.
     """
     kind, _, number = aggregation.partition("-")
+    # softmax: the logarithm of the heads' summed probabilities
     if kind == "softmax":
         return logits_LMNC.log_softmax(-1).logsumexp(0, keepdim=True)
     if kind == "weighted" and weights_L is not None:
         return (weights_L.view(-1, 1, 1, 1) * logits_LMNC).sum(0, keepdim=True)
     if kind == "head":
         return logits_LMNC[int(number) - 1 : int(number)]
+    # prefix-K: the mean of the first K heads; everything else: of all heads
     part_LMNC = logits_LMNC[: int(number)] if kind == "prefix" else logits_LMNC
     return part_LMNC.mean(0, keepdim=True)
 
@@ -153,36 +157,26 @@ def move(image: Pixels, direction: Real, budget: int, grid: Grid) -> Pixels:
     longest = float(np.abs(direction).max())
     if longest == 0:
         return image.copy()
+    # How many steps every pixel has to the border in its direction.
     weight = np.abs(direction.astype(np.float64)) / longest
     here = image.astype(np.int64)
     room = np.where(direction > 0, grid.max_value - here, np.where(direction < 0, here, 0))
-
-    # First the longest rounded multiple of the direction that fits, then single steps for what is left.
-    steps = _fill(_scale(weight, room, budget), weight, room, budget)
-    return (here + np.where(direction > 0, steps, -steps)).astype(np.uint8)
-
-
-def _scale(weight: Real, room: _Integers, budget: int) -> _Integers:
-    """Returns the longest rounded multiple of the direction that fits.
-
-    Of all steps with a squared length of at most its own, it goes farthest along the direction.
-    """
 
     def at(scale: float) -> _Integers:
         steps: _Integers = np.minimum(np.rint(scale * weight), room).astype(np.int64)
         return steps
 
-    def fits(scale: float) -> bool:
-        return int(np.square(at(scale)).sum()) <= budget
-
-    # Double the scale until it no longer fits, then bisect.
+    # The longest rounded multiple of the direction that fits: double the scale until it no longer fits, then
+    # bisect. Of all steps with a squared length of at most its own, it goes farthest along the direction.
     low, high = 0.0, 1.0
-    while fits(high) and high < _FARTHEST:
+    while int(np.square(at(high)).sum()) <= budget and high < _FARTHEST:
         low, high = high, 2 * high
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return at(low)
+        low, high = (middle, high) if int(np.square(at(middle)).sum()) <= budget else (low, middle)
+    # Then single steps for what is left.
+    steps = _fill(at(low), weight, room, budget)
+    return (here + np.where(direction > 0, steps, -steps)).astype(np.uint8)
 
 
 def _fill(steps: _Integers, weight: Real, room: _Integers, budget: int) -> _Integers:
@@ -194,5 +188,6 @@ def _fill(steps: _Integers, weight: Real, room: _Integers, budget: int) -> _Inte
         open_ = np.flatnonzero((flat < most) & (cost <= left))
         if not open_.size:
             return flat.reshape(steps.shape)
+        # The best gain for its cost first, as many as the rest allows at once.
         order = open_[np.argsort(-gain[open_] / cost[open_], kind="stable")]
         flat[order[np.cumsum(cost[order]) <= left]] += 1

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from smoothheads import device as devices
 from smoothheads.attack.ascend import ascend, move, squared_distance
@@ -67,6 +65,7 @@ def falsify(
     with frozen(model), devices.threads(certified.threads):
         cache = ConversionCache(given=converted)
         judge = make_certifier(model, dataset.info, judging(certified, settings), cache=cache)
+        # Images that were attacked before are taken over, in the order of the claims.
         for claim in claims:
             if claim not in known:
                 known[claim] = _Target(model, judge, settings, images(claim), claim).attack()
@@ -89,6 +88,7 @@ def outcome(
 
 def judging(certified: CertifyConfig, settings: AttackSettings) -> CertifyConfig:
     """Returns settings of the same smoothed classifier, sampled n times under noise of its own."""
+    # Noise that neither the certification nor the attack has seen.
     seed = derive(settings.seed, "attack", "judge")
     fixed = certified.changed(budget="fixed", label_aware=False)
     return replace(fixed, alpha=settings.alpha, seed=seed, n0=None, n=settings.n)
@@ -108,8 +108,7 @@ def _images(dataset: Dataset, claims: Sequence[Claim]) -> Callable[[Claim], Pixe
     return lambda claim: dataset.image(positions[claim.index])
 
 
-@dataclass(frozen=True, slots=True)
-class _Broken:
+class _Broken(NamedTuple):
     """An image that the judge confidently gives another class than claimed."""
 
     squared: int
@@ -127,27 +126,26 @@ class _Target:
     claim: Claim
 
     def attack(self) -> Attacked:
-        if self.claim.abstained:
-            return Attacked(self.claim, -1)
-        budget = self._budget(self.claim.radius)
+        claim = self.claim
+        if claim.abstained:
+            return Attacked(claim, -1)
+        budget = self._budget(claim.radius)
 
         # Inside the certified ball: at most alpha of these attacks may succeed. A file may have rounded the
         # radius down to nothing, and then nothing is claimed.
         inside, broken = None, None
-        if self.claim.radius > 0:
-            inside, broken = self._attack_at(self.claim.radius, low=0, inside=True)
+        if claim.radius > 0:
+            inside, broken = self._attack_at(claim.radius, low=0, inside=True)
 
         # Outside, at growing radii until an attack succeeds. Once the claim is broken, more judgements cannot
         # count against it a second time; and the upper curve counts no wrong predictions.
-        if broken is None and self.claim.correct:
+        if broken is None and claim.correct:
             low = max(budget, 0)
             for radius in self.settings.outside(self.judge.config.sigma):
-                if radius > self.claim.radius and broken is None:
+                if radius > claim.radius and broken is None:
                     _, broken = self._attack_at(radius, low, inside=False)
                     low = self._budget(radius)
-        if broken is None:
-            return Attacked(self.claim, budget, inside)
-        return Attacked(self.claim, budget, inside, broken.squared, broken.prediction)
+        return Attacked(claim, budget, inside, *(broken or ()))
 
     def _attack_at(self, radius: float, low: int, *, inside: bool) -> tuple[int, _Broken | None]:
         """Attacks once with each loss, as far out as the radius allows.
@@ -159,49 +157,45 @@ class _Target:
             low: A squared distance at which nothing was found before.
             inside: Whether points inside the certified ball are judged.
         """
-        # 1. A direction from each loss, and the farthest image along it that the radius allows.
-        directions = [self._direction(loss, radius) for loss in self.settings.losses]
-        points = [self._move(direction, self._budget(radius)) for direction in directions]
-        # 2. Fresh noise decides whether the smoothed classifier gives these images another class.
-        broken = [self._judge(point, inside=inside) for point in points]
-        # 3. Successful attacks are brought nearer along their direction.
-        nearest = [
-            self._bring_nearer(each, direction, low, inside=inside)
-            for each, direction in zip(broken, directions, strict=True)
-            if each is not None
+        config, grid = self.judge.config, self.judge.info.grid
+        farthest, nearest = 0, list[_Broken]()
+        # 1. A direction from each loss. The attack draws noise of its own, from a stream for this attack.
+        device = devices.parse(config.device)
+        directions = [
+            ascend(
+                self.model,
+                self.image,
+                self.claim.prediction,
+                grid=grid,
+                sigma=config.sigma,
+                radius=radius,
+                draws=self.settings.draws,
+                steps=self.settings.steps,
+                generator=generator(
+                    self.settings.seed, "attack", self.claim.index, loss, radius.hex(), device=device
+                ),
+                loss=loss,
+                aggregation=config.aggregation,
+            )
+            for loss in self.settings.losses
         ]
-        farthest = max(squared_distance(self.image, point) for point in points)
+        for direction in directions:
+            # 2. The farthest image along the direction that the radius allows.
+            point = move(self.image, direction, self._budget(radius), grid)
+            farthest = max(farthest, squared_distance(self.image, point))
+            # 3. Fresh noise decides whether the smoothed classifier gives this image another class.
+            broken, near = self._judge(point, inside=inside), low
+            # 4. A successful attack is brought nearer along its direction: its distance is halved towards
+            # `near`, at which nothing was found.
+            for _ in range(self.settings.halvings if broken is not None else 0):
+                assert broken is not None
+                middle = int(((sqrt(near) + sqrt(broken.squared)) / 2) ** 2)
+                if middle <= near:
+                    break
+                nearer = self._judge(move(self.image, direction, middle, grid), inside=inside)
+                near, broken = (middle, broken) if nearer is None else (near, nearer)
+            nearest += [] if broken is None else [broken]
         return farthest, min(nearest, key=lambda each: each.squared, default=None)
-
-    def _bring_nearer(
-        self, broken: _Broken, direction: NDArray[np.float64], low: int, *, inside: bool
-    ) -> _Broken:
-        """Halves the distance of a broken image towards `low`, at which nothing was found."""
-        for _ in range(self.settings.halvings):
-            middle = int(((sqrt(low) + sqrt(broken.squared)) / 2) ** 2)
-            if middle <= low:
-                break
-            nearer = self._judge(self._move(direction, middle), inside=inside)
-            low, broken = (middle, broken) if nearer is None else (low, nearer)
-        return broken
-
-    def _direction(self, loss: str, radius: float) -> NDArray[np.float64]:
-        """Returns the perturbation of a gradient attack, which draws noise of its own."""
-        path = ("attack", self.claim.index, loss, radius.hex())
-        device = devices.parse(self.judge.config.device)
-        return ascend(
-            self.model,
-            self.image,
-            self.claim.prediction,
-            grid=self.judge.info.grid,
-            sigma=self.judge.config.sigma,
-            radius=radius,
-            draws=self.settings.draws,
-            steps=self.settings.steps,
-            generator=generator(self.settings.seed, *path, device=device),
-            loss="smoothed" if loss == "smoothed" else "expected-ce",
-            aggregation=self.judge.config.aggregation,
-        )
 
     def _judge(self, point: Pixels, *, inside: bool) -> _Broken | None:
         """Returns the point if PREDICT gives it another class than claimed, with confidence.
@@ -216,9 +210,6 @@ class _Target:
         if prediction in (ABSTAIN, self.claim.prediction):
             return None
         return _Broken(squared, prediction)
-
-    def _move(self, direction: NDArray[np.float64], budget: int) -> Pixels:
-        return move(self.image, direction, budget, self.judge.info.grid)
 
     def _budget(self, radius: float) -> int:
         return squared_grid_budget(radius, self.judge.info.grid.max_value)

@@ -91,6 +91,7 @@ class AttackOutcome:
         count = len(self.violations)
         if count == 0:
             return 1.0
+        # P(Bin(images, level) >= violations)
         return float(special.bdtrc(count - 1, len(self.attacked), min(self.level, 1.0)))
 
     @property
@@ -107,6 +108,7 @@ class AttackOutcome:
 
         An abstention is not correct; radii beyond those attacked keep the last value.
         """
+        # An image stands at radius r if no image inside that ball was found to get another class.
         budgets = [squared_grid_budget(r, self.max_value) for r in radii]
         correct = [image for image in self.attacked if image.claim.correct]
         standing = [
@@ -176,6 +178,7 @@ def load_attack(path: Path) -> tuple[dict[str, Any], list[Attacked]]:
 
 
 def _line(attacked: Attacked, q: int) -> str:
+    # The distance in pixel units is for people; the squared integers are exact.
     claim = attacked.claim
     distance = None if attacked.broken is None else f"{math.sqrt(attacked.broken) / q:.6f}"
     claimed = (claim.index, claim.label, claim.prediction, repr(claim.radius))

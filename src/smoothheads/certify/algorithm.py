@@ -84,8 +84,11 @@ class CertifyParams:
             n0: Selection samples.
             p_lower: Lower bound on the probability that a sample votes for the candidate.
         """
+        # Under the exact noise the class may be less likely than under the sampler, by the correction.
         p_lower = max(0.0, p_lower - self.correction)
-        radius = self.law.radius(p_lower, self.sigma)  # Algorithm 1: sigma * Phi^-1(p_lower) for l2
+        # The theorem of the noise law: sigma Phi^-1(p_lower) for Gaussian noise.
+        radius = self.law.radius(p_lower, self.sigma)
+        # Nothing is certified at p_lower <= 1/2, where the radius is 0.
         prediction = candidate if radius > 0 else ABSTAIN
         return Certificate(prediction, radius, p_lower, k, n, n0, label_aware=self.label is not None)
 
@@ -128,11 +131,13 @@ def predict(*, n: int, alpha: float, correction: float = 0.0) -> Run[Prediction]
         alpha: Probability that a returned class is another one than the smoothed classifier's.
         correction: How far the sampler's noise may be from the exact law, per sample.
     """
+    check_alpha(alpha)
     _check_correction(correction)
-    level = alpha - n * correction  # n samples together differ by at most this from exact noise
-    _check_alpha(alpha)
+    # n samples together differ from exact noise by at most n * correction in total variation.
+    level = alpha - n * correction
     if two_sided_p_value(n, 0) > level:
-        raise _too_few(n, alpha, least=_minimum_predict(alpha, correction))
+        enough = (m for m in range(n, 1000) if two_sided_p_value(m, 0) <= alpha - m * correction)
+        raise _too_few(n, alpha, least=next(enough, 1000))
     # counts <- SampleUnderNoise(f, x, n, sigma); c_A, c_B <- top two indices; n_A, n_B <- their counts
     votes = yield Samples(Phase.ESTIMATION, n)
     first = top_class(votes)
@@ -143,6 +148,7 @@ def predict(*, n: int, alpha: float, correction: float = 0.0) -> Run[Prediction]
 
 def two_sided_p_value(n_a: int, n_b: int) -> float:
     """Returns the p-value, rounded up, of n_a >= n_b votes in the exact binomial test of a fair coin."""
+    # P(Bin(n_a + n_b, 1/2) >= n_a) is the incomplete beta function I_1/2(n_a, n_b + 1); twice for two sides.
     tail = float(special.betainc(n_a, n_b + 1, 0.5)) if n_a > 0 else 1.0
     return min(1.0, 2 * tail * (1 + 1e-12))
 
@@ -177,9 +183,10 @@ def validate_votes(votes: Counts, count: int) -> Counts:
 def check_sample_sizes(n0: int, n: int, params: CertifyParams) -> None:
     """Raises ConfigError, before the first sample, if every image would be an abstention."""
     alpha = params.alpha
-    _check_alpha(alpha)
+    check_alpha(alpha)
     if n0 < 1:
         raise ConfigError(f"n0 is {n0}; at least one sample must choose the class, and 100 are usual.")
+    # Unanimous votes give the largest bound that n samples can.
     if n < 1 or clopper_pearson_lower(n, n, alpha) - params.correction <= 0.5:
         raise _too_few(n, alpha, least=minimum_n(alpha))
 
@@ -190,17 +197,10 @@ def _too_few(n: int, alpha: float, least: int) -> ConfigError:
     )
 
 
-def _check_alpha(alpha: float) -> None:
+def check_alpha(alpha: float) -> None:
+    """Raises ConfigError for a probability of error that is out of range."""
     if not LEAST_ALPHA <= alpha < 0.5:
         raise ConfigError(f"alpha is {alpha:g}; choose {LEAST_ALPHA:g} <= alpha < 0.5, for example 0.001.")
-
-
-def _minimum_predict(alpha: float, correction: float) -> int:
-    """Returns the fewest samples with which PREDICT does not always abstain."""
-    n = 1
-    while n < 1000 and two_sided_p_value(n, 0) > alpha - n * correction:
-        n += 1
-    return n
 
 
 def _check_correction(correction: float) -> None:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from scipy import special
 
 from smoothheads.errors import ConfigError
-from smoothheads.noise.l2 import l2_radius
+from smoothheads.noise.laws import l2_radius
 
 _SLACK = 4e-15  # above the relative error of betaincinv; every result is verified as well
 _MOST_SAMPLES = 10**12
@@ -48,6 +48,7 @@ def clopper_pearson_lower(k: int, n: int, alpha: float) -> float:
 
 def clopper_pearson_upper(k: int, n: int, alpha: float) -> float:
     """Returns p_upper with P(Bin(n, p_upper) <= k) <= alpha: the mirror image of the lower bound."""
+    # The n - k votes for other classes have probability 1 - p.
     lower = clopper_pearson_lower(n - k, n, alpha)
     return 1.0 if lower == 0.0 else math.nextafter(1.0 - lower, 2.0)
 
@@ -59,12 +60,14 @@ def log_evidence(p0: float, k: int, n: int) -> float:
     supermartingale for every p <= p0, so by Ville's inequality the probability that it ever exceeds 1/alpha
     is at most alpha.
     """
+    # The posterior of the prior Beta(1/2, 1/2) is Beta(a, b); both are cut to (p0, 1].
     a, b = k + 0.5, n - k + 0.5
     above, prior_above = float(special.betaincc(a, b, p0)), float(special.betaincc(0.5, 0.5, p0))
     if above == 0.0:
         return -math.inf
     # log of the integral of p^k (1 - p)^(n - k) over the prior above p0, divided by the prior's mass there
     average = float(special.betaln(a, b) - special.betaln(0.5, 0.5)) + math.log(above / prior_above)
+    # Divided by the likelihood at p0.
     return average - k * math.log(p0) - (n - k) * math.log1p(-p0)
 
 
@@ -81,14 +84,16 @@ def p_lower_anytime(k: int, n: int, alpha: float) -> float:
     def surplus(p0: float) -> float:
         return log_evidence(p0, k, n) - threshold
 
+    # Without a majority, or without evidence for p > 1/2, nothing is certified.
     if k <= n / 2 or surplus(0.5) < 0:
         return 0.0
     # Where the evidence is at least 1/alpha >= 1/0.3 it falls in p0: there k - n p0 >= 1/2, and the slope of
     # its logarithm is at most prior(p0) / prior((p0, 1]) - (k - n p0) / (p0 (1 - p0)) < 0. So the rejected
     # values are an interval from below, and its end is where the evidence crosses 1/alpha.
     p_lower = float(optimize.brentq(surplus, 0.5, k / n if k < n else 1.0 - 1e-16, xtol=1e-13))
+    # The root is approximate: step back until the evidence suffices.
     step = 1e-13
-    while surplus(p_lower) < 0:  # the root is approximate: step back until the evidence suffices
+    while surplus(p_lower) < 0:
         p_lower, step = p_lower - step, 2 * step
     return p_lower
 
@@ -140,4 +145,5 @@ def squared_grid_budget(radius: float, q: int) -> int:
 
     Grid images m, m' in {0..q} are closer than `radius` if and only if sum (m' - m)^2 is at most this.
     """
+    # The largest whole number below (q R)^2, in exact rational arithmetic.
     return math.ceil((q * Fraction(radius)) ** 2) - 1

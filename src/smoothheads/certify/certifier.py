@@ -54,6 +54,7 @@ def make_certifier(
         images: How many images there will be, about; a trial for `auto` must pay for itself.
     """
     notes: tuple[str, ...] = () if model is None else model.notes
+    # A classifier that is no module of PyTorch has an engine of its own.
     if isinstance(model, BlackBox):
         if config.engine not in ("auto", "torch", "function"):
             raise ConfigError(
@@ -61,10 +62,12 @@ def make_certifier(
                 "leave the engine out."
             )
         config = config.changed(engine="function")
+    # The noise has the law, sigma and seed of the settings and the grid of the images.
     seeded = config.seeded()
     assert seeded.seed is not None
     noise = seeded.law.keyed(seeded.sigma, info.grid, seeded.seed, seeded.block)
     network = Network(model, info, noise, cache or ConversionCache())
+    # The engine is built, or chosen by a trial where the settings leave it open.
     resolved = resolve(seeded, network, samples=images * seeded.plan.typical_samples)
     certifier = Certifier(resolved.counter, info, resolved.config, repeatable=config.seed is not None)
     certifier.notes += notes + resolved.notes
@@ -85,11 +88,15 @@ class Certifier:
         self, counter: VoteCounter, info: DataInfo, config: CertifyConfig, *, repeatable: bool = False
     ) -> None:
         self.counter, self.info, self.config = counter, info, config.seeded().resolved()
+        # Noise of images without an index: keyed by their content and, unless repeatable, a secret.
         self._secret = b"" if repeatable else secrets.token_bytes(32)
+        # What the function is made of now; `_check_function` compares it after every group of images.
         self._fingerprint, self._rechecked = counter.engine.fingerprint(), counter.recheck.total
         self.budget, self.law = self.config.plan, counter.noise.law
         self.correction = counter.noise.correction(int(np.prod(info.shape)))
-        self.budget.check(self.params())  # an impossible plan is refused before the first image
+        # An impossible plan is refused before the first image.
+        self.budget.check(self.params())
+        # No certificate may exceed what unanimous votes show (see `_certified`).
         endless = self.budget.max_samples is None
         self.max_radius = (
             math.inf if endless else max_radius(self.n, config.alpha, config.sigma, self.law.radius)
@@ -140,13 +147,16 @@ class Certifier:
         Raises NotAFunctionError when the network changed meanwhile; earlier certificates are then void too.
         """
         indices, labels = dataset.indices.tolist(), dataset.labels.tolist()
+        # One run of the budget per image, created when it is its turn.
         left = [i for i, index in enumerate(indices) if not skip or index not in skip]
         images = (self._certification(dataset.image(i), indices[i], labels[i]) for i in left)
         places = iter(left)
         started = time.monotonic()
         for group in run_images(self.counter, images, on_votes):
+            # Nothing is handed out before the network has shown that it is still the same function.
             rechecked = self._check_function()
             records = [self._certified(image, labels[next(places)]) for image in group]
+            # Images of a group share its time by their samples.
             seconds, samples = time.monotonic() - started, sum(record.samples for record in records)
             records = [replace(each, seconds=seconds * each.samples / samples) for each in records]
             # The samples of a group are evaluated again together; the first image of the group counts them.
@@ -255,6 +265,7 @@ class Certifier:
                 f"The network takes images of {expected} (channels x height x width), but this one has "
                 f"{given}: resize or crop it as in training."
             )
+        # The key of the noise: the image's index in its data set, or its content.
         key = content_key(image, self._secret) if index is None else index
         return PendingImage(run, image, key, self.config.aggregation, self.counter)
 
@@ -279,6 +290,7 @@ class Certifier:
         Returns how many samples were evaluated again since the last call, and how many votes rounding
         changed.
         """
+        # Evaluate what is remembered a second time, then compare tensors and attributes.
         self.counter.recheck.run()
         if self.engine.fingerprint() != self._fingerprint:
             raise NotAFunctionError(

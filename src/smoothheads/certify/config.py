@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Final, Literal
 
+from smoothheads.certify.algorithm import check_alpha
 from smoothheads.certify.budgets import BUDGETS, Budget
 from smoothheads.certify.engines import ENGINES, Engine
-from smoothheads.config.check import LEAST_ALPHA, Count, Natural, check_fields, check_sigma
+from smoothheads.config.check import Count, Natural, at_least, check_fields, check_sigma
 from smoothheads.errors import ConfigError, suggest
 from smoothheads.noise import NOISES, NoiseLaw
 from smoothheads.registry import Registry
@@ -88,21 +89,17 @@ class CertifyConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         check_sigma(self.sigma)
-        if not LEAST_ALPHA <= self.alpha < 0.5:
-            raise ConfigError(
-                f"alpha is {self.alpha:g}; choose {LEAST_ALPHA:g} <= alpha < 0.5, for example 0.001."
-            )
+        check_alpha(self.alpha)
         if not 0 <= self.recheck <= 1:
             raise ConfigError(f"recheck is {self.recheck:g}; choose a fraction from 0 to 1, such as 0.02.")
         if self.radii is not None:
             object.__setattr__(self, "radii", tuple(self.radii))
-        parameters = {kind: _parameters(kind, getattr(self, kind)) for kind in _KINDS}
-        for name in _set(self):
-            if not any(name in known for known in parameters.values()):
+        # A parameter must belong to the chosen budget, noise or engine.
+        known = {name for kind in _KINDS for name in _parameters(kind, getattr(self, kind))}
+        for name in (*_set(self), *self.options):
+            if name not in known or (name in self.options and name in _FIELDS):
                 raise _misplaced(name, self)
-        for name in self.options:
-            if not any(name in known for known in parameters.values()) or name in _FIELDS:
-                raise _misplaced(name, self)
+        # The engine must compute in this precision, on this device.
         if self.precision not in ENGINES.get(self.engine).precisions:
             able = [name for name, engine in ENGINES.items() if self.precision in engine.precisions]
             raise ConfigError(
@@ -110,9 +107,10 @@ class CertifyConfig:
             )
         if self.precision == "float16" and self.device == "cpu":
             raise ConfigError("float16 needs device cuda: use float32 or bfloat16 on a processor.")
-        if isinstance(self.blocks_per_pass, int) and self.blocks_per_pass < 1:
-            raise ConfigError(f"blocks_per_pass is {self.blocks_per_pass}; choose 1 or more, or auto.")
-        _ = self.plan, self.law  # their own checks
+        if isinstance(self.blocks_per_pass, int):
+            at_least("blocks_per_pass", self.blocks_per_pass, 1)
+        # Budget and noise law check their own parameters.
+        _ = self.plan, self.law
 
     @cached_property
     def plan(self) -> Budget:
@@ -133,16 +131,11 @@ class CertifyConfig:
 
     def resolved(self) -> CertifyConfig:
         """Returns a copy that spells out the defaults of its budget and engine, for the manifest."""
-        plan = {name: getattr(self.plan, name) for name in _parameters("budget", self.budget)}
-        engine = {
-            name: ENGINES.get(self.engine).parameters[name] for name in _parameters("engine", self.engine)
+        defaults = dict(_parameters("engine", self.engine)) | {
+            name: getattr(self.plan, name) for name in _parameters("budget", self.budget)
         }
-        unset = {
-            name: value
-            for name, value in (plan | engine).items()
-            if name in _OPTIONAL and getattr(self, name) == _OPTIONAL[name]
-        }
-        return replace(self, **unset)
+        unset = _OPTIONAL.keys() - _set(self)
+        return replace(self, **{name: value for name, value in defaults.items() if name in unset})
 
     def seeded(self) -> CertifyConfig:
         """Returns a copy with a seed: the given one, or one that nobody could know before."""
@@ -154,7 +147,8 @@ class CertifyConfig:
         Where a budget or an engine is exchanged, parameters of the old one that were set to other values than
         its defaults are kept if the new one has them, and dropped otherwise.
         """
-        options = {key: value for key, value in self.options.items() if key not in settings}
+        options = {name: value for name, value in self.options.items() if name not in settings}
+        # Where a component is exchanged, fields that the new one does not have are unset.
         for kind in ("budget", "engine"):
             old, new = getattr(self, kind), settings.get(kind, getattr(self, kind))
             if new != old:
@@ -162,14 +156,9 @@ class CertifyConfig:
                 for name in usual.keys() & _OPTIONAL.keys():
                     if name not in kept or getattr(self, name) == usual[name]:
                         settings.setdefault(name, _OPTIONAL[name])
-                options = {
-                    name: value for name, value in options.items() if name in kept or name not in usual
-                }
-        for name in settings.keys() - _FIELDS:
-            chosen = {kind: settings.get(kind, getattr(self, kind)) for kind in _KINDS}
-            if not any(name in _parameters(kind, component) for kind, component in chosen.items()):
-                raise _misplaced(name, self)
-            options[name] = settings.pop(name)
+                options = {name: each for name, each in options.items() if name in kept or name not in usual}
+        # What is no field is a parameter of somebody else's component; __post_init__ checks it.
+        options |= {name: settings.pop(name) for name in settings.keys() - _FIELDS}
         return replace(self, **{"options": options} | settings)
 
     def _arguments(self, kind: str) -> dict[str, Any]:

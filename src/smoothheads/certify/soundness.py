@@ -143,11 +143,14 @@ def moved(expected_LNC: Floats, got_LNC: Floats, tolerance: float) -> bool:
     """
     if tolerance == 0:
         return not np.array_equal(expected_LNC, got_LNC)
+    # An offset common to all classes changes no vote.
     before, after = (
         logits - logits.mean(-1, keepdims=True)
         for logits in (expected_LNC.astype(np.float64), got_LNC.astype(np.float64))
     )
+    # The largest difference of a sample's logits, for half of the samples at most so much.
     usual = float(np.median(np.abs(before).max(-1)))
+    # Rounding of the logits themselves, which an offset enlarges.
     rounding = ROUNDING * float(np.finfo(np.float32).eps) * float(np.abs(expected_LNC).max())
     return not float(np.abs(before - after).max()) <= tolerance * usual + rounding  # also for NaN
 
@@ -188,6 +191,7 @@ class Recheck:
 
     def remember(self, samples_NCHW: Floats, logits_LNC: Floats) -> None:
         """Chooses some samples of a pass, each with the same probability."""
+        # Copies, because the memory of a pass is used again.
         chosen_N = self._generator.random(logits_LNC.shape[1]) < self.fraction
         for n in np.flatnonzero(chosen_N & np.isfinite(logits_LNC).all((0, 2))):
             self._samples.append(samples_NCHW[n].copy())
@@ -217,6 +221,7 @@ class Recheck:
             parts.append(self._evaluate(batch))
             done += len(batch)
         got_LMC = np.concatenate(parts, 1)
+        # These samples will stand beside later ones, which are mostly of other images.
         self._company = (samples + self._company)[:COMPANY]
         self._samples, self._logits = [], []
         # First test: no logit may move by more than rounding.
@@ -237,6 +242,7 @@ class Recheck:
         else:  # fill the pass with earlier samples and copies
             fill = [*self._company, *samples]
             batch = (samples + [fill[i % len(fill)] for i in range(self.size)])[: self.size]
+        # Another order, which is undone in the logits.
         order = self._generator.permutation(len(batch))
         try:
             logits_LNC = self.engine.evaluate(np.stack([batch[n] for n in order]))
@@ -268,9 +274,11 @@ def weights_fingerprint(model: nn.Module) -> str:
         saved = model.state_dict(keep_vars=True)
     except Exception as error:  # whatever a module's own get_extra_state raises
         raise ConfigError(f"The network's state cannot be read ({reason(error)}): repair it.") from error
+    # Everything that is saved with the network, by its name.
     for name, value in saved.items():
         if isinstance(value, torch.Tensor):
             _update(digest, name, value)
+    # And what is not saved: buffers that do not persist, tensors in attributes and containers.
     known = {id(value) for value in saved.values()}
     for name, value in _held(model):
         if isinstance(value, torch.Tensor) and id(value) not in known:
@@ -289,6 +297,7 @@ def state_fingerprint(model: nn.Module) -> str:
     for name, value in _held(model):
         if not isinstance(value, torch.Tensor):
             _update(digest, f"\0{name}\0", value)
+    # A module may save more than tensors (get_extra_state).
     saved = model.state_dict(keep_vars=True)
     for name, value in _held({n: each for n, each in saved.items() if not isinstance(each, torch.Tensor)}):
         _update(digest, f"\0\0{name}\0", value)
@@ -302,6 +311,7 @@ def _update(digest: Any, name: str, value: Any) -> None:
     data = b"" if isinstance(value, torch.Tensor) else repr(value).encode()
     if isinstance(value, torch.Tensor):
         try:
+            # Dense numbers with values: quantised and sparse tensors are written out.
             plain = value.detach().cpu()
             plain = plain.dequantize() if plain.is_quantized else plain
             plain = plain if plain.layout == torch.strided else plain.to_dense()
@@ -331,8 +341,7 @@ def _held(owner: nn.Module | dict[str, Any]) -> Iterator[tuple[str, Tensor | Any
         elif isinstance(value, torch.Tensor | bool | int | float | complex | str | bytes | None):
             yield name, value
         elif isinstance(value, np.generic | bytearray | set | frozenset):
-            members = value if isinstance(value, set | frozenset) else (value,)
-            yield name, sorted(map(_text, members))
+            yield name, _text(sorted(value, key=_text) if isinstance(value, set | frozenset) else value)
         elif isinstance(value, torch.nn.Module | dict | list | tuple | deque) and id(value) not in seen:
             seen.add(id(value))
             held: Any = vars(value) if isinstance(value, torch.nn.Module) else value

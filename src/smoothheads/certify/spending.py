@@ -33,6 +33,7 @@ class SequentialTest(NamedTuple):
 
 def look_schedule(n: int, first: int, ratio: float = 1.1) -> tuple[int, ...]:
     """Returns multiples of `first` that grow by about `ratio`, ending with n."""
+    # Each look is a multiple of `first`, at least one more than the last one and about `ratio` times as far.
     looks, size = [], float(first)
     while (look := first * round(size / first)) < n:
         looks.append(look)
@@ -42,6 +43,7 @@ def look_schedule(n: int, first: int, ratio: float = 1.1) -> tuple[int, ...]:
 
 def spending_plan(alpha: float, looks: Sequence[int]) -> tuple[float, ...]:
     """Returns what each look spends: half of alpha evenly before the last look, half on the last."""
+    # A little is kept back for the mass that is cut off, and for rounding.
     whole = alpha * (1 - _KEPT_BACK)
     if len(looks) == 1:
         return (whole,)
@@ -94,6 +96,7 @@ def sequential_test(p0: float, n: int, first: int, alpha: float) -> SequentialTe
             f"first look {first}: raise n."
         )
     looks = look_schedule(n, first)
+    # No votes show p > 1.
     if not 0 < p0 < 1:
         return SequentialTest(looks, tuple(look + 1 for look in looks), looks)
     counts = spend_boundaries(p0, looks, spending_plan(alpha, looks))
@@ -109,9 +112,12 @@ def _give_up(p0: float, looks: tuple[int, ...], goal: int) -> tuple[int, ...]:
     """
     from scipy import stats
 
+    # The goal is out of reach whatever the votes.
     if goal > looks[-1]:
         return looks
+    # The mirrored test counts the votes for other classes: so many of them show that p < p0.
     misses = spend_boundaries(1 - p0, looks, spending_plan(_GIVE_UP_LEVEL, looks))
+    # Even if p is just what the goal needs, the samples that are left bring no more than `likely` votes.
     left = looks[-1] - np.array(looks)
     likely = stats.binom.isf(_GIVE_UP_POWER, left, goal / looks[-1])
     unlikely = goal - 1 - np.where(left > 0, likely, 0)

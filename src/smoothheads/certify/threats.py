@@ -12,14 +12,14 @@ from scipy import special
 
 from smoothheads.config.check import at_least, check_radius
 from smoothheads.errors import ConfigError
-from smoothheads.noise.l2 import DOWN, UP, check_bound, quantile_above, quantile_below
-from smoothheads.noise.laws import half_width
+from smoothheads.noise.laws import DOWN, UP, check_bound, half_width, quantile_above, quantile_below
 
 
 def linf_radius(l2_radius: float, dimension: int) -> float:
     """Returns the radius of the largest l-infinity ball inside an l2 ball: weak in high dimension."""
     check_radius(l2_radius)
     at_least("dimension", dimension, 1)
+    # |d|_2 <= sqrt(dimension) |d|_inf
     return l2_radius / math.sqrt(dimension) * DOWN
 
 
@@ -27,6 +27,7 @@ def linf_radius_of_l1(l1_radius: float, dimension: int) -> float:
     """Returns the radius of the largest l-infinity ball inside an l1 ball: weaker still."""
     check_radius(l1_radius)
     at_least("dimension", dimension, 1)
+    # |d|_1 <= dimension |d|_inf
     return l1_radius / dimension * DOWN
 
 
@@ -45,6 +46,7 @@ def linf_radius_uniform(p_lower: float, sigma: float, dimension: int) -> float:
     at_least("dimension", dimension, 1)
     if p_lower <= 0.5:
         return 0.0
+    # Solve (1 - r / 2L)^dimension = 3/2 - p for r.
     return -2 * half_width(sigma) * math.expm1(math.log(1.5 - p_lower) / dimension) * DOWN
 
 
@@ -69,9 +71,11 @@ def top_k_radius(p_lower: float, others_upper: Sequence[float], k: int, sigma: f
 
 def _rivals_radius(p_lower: float, rivals: Sequence[float], sigma: float) -> float:
     """Returns the radius below which the class is likelier than the mean, so the least, of these rivals."""
+    # The rivals' bounds add up, but all classes together have probability 1.
     together = min(math.nextafter(1 - p_lower, 2.0), math.fsum(rivals) * UP)
     if not (p_lower > 0 and 0 < together < 1):
         return 0.0
+    # At distance r the class keeps at least Phi(z - r), and the rivals together get at most Phi(z' + r).
     z, z_rivals = quantile_below(p_lower), quantile_above(together)
 
     def ahead(radius: float) -> bool:

@@ -71,6 +71,7 @@ class VoteCounter:
                 f"choose from {', '.join(self.aggregations)}."
             )
         self._probed = False
+        # The second evaluation compares the votes of the aggregation that is certified.
         row = self.aggregations.index(config.aggregation)
         size = self.blocks_per_pass * noise.block_size
         self.recheck = soundness.Recheck(
@@ -108,9 +109,11 @@ class VoteCounter:
             # The network is probed until it has seen a pass of finite logits.
             self._probed = self._probed or soundness.check_function(self.engine, samples_NCHW, size)
             logits_LNC = self.engine.evaluate(samples_NCHW)
+            # A secret fraction of the samples is remembered for the second evaluation.
             self.recheck.remember(samples_NCHW, logits_LNC)
             parts: list[Floats] = []
             samples: dict[int, int] = {}
+            # Of every block only the wanted samples count, and all of them must be finite.
             for place, block in enumerate(blocks):
                 part_LNC = logits_LNC[:, place * size : place * size + block.wanted]
                 soundness.check_finite(part_LNC, requests[block.request].index)
@@ -149,6 +152,7 @@ class VoteCounter:
                 f"An aggregation votes for classes {classes_RN.min()} to {classes_RN.max()}, but there are "
                 f"only classes 0 to {self.classes - 1}: repair the aggregation."
             )
+        # All rows are counted at once: row r has the numbers r * classes to (r + 1) * classes - 1.
         rows = len(classes_RN)
         offsets = np.arange(rows)[:, None] * self.classes
         counts = np.bincount((classes_RN + offsets).ravel(), minlength=rows * self.classes)
@@ -160,6 +164,7 @@ def prefetch(make: Callable[[int], T], items: Sequence[int]) -> Iterator[T]:
     if len(items) < 2:
         yield from map(make, items)
         return
+    # One item ahead: the noise of the next pass is drawn while the network computes this one.
     with ThreadPoolExecutor(1) as background:
         coming = background.submit(make, items[0])
         for item in items[1:]:
@@ -198,6 +203,7 @@ class PendingImage(Generic[T]):
         request, fresh = self.request, self._fresh + votes
         assert request is not None
         self._blocks[request.phase] = request.block + -(-count // self._size)
+        # A long request is served in parts; the run sees only all of it.
         if count < request.count:
             self._fresh = fresh
             self._ask(request.phase, request.count - count)
@@ -283,5 +289,6 @@ def _serve(counter: VoteCounter, pending: Iterable[PendingImage[T]], on_votes: O
     votes = counter.votes_of([request for _, request in served])
     if on_votes:
         on_votes(sum(request.count for _, request in served))
+    # Every image gets its votes, and its run goes on to the next request.
     for (image, request), counted in zip(served, votes, strict=True):
         image.receive(request.count, counted)

@@ -96,7 +96,7 @@ def architectures() -> dict[str, Any]:
 
 def plugins() -> dict[str, Any]:
     """Returns the components of other packages by kind, and why those that are broken could not be loaded."""
-    from smoothheads.certify.budgets.base import BUDGETS
+    from smoothheads.certify.budgets import BUDGETS
     from smoothheads.certify.engines import ENGINES
     from smoothheads.data import DATASETS
     from smoothheads.models.aggregate import AGGREGATIONS

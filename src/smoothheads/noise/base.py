@@ -28,18 +28,15 @@ class Noise(Protocol):
     """Noisy samples of an image, made in whole blocks; the block size is part of the key.
 
     The samples depend on nothing but the seed and the arguments, so that a result does not depend on batch
-    size, order, sharding, resume or which images are chosen.
+    size, order, sharding, resume or which images are chosen. The radius must be computed with the theorem of
+    `law` and with this very `sigma`.
     """
 
     @property
-    def law(self) -> NoiseLaw:
-        """The law that the samples are drawn from, with the theorem that holds for it."""
-        ...
+    def law(self) -> NoiseLaw: ...
 
     @property
-    def sigma(self) -> float:
-        """Standard deviation per pixel; the radius must be computed with this very number."""
-        ...
+    def sigma(self) -> float: ...
 
     @property
     def scope(self) -> str:
@@ -126,6 +123,7 @@ class FloatNoise:
     def noisy(self, image: Pixels, index: int, phase: Phase, block: int) -> NDArray[np.float32]:
         check_image(image, self.grid)
         generator = Generator(keyed_bits(self.seed, index, phase, block))
+        # x + e in pixel units, not clipped: clipping is up to the network.
         samples = self.law.draw(generator, (self.block_size, *image.shape), self.sigma)
         samples += np.divide(image, self.grid.max_value, dtype=np.float32)
         return samples
@@ -159,6 +157,7 @@ def keyed_bits(seed: int, index: int, phase: Phase, block: int) -> Philox:
 
 
 def check_settings(sigma: float, grid: Grid, block_size: int) -> None:
+    """Raises ConfigError for noise that cannot be drawn."""
     check_sigma(sigma)
     if not 1 <= grid.max_value <= 255:
         raise ConfigError(

@@ -68,6 +68,7 @@ def _thresholds(sigma: float, q: int) -> tuple[NDArray[np.uint64], float]:
     mp = mpmath.MPContext()  # a context of our own: mpmath's global precision stays untouched
     mp.dps = 30
     reach = math.ceil(REACH * q * sigma) + 1
+    # Phi(z) = erfc(-z / sqrt(2)) / 2, with z = (j + 1/2) / (q sigma).
     scale = q * mp.mpf(sigma) * mp.sqrt(2)
     # Phi at j + 1/2 for j = -reach - 1 .. reach, each half from its own tail so that nothing cancels.
     tails = [mp.erfc((j + mp.mpf(1) / 2) / scale) / 2 for j in range(reach + 1)]
@@ -126,6 +127,7 @@ class GridNoise:
         finer = bits.random_raw(len(undecided)) >> np.uint64(64 - CELL_BITS)
         uniform = cells[undecided].astype(np.uint64) << np.uint64(CELL_BITS) | finer
         steps[undecided] = np.searchsorted(self.table.thresholds, uniform, side="right") - self.table.reach
+        # m + K for every pixel, in 16-bit integers.
         steps = steps.reshape(self.block_size, *image.shape)
         steps += image
         return steps

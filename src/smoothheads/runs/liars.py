@@ -20,7 +20,7 @@ from scipy import special, stats
 
 from smoothheads.certify.bounds import clopper_pearson_lower
 from smoothheads.errors import ConfigError, MissingExtraError, SoundnessError
-from smoothheads.noise.l2 import l2_radius
+from smoothheads.noise.laws import l2_radius
 from smoothheads.results.audit import Finding, audit
 from smoothheads.results.results import Results
 from smoothheads.types import ABSTAIN, Counts

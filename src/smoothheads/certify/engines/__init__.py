@@ -1,9 +1,8 @@
 """Engines compute the logits of a network; statistics never sees a network."""
 
 from smoothheads.certify.engines.auto import AutoEngine
-from smoothheads.certify.engines.base import ENGINES, Engine, Network
+from smoothheads.certify.engines.base import ENGINES, Engine, FunctionEngine, Network
 from smoothheads.certify.engines.conversion import ConversionCache, ConvertedModel
-from smoothheads.certify.engines.function import FunctionEngine
 from smoothheads.certify.engines.onnx import OnnxEngine
 from smoothheads.certify.engines.openvino import OpenVinoEngine
 from smoothheads.certify.engines.torch import TorchEngine

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.errors import ConfigError, SmoothheadsError, SoundnessError, reason
+from smoothheads.models.adapters import BlackBox
 from smoothheads.registry import Registry
 
 if TYPE_CHECKING:
     from smoothheads.certify.config import CertifyConfig
     from smoothheads.certify.engines.conversion import ConversionCache, ConvertedModel
     from smoothheads.data import DataInfo
-    from smoothheads.models.adapters import BlackBox
     from smoothheads.models.multihead import MultiHead
     from smoothheads.noise import Noise
 
@@ -84,6 +84,7 @@ class Engine(ABC):
         The network gets a copy: one that writes into its input could leave a message there for the second
         evaluation, by which it would recognise the sample.
         """
+        # Errors of somebody else's code become one sentence.
         try:
             logits_LNC = self.logits(samples_NCHW.copy())
         except SmoothheadsError:
@@ -91,9 +92,10 @@ class Engine(ABC):
         except Exception as error:  # whatever a network's own code raises
             size = "x".join(map(str, samples_NCHW.shape))
             raise ConfigError(
-                f"The network fails on a batch of {size} pixels in [0, 1] plus noise ({reason(error)}): run "
-                "it on such a batch and repair it."
+                f"The network fails on a batch of {size} ({reason(error)}): certify images of the size that "
+                "it takes, or resize them behind the noise with sh.adapt(model, size=...)."
             ) from error
+        # One row of logits per head and image.
         expected = (self.heads, len(samples_NCHW))
         if logits_LNC.ndim != 3 or logits_LNC.shape[:2] != expected:
             raise SoundnessError(
@@ -137,3 +139,33 @@ def samples_per_pass(config: CertifyConfig) -> int:
 
 
 ENGINES: Final[Registry[type[Engine]]] = Registry("engine", "smoothheads.engines")
+
+
+@ENGINES.register
+class FunctionEngine(Engine):
+    """Calls a classifier that is no module of PyTorch. `make_certifier` chooses it for every black box."""
+
+    name: ClassVar[str] = "function"
+    any_batch = True
+
+    def __init__(self, config: CertifyConfig, network: Network) -> None:
+        if not isinstance(network.model, BlackBox):
+            raise ConfigError(
+                "Engine function is for ONNX files and functions: leave engine auto, or use torch."
+            )
+        self._classifier, self.threads = network.model, config.threads
+        self._classifier.use_threads(config.threads)
+        # Called once, so that what does not fit is refused before any image is certified.
+        self._classifier.prepare(network.info)
+        self.classes, self.heads = network.info.classes, 1
+
+    def logits(self, samples_NCHW: Floats) -> Floats:
+        logits_NC = self._classifier.logits(samples_NCHW)
+        return logits_NC[None]  # one head
+
+    def fingerprint(self) -> str:
+        return self._classifier.fingerprint()
+
+    def describe(self) -> dict[str, Any]:
+        facts = {"engine": self.name, "precision": "float32", "threads": self.threads}
+        return facts | self._classifier.describe()

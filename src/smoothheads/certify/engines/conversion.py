@@ -1,25 +1,37 @@
-"""Networks converted for an engine, kept in a folder under the hash of what they were made of.
+"""Networks converted for OpenVINO or ONNX Runtime, and what the engines that run them share.
 
-A converted network is a base classifier of its own, a quantised one all the more: the certificate is for
-exactly these bytes, and whoever deploys it must run them.
+They are kept in a folder under the hash of what they were made of. A converted network is a base classifier
+of its own, a quantised one all the more: the certificate is for exactly these bytes, and whoever deploys it
+must run them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
+import math
 import tempfile
+import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
+import numpy as np
+
+from smoothheads.certify.engines.base import Engine, Floats, Network
 from smoothheads.certify.soundness import weights_fingerprint
 from smoothheads.config import load_json
-from smoothheads.errors import CheckpointError, ConfigError
+from smoothheads.errors import CheckpointError, ConfigError, MissingExtraError, SmoothheadsError, reason
 from smoothheads.files import exclusive, new_folder, write_json
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from smoothheads.certify.config import CertifyConfig
     from smoothheads.data import Dataset
     from smoothheads.models.multihead import MultiHead
 
@@ -28,6 +40,9 @@ ONNX: Final = "smoothheads-onnx/1"
 FACTS: Final = "artefact.json"
 FILES: Final = {OPENVINO: ("model.xml", "model.bin"), ONNX: ("model.onnx",)}
 """The files of a converted network by its format, the network first."""
+EXTRAS: Final = {"openvino": "openvino", "nncf": "openvino", "onnxruntime": "onnx"}
+"""The extra that brings a package."""
+CLOSE: Final = 1e-3  # conversion may move a logit by this fraction of the largest one
 
 Facts: TypeAlias = dict[str, Any]
 Build: TypeAlias = Callable[[Path], Facts]
@@ -49,9 +64,6 @@ class ConvertedModel:
     def files(self) -> tuple[str, ...]:
         """The files of the network; FACTS lies in the same folder."""
         return FILES[self.facts["format"]]
-
-    def describe(self) -> Facts:
-        return {"sha256": self.sha256, "made_with": self.facts.get("versions", {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +88,99 @@ class ConversionCache:
             yield Path(folder)
 
 
+class ConvertedEngine(Engine):
+    """Runs one converted network, which cannot change afterwards."""
+
+    package: ClassVar[str]
+    """The package that runs it; its version is part of the function."""
+
+    def __init__(self, config: CertifyConfig, network: Network) -> None:
+        self.precision, self.threads = config.precision, config.threads
+        with network.cache.opened() as folder:
+            (model,) = network.cache.given or (self.convert(network, folder),)
+            self.converted = (model,)
+            self.open(model, config, network)
+
+    @abstractmethod
+    def convert(self, network: Network, root: Path) -> ConvertedModel:
+        """Returns the converted network under `root`, made if it is not there."""
+
+    @abstractmethod
+    def open(self, model: ConvertedModel, config: CertifyConfig, network: Network) -> None:
+        """Prepares the network for passes of the configured size."""
+
+    def fingerprint(self) -> str:
+        return self.converted[0].sha256
+
+    def describe(self) -> dict[str, Any]:
+        (model,) = self.converted
+        return {
+            "engine": self.name,
+            "precision": self.precision,
+            "device": "cpu",
+            "threads": self.threads,
+            self.package: imported(self.package).__version__,
+            "artefact": {"sha256": model.sha256, "made_with": model.facts.get("versions", {})},
+        } | ({"calibration": model.facts["calibration"]} if "calibration" in model.facts else {})
+
+
+def imported(package: str) -> ModuleType:
+    """Imports a package of an extra; raises MissingExtraError if it is not installed."""
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise MissingExtraError(package, EXTRAS[package]) from None
+
+
+def versions_of(*packages: str) -> Facts:
+    """Returns the versions that made a network, as facts."""
+    return {"versions": {package: imported(package).__version__ for package in packages}}
+
+
+def convert_checked(
+    model: MultiHead,
+    shape: tuple[int, int, int],
+    problem: str,
+    convert: Callable[[MultiHead, Tensor], Any],
+    run: Callable[[Any, Floats], Floats],
+) -> Any:
+    """Returns what `convert` makes of a network.
+
+    Raises ConfigError for a network that cannot be converted, or whose logits come out as others.
+
+    Args:
+        model: The network.
+        shape: Channels, height and width of an image.
+        problem: The beginning of the message, such as "ONNX cannot express this network".
+        convert: Converts the network with the help of an example batch.
+        run: Gives the converted network's logits for a batch.
+    """
+    import torch
+
+    from smoothheads.models.multihead import temporary_mode
+
+    # Two images that are no constants: one alone would become a fixed batch size.
+    example = torch.linspace(0, 1, 2 * math.prod(shape)).reshape(2, *shape)
+    try:
+        with temporary_mode(model, training=False), warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            expected = model(example).numpy()
+            converted = convert(model, example)
+            got = run(converted, example.numpy())
+    except SmoothheadsError:
+        raise
+    except Exception as error:  # whatever a network's code or a converter raises
+        raise ConfigError(f"{problem} ({reason(error)}): use engine torch.") from error
+    # NaN must stay NaN; sampling refuses it with the reason.
+    allowed = CLOSE * float(np.nanmax(np.abs(expected)))
+    if not np.allclose(got, expected, rtol=0, atol=allowed, equal_nan=True):
+        raise ConfigError(f"{problem} (its logits differ from PyTorch's): use engine torch.")
+    return converted
+
+
 def identify(model: MultiHead, shape: tuple[int, int, int], made_by: str) -> Facts:
     """Returns what tells this network from any other."""
+    # The same weights in another code are another network.
     weights = weights_fingerprint(model)
     network = hashlib.sha256(f"{weights} {shape} {model!r}".encode()).hexdigest()
     return {"format": made_by, "weights": weights, "network": network}
@@ -90,6 +193,7 @@ def obtain(root: Path, name: str, identity: Facts, build: Build) -> ConvertedMod
     of something else.
     """
     folder = root / identity["network"][:16] / name
+    # One process converts, the others wait for it; the folder appears when it is complete.
     with exclusive(folder.parent, wait=True):
         if not folder.exists():
             with new_folder(folder) as partial:
@@ -115,13 +219,7 @@ def find(roots: Iterable[Path], sha256: str) -> ConvertedModel:
 
 def load_converted(folder: Path, sha256: str) -> ConvertedModel:
     """Returns the converted network in a folder; raises CheckpointError unless it has that hash."""
-    loaded = _verified(folder, {}, "restore the original files")
-    if loaded.sha256 != sha256:
-        raise CheckpointError(
-            f"The converted network in {folder} has sha256 {loaded.sha256[:12]}... instead of "
-            f"{sha256[:12]}...: restore the original files."
-        )
-    return loaded
+    return _verified(folder, {"sha256": sha256}, "restore the original files")
 
 
 def _verified(folder: Path, identity: Facts, remedy: str) -> ConvertedModel:
@@ -131,7 +229,8 @@ def _verified(folder: Path, identity: Facts, remedy: str) -> ConvertedModel:
         digest = _digest(folder, made_by)
     except (ConfigError, OSError) as error:
         raise CheckpointError(f"There is no converted network in {folder} ({error}): {remedy}.") from None
-    for key, value in (identity | {"format": made_by, "sha256": digest}).items():
+    # The facts must name what was asked for, and the files must be those of the facts.
+    for key, value in (*identity.items(), ("format", made_by), ("sha256", digest)):
         if facts.get(key) != value:
             raise CheckpointError(
                 f"The converted network in {folder} states {key} {str(facts.get(key, 'nothing'))[:40]} "

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import numpy as np
+
 from smoothheads import device as devices
 from smoothheads.certify import soundness
 from smoothheads.certify.engines.base import ENGINES, Engine, Floats, Network, samples_per_pass
-from smoothheads.errors import ConfigError, SmoothheadsError, reason
+from smoothheads.errors import ConfigError, reason
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -44,31 +47,38 @@ class TorchEngine(Engine):
         self.compiled = config.compile
         # In half precision another batch size may mean another kernel, which rounds far more than float32.
         self.any_batch = not config.compile and self.precision == "float32"
-        own, shape = _copy(network.module).eval(), network.info.shape
-        lean = fold_batch_norm(own, shape)
+        # A copy in eval mode, with BatchNorm folded into the convolutions where that is safe.
+        own, shape = network.module, network.info.shape
+        with contextlib.suppress(Exception):  # somebody's own module may hold what cannot be copied
+            own = copy.deepcopy(own)
+        lean = fold_batch_norm(own.eval(), shape)
         self.folded = lean is not None
         self.model: MultiHead = (lean or own).to(device=self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._forward: Any = self.model
         if self.compiled:
-            self._compile((samples_per_pass(config), *shape))
+            self._forward = torch.compile(self.model, dynamic=False, options={"freezing": True})
+            try:
+                self.logits(np.zeros((samples_per_pass(config), *shape), np.float32))
+            except Exception as error:  # a missing C++ compiler, or code that cannot be compiled
+                raise ConfigError(
+                    f"torch.compile does not work with this network on this machine ({reason(error)}): "
+                    "leave compile off."
+                ) from error
 
     def logits(self, samples_NCHW: Floats) -> Floats:
         import torch
 
-        with torch.inference_mode(), devices.threads(self.threads):
+        with (
+            torch.inference_mode(),
+            devices.threads(self.threads),
+            devices.strict(self.device),
+            devices.autocast(self.device, self.precision),
+        ):
+            # Channels last is the faster layout for convolutions on a processor.
             samples = torch.from_numpy(samples_NCHW).contiguous(memory_format=torch.channels_last)
-            try:
-                logits_LNC = self._run(samples)
-            except SmoothheadsError:
-                raise
-            except Exception as error:  # whatever somebody's own network raises
-                size = "x".join(map(str, samples_NCHW.shape))
-                raise ConfigError(
-                    f"The network fails on a batch of {size} ({reason(error)}): certify images of the size "
-                    "that it takes, or resize them behind the noise with sh.adapt(model, size=...)."
-                ) from error
-            # A copy, because a network may hand out the same memory twice.
-            logits: Floats = logits_LNC.to("cpu", torch.float32, copy=True).numpy()
+            logits_LNC: Tensor = self._forward(devices.sent(samples, self.device))
+        # A copy, because a network may hand out the same memory twice.
+        logits: Floats = logits_LNC.to("cpu", torch.float32, copy=True).numpy()
         return logits
 
     def fingerprint(self) -> str:
@@ -90,31 +100,6 @@ class TorchEngine(Engine):
     def is_candidate(cls, config: CertifyConfig) -> bool:
         return config.precision in cls.precisions
 
-    def _run(self, samples_NCHW: Tensor) -> Tensor:
-        with devices.strict(self.device), devices.autocast(self.device, self.precision):
-            logits_LNC: Tensor = self._forward(devices.sent(samples_NCHW, self.device))
-        return logits_LNC
-
-    def _compile(self, shape: tuple[int, ...]) -> None:
-        import torch
-
-        self._forward = torch.compile(self.model, dynamic=False, options={"freezing": True})
-        try:
-            with torch.inference_mode(), devices.threads(self.threads):
-                self._run(torch.zeros(shape).contiguous(memory_format=torch.channels_last))
-        except Exception as error:  # a missing C++ compiler, or code that cannot be compiled
-            raise ConfigError(
-                f"torch.compile does not work with this network on this machine ({reason(error)}): "
-                "leave compile off."
-            ) from error
-
-
-def _copy(model: MultiHead) -> MultiHead:
-    try:
-        return copy.deepcopy(model)
-    except Exception:  # somebody's own module may hold what cannot be copied
-        return model
-
 
 def fold_batch_norm(model: MultiHead, shape: tuple[int, int, int]) -> MultiHead | None:
     """Returns a copy of a network in eval mode with every BatchNorm folded into the convolution before it.
@@ -122,15 +107,28 @@ def fold_batch_norm(model: MultiHead, shape: tuple[int, int, int]) -> MultiHead 
     It is the same function up to rounding, with fewer passes through memory. Only modules are exchanged; the
     network's own code still runs. Returns None if nothing can be folded, or not without harm.
     """
+    import torch
+
     try:
-        # Tracing runs the network's code, so it is done on a copy that is thrown away.
+        # Tracing and probing run the network's code, so they get copies that are thrown away.
         pairs = list(_foldable_pairs(copy.deepcopy(model)))
         plain, lean = copy.deepcopy(model), copy.deepcopy(model)
     except Exception:  # somebody's own module that cannot be copied is used as it is
         return None
+    if not pairs:
+        return None
     for convolution, norm in pairs:
         _fold(lean, convolution, norm)
-    return lean if pairs and _agree(plain, lean, shape) else None
+    # The same logits up to rounding, or nothing is folded; the comparison is false for NaN.
+    like = next(lean.parameters())
+    with torch.inference_mode():
+        x = torch.linspace(0, 1, 2 * math.prod(shape), device=like.device, dtype=like.dtype)
+        try:
+            before, after = (network(x.reshape(2, *shape)) for network in (plain, lean))
+        except Exception:  # it does not take these images, which `evaluate` will say
+            return None
+        close = bool((before - after).abs().max() <= CLOSE * before.abs().max())
+    return lean if close else None
 
 
 def _foldable_pairs(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -150,6 +148,7 @@ def _foldable_pairs(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, 
         for name, child in module.named_children():
             yield from _foldable_pairs(child, f"{prefix}{name}.")
         return
+    # A BatchNorm can be folded if it alone reads a convolution, and both are called once.
     calls = Counter(node.target for node in nodes if node.op == "call_module")
     for norm in nodes:
         reads = norm.all_input_nodes
@@ -191,16 +190,3 @@ def _fold(model: nn.Module, convolution: str, norm: str) -> None:
     for name, module in ((convolution, fused.to(kind)), (norm, nn.Identity())):
         parent, _, child = name.rpartition(".")
         setattr(model.get_submodule(parent), child, module)
-
-
-def _agree(plain: nn.Module, lean: nn.Module, shape: tuple[int, int, int]) -> bool:
-    import torch
-
-    like = next(lean.parameters())
-    with torch.inference_mode():
-        x = torch.linspace(0, 1, 2 * math.prod(shape), device=like.device, dtype=like.dtype)
-        try:
-            before, after = (network(x.reshape(2, *shape)) for network in (plain, lean))
-        except Exception:  # it does not take these images, which `logits` will say
-            return False
-        return bool((before - after).abs().max() <= CLOSE * before.abs().max())  # false for NaN
