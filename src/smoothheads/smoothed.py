@@ -134,10 +134,9 @@ class Smoothed:
         """PREDICT one image with n samples: a class, or an abstention."""
         return self.certifier.predict(image, index)
 
-    def certify_image(self, image: Any, index: int | None = None, **settings: Any) -> Certified:
-        """CERTIFY one image; see `Certifier.certify_image`. Without an index its noise is keyed by its
-        content."""
-        return self.certifier.certify_image(image, index, **settings)
+    def certify_image(self, image: Any, index: int | None = None, *, label: int | None = None) -> Certified:
+        """CERTIFY one image; without an index its noise is keyed by its content."""
+        return self.certifier.certify_image(image, index, label=label)
 
     def stream(self, image: Any, index: int | None = None, **limits: Any) -> Iterator[Certificate]:
         """Yields growing certificates, every one of which holds, until `n`, `target` or `seconds` is reached.

@@ -79,7 +79,14 @@ def only_among_its_like(_: nn.Module, x: Tensor) -> Tensor:
     return honest(_, x) - 100 * ONE * float(usual and x[::2].mean() > x[1::2].mean())
 
 
+def behind_a_sure_loser(_: nn.Module, x: Tensor) -> Tensor:
+    """What decides between two classes is rounding beside the logit of a third one, which never wins."""
+    logits = honest(_, x) + (2 * (x.mean() > 0.5) - 1) * ONE
+    return torch.cat([logits[:, :2], -1e5 * (1 + x[:, :1].abs())], 1)
+
+
 BATCH = {
+    "behind a sure loser": behind_a_sure_loser,
     "groups of 50": ghost(50),
     "groups of 25": ghost(25),
     "groups of 10": ghost(10),

@@ -42,6 +42,6 @@ class AttackSettings:
             raise ConfigError(f"Name at least one loss, and none twice, not {self.losses!r}.")
 
     def outside(self, sigma: float) -> tuple[float, ...]:
-        """The radii to attack at, growing."""
+        """Returns the radii to attack at, growing."""
         chosen = tuple(factor * sigma for factor in _OUTSIDE) if self.radii is None else self.radii
         return tuple(sorted(set(chosen)))

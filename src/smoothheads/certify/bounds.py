@@ -59,6 +59,11 @@ def log_evidence(p0: float, k: int, n: int) -> float:
     The evidence is the likelihood ratio to p0, averaged over a Beta(1/2, 1/2) prior cut to (p0, 1]. It is a
     supermartingale for every p <= p0, so by Ville's inequality the probability that it ever exceeds 1/alpha
     is at most alpha.
+
+    Args:
+        p0: The probability that is to be exceeded.
+        k: Votes for the class.
+        n: Samples in all.
     """
     # The posterior of the prior Beta(1/2, 1/2) is Beta(a, b); both are cut to (p0, 1].
     a, b = k + 0.5, n - k + 0.5
@@ -75,6 +80,11 @@ def p_lower_anytime(k: int, n: int, alpha: float) -> float:
     """Returns the largest p0 in [1/2, 1) that the evidence rejects, rounded down; 0 if it rejects none.
 
     All these bounds hold at once, for every n, with probability at least 1 - alpha.
+
+    Args:
+        k: Votes for the class.
+        n: Samples in all.
+        alpha: Probability that any of the bounds is wrong.
     """
     from scipy import optimize
 

@@ -97,8 +97,14 @@ class Budget(ABC):
     ) -> Certificate:
         """Returns the certificate of stored votes.
 
-        Where it depends on an order that is not stored, it is the one nearest to the `claimed`. Raises
-        SoundnessError for votes that this budget cannot have requested.
+        Raises SoundnessError for votes that this budget cannot have requested.
+
+        Args:
+            params: What the certificate depends on besides the votes.
+            selection: Votes of the samples that chose the class.
+            votes: Votes of the samples that bound its probability.
+            claimed: The certificate that was stored. Where it depends on an order of the votes that is not
+                stored, the nearest one that some order gives is returned.
         """
 
     def certify(self, sample: Sampler, params: CertifyParams) -> Certificate:
@@ -406,7 +412,16 @@ def expected_radius(p: Floats, n: NDArray[np.int64] | int, alpha: float, law: No
 def samples_for_tolerance(
     p: Floats, n: int, alpha: float, law: NoiseLaw, *, tolerance: float, floor: float
 ) -> NDArray[np.int64]:
-    """Returns the fewest samples whose expected radius is within max(tolerance * R, floor) of that of n."""
+    """Returns the fewest samples whose expected radius is within max(tolerance * R, floor) of that of n.
+
+    Args:
+        p: Fractions of the votes, for each of which a number of samples is returned.
+        n: The number of samples that would give the radius R.
+        alpha: Probability that a bound is wrong.
+        law: The noise law, which turns bounds into radii.
+        tolerance: Fraction of R that may be lost.
+        floor: Radius, in sigmas, that may be lost in any case.
+    """
     best = expected_radius(p, n, alpha, law)
     goal = best - np.maximum(tolerance * best, floor)
     # All p are bisected at once.

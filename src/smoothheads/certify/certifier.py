@@ -164,21 +164,14 @@ class Certifier:
             yield from records
             started = time.monotonic()
 
-    def certify_image(
-        self,
-        image: Any,
-        index: int | None = None,
-        *,
-        label: int | None = None,
-        on_votes: OnVotes | None = None,
-    ) -> Certified:
+    def certify_image(self, image: Any, index: int | None = None, *, label: int | None = None) -> Certified:
         """CERTIFY one image; without an index its noise is keyed by its content.
 
         The label is used by a label-aware budget alone.
         """
         pending = self._certification(as_pixels(image, self.info), index, label)
         started = time.monotonic()
-        for _ in run_images(self.counter, [pending], on_votes):
+        for _ in run_images(self.counter, [pending]):
             pass
         rechecked, seconds = self._check_function(), time.monotonic() - started
         record = self._certified(pending, UNLABELLED if label is None else label)
@@ -195,7 +188,14 @@ class Certifier:
     ) -> Iterator[Certificate]:
         """Yields the growing certificates of budget anytime, block by block.
 
-        Every one of them holds, so the reader may stop at any. Without n, target and seconds it never ends.
+        Every one of them holds, so the reader may stop at any. Without the last three it never ends.
+
+        Args:
+            image: The image.
+            index: The key of its noise; without one it is keyed by its content.
+            n: Samples at most.
+            target: Radius at which to stop.
+            seconds: Time after which to stop.
         """
         budget = AnytimeBudget(n0=self.n0, n=n or 0, target=target, seconds=seconds)
         for pending in self.steps(budget.run, image, index):

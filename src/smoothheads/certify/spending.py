@@ -55,11 +55,16 @@ def spend_boundaries(p0: float, looks: Sequence[int], spend: Sequence[float]) ->
     """Returns the votes at each look that show p > p0.
 
     They are the smallest whose crossing probability at p0 stays within the spending; a count above its look
-    can never be reached. Dynamic programming over the distribution of the count among paths that have not
-    stopped; what a look does not use is carried to the next.
+    can never be reached. What a look does not use is carried to the next.
+
+    Args:
+        p0: The probability that must be exceeded.
+        looks: Numbers of samples at which the votes are looked at.
+        spend: The part of alpha that each look may spend.
     """
     from scipy import stats
 
+    # Dynamic programming over the distribution of the count among paths that have not stopped.
     alive, offset, unspent, drawn = np.ones(1), 0, 0.0, 0
     lost = min(_LOST, _LOST_SHARE * sum(spend))
     counts: list[int] = []
