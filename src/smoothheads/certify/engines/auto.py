@@ -80,16 +80,17 @@ def resolve(
         smallest = _with_one_block(candidate)
         try:
             counter = _build(smallest, network)
-            # Step 1: a short run takes the first engine as it is.
-            if samples and config.engine == "auto" and not counters and not notes:
-                _time_pass(counter, network, 0, clock)  # warms up
-                seconds = samples * _time_pass(counter, network, 1, clock) / config.block
-                if seconds < SHORT_SECONDS:
-                    note = f"a run of about {duration(seconds)} is too short for a trial"
-                    return Resolved(smallest, counter, (f"engine {smallest.engine}: {note}",))
-            counters.append((candidate, counter))
         except (ConfigError, SoundnessError) as error:
             notes.append(f"engine {candidate.engine} left out: {error}")
+            continue
+        # Step 1: a short run takes the first engine as it is.
+        if samples and config.engine == "auto" and not counters and not notes:
+            _time_pass(counter, network, 0, clock)  # warms up
+            seconds = samples * _time_pass(counter, network, 1, clock) / config.block
+            if seconds < SHORT_SECONDS:
+                note = f"a run of about {duration(seconds)} is too short for a trial"
+                return Resolved(smallest, counter, (f"engine {smallest.engine}: {note}",))
+        counters.append((candidate, counter))
     if not counters:
         raise ConfigError(f"No engine takes this network: {'; '.join(notes)}")
     # Step 2: the engine with the fastest block.
