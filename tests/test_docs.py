@@ -108,3 +108,13 @@ def test_documented_commands_have_these_options() -> None:
                 command += [kind, words[words.index(kind) + 1]]
         used = {word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")}
         assert used <= options_of(*command), f"{document}: smoothheads {line}"
+
+
+def test_translated_options_exist() -> None:
+    """Every option of ours in the tables of docs/coming-from.md exists."""
+    tables = re.findall(r"^\|[^|]*\|([^|]*)\|", (ROOT / "docs" / "coming-from.md").read_text(), re.MULTILINE)
+    ours = {option for cell in tables for option in re.findall(r"`(--[\w.-]+)", cell)}
+    known = options_of("certify") | options_of("import")
+    for method in ("gaussian", "consistency", "smoothmix", "smoothadv"):
+        known |= options_of("train", "cifar10-resnet110-some", "--method", method)
+    assert ours <= known | {"--objective.method."}
