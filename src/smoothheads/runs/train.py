@@ -258,6 +258,10 @@ def _initial_model(config: RunConfig, info: DataInfo, start: Checkpoint | None) 
     if start is None:
         facts = {"shape": info.shape, "classes": info.classes, "mean": info.mean, "std": info.std}
         return build(config.model, **facts, seed=config.train.seed)  # type: ignore[arg-type]
+    if not config.objective.method.trains_classifier:
+        info = replace(
+            info, shape=(info.shape[0], *start.info.shape[1:])
+        )  # a denoiser takes images of any size
     if found := differing(start.info, info):
         what, theirs, ours = found
         raise DataError(f"{config.init} saw images of {what} {theirs}, not {ours}: choose its data set.")
