@@ -15,6 +15,7 @@ from torch import Tensor
 from smoothheads.certify import soundness
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.soundness import NotAFunctionError
+from smoothheads.cli import main
 from smoothheads.data import SubsetConfig, load, select
 from smoothheads.errors import SmoothheadsError
 from smoothheads.models.multihead import MultiHead
@@ -78,3 +79,35 @@ def test_certify_run_leaves_no_ledger_of_a_mixing_network(
     assert not (tmp_path / "ledger" / TABLE).exists()
     with pytest.raises(SmoothheadsError):
         read_log(tmp_path / "ledger")
+
+
+LIAR = """
+import torch
+
+calls = 0
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = torch.nn.Linear(64, 10)
+
+    def forward(self, x):
+        global calls
+        calls += 1
+        logits = self.layer(x.flatten(1))
+        return logits if calls < 30 else logits.flip(1)
+"""
+
+
+def test_liar_in_a_worker_process_voids_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error comes back from another process and is still recognised."""
+    (tmp_path / "liar_in_a_worker.py").write_text(LIAR)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    data = ["--data", "digits", "--first", "4", "--sigma", "0.5", "--n", "2000", "--seed", "0"]
+    how = ["--workers", "2", "--recheck", "0.2", "--engine", "torch", "--out", "ledger"]
+    assert main(["certify", "liar_in_a_worker:Net", *data, *how]) == 2
+    assert not (tmp_path / "ledger" / TABLE).exists()
+    assert (tmp_path / "ledger" / VOID).is_file()
