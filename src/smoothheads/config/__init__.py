@@ -32,8 +32,6 @@ MAX_INTEGER = 2**64  # seeds; beyond it lie numbers that cannot become floats
 
 def to_dict(config: Any) -> Json:
     """Returns a nested plain dict; a component is tagged with its `name`."""
-    if not dataclasses.is_dataclass(config):
-        raise TypeError(f"expected a configuration, got {type(config).__name__}")
     tag = _tag(config)
     out: Json = {} if tag is None else {"name": tag}
     for field in dataclasses.fields(config):
@@ -53,13 +51,8 @@ def from_dict(kind: type[T], data: Any, where: str = "") -> T:
     """
     if not isinstance(data, dict):
         raise SettingError(f"Write {where or 'the settings'} as a table of fields, not as {data!r}.", where)
-    if upgrade := getattr(kind, "upgrade", None):
-        try:
-            data = upgrade(dict(data))
-        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-            raise SettingError(
-                f"Correct {where or 'the settings'}: {type(error).__name__}: {error}.", where
-            ) from None
+    if upgrade := getattr(kind, "upgrade", None):  # the class reads a shorter form, too
+        data = upgrade(dict(data))
     # Refuse keys that are no field, apart from the `name` that tags a component.
     hints = typing.get_type_hints(kind)
     known = {f.name: hints[f.name] for f in dataclasses.fields(typing.cast(Any, kind))}
@@ -268,21 +261,14 @@ def parse_json(data: bytes | str, where: str) -> Json:
     return value
 
 
-def _check_bounds(value: Any) -> None:
-    """Walks through the levels one by one, because recursion is what deep nesting would break."""
-    level, depth = [value], 0
-    while level:
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise ValueError(f"more than {MAX_DEPTH} levels")
-        below: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                below += [*item.keys(), *item.values()]
-            elif isinstance(item, list):
-                below += item
-            elif isinstance(item, str):
-                item.encode()  # half a surrogate pair cannot be written anywhere
-            elif isinstance(item, int) and abs(item) > MAX_INTEGER:
-                raise ValueError("an integer beyond 2**64")
-        level = below
+def _check_bounds(value: Any, depth: int = 1) -> None:
+    """Raises ValueError for too many levels, integers that are no seeds, and text that no file can hold."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"more than {MAX_DEPTH} levels")
+    if isinstance(value, (dict, list)):
+        for item in [*value, *value.values()] if isinstance(value, dict) else value:
+            _check_bounds(item, depth + 1)
+    elif isinstance(value, str):
+        value.encode()  # half a surrogate pair cannot be written anywhere
+    elif isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise ValueError("an integer beyond 2**64")
