@@ -146,16 +146,10 @@ def side_by_side(columns_LN: Tensor) -> Tensor:
 
     if count() == 1:
         return columns_LN
-    # Ranks tell each other how many columns they have, pad to the widest, gather, and cut the padding off.
-    size = torch.tensor(columns_LN.shape[1], device=columns_LN.device)
-    sizes = [torch.zeros_like(size) for _ in range(count())]
+    parts: list[Any] = [None] * count()
     with _lost_rank_as_error():
-        _distributed().all_gather(sizes, size)
-        widest = int(max(sizes))
-        padded = torch.nn.functional.pad(columns_LN, (0, widest - columns_LN.shape[1])).contiguous()
-        parts = [torch.empty_like(padded) for _ in sizes]
-        _distributed().all_gather(parts, padded)
-    return torch.cat([part[:, : int(size)] for part, size in zip(parts, sizes, strict=True)], dim=1)
+        _distributed().all_gather_object(parts, columns_LN.cpu())
+    return torch.cat(parts, dim=1).to(columns_LN.device)
 
 
 def total(counts: Tensor) -> Tensor:
@@ -175,17 +169,11 @@ def any_of(flag: bool) -> bool:
 
 def from_first(text: str) -> str:
     """Returns the first rank's text; the others' text is ignored."""
-    import torch
-
-    if count() == 1:
-        return text
-    # The length goes first, so that the others can make room.
-    data = text.encode() if first() else b""
-    size = total(torch.tensor(len(data)))
-    letters = torch.tensor(list(data), dtype=torch.uint8) if first() else torch.empty(int(size)).byte()
-    with _lost_rank_as_error():
-        _distributed().broadcast(letters, 0)
-    return bytes(letters.tolist()).decode()
+    texts = [text]
+    if count() > 1:
+        with _lost_rank_as_error():
+            _distributed().broadcast_object_list(texts, src=0)
+    return texts[0]
 
 
 def require_same(facts: Mapping[str, str]) -> None:
