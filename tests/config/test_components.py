@@ -1,4 +1,4 @@
-"""Fields that are components, what version 1 wrote, and parsing without torch."""
+"""Fields that are components, another form of their settings, and parsing without torch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_component_is_parsed_by_the_class_of_its_name() -> None:
     assert from_dict(Drawing, {"shape": "circle"}) == Drawing()
 
 
-def test_what_an_earlier_version_wrote_is_upgraded() -> None:
+def test_upgrade_reads_another_form() -> None:
     assert from_dict(Drawing, {"shape": {"name": "circle", "diameter": 4.0}}).shape == Circle(radius=2.0)
 
 
@@ -59,7 +59,7 @@ def test_what_an_earlier_version_wrote_is_upgraded() -> None:
         ({"name": "circle", "radios": 1.0}, "did you mean 'radius'"),
     ],
 )
-def test_what_is_no_component_is_refused(shape: object, message: str) -> None:
+def test_component_refuses_unknown_name_and_form(shape: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         from_dict(Drawing, {"shape": shape})
 
