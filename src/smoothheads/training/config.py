@@ -99,8 +99,8 @@ class RunConfig:
     def certified_sigma(self) -> float:
         """Returns the standard deviation of the noise under which this network is certified by default.
 
-        It is the level that the denoiser in front of the network is set to, or else that of the training noise,
-        or 0.25 if there is neither.
+        It is the level that the denoiser in front of the network is set to, or else the training noise's, or
+        0.25 if there is neither.
         """
         return self.model.denoiser_sigma or self.train.sigma or 0.25
 
