@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -141,6 +142,14 @@ def test_denoised_checkpoint_round_trip(tmp_path: Path) -> None:
     again.load_state_dict(composed.state_dict())
     noisy = torch.randn(4, *SHAPE)
     assert torch.equal(again(noisy), composed(noisy))
+    # A clean classifier and its denoiser are saved, and opened again, as one network.
+    run = sh.recipe("cifar10-resnet20-clean")
+    run = replace(run, model=composed.config)
+    info = sh.from_arrays(np.zeros((10, *SHAPE), np.uint8), np.arange(10)).info
+    sh.save_checkpoint(tmp_path / "checkpoint", composed, run, info)
+    opened = sh.load_checkpoint(tmp_path / "checkpoint")
+    assert opened.config.certified_sigma == 0.25
+    assert torch.equal(opened.model.eval()(noisy), composed(noisy))
 
 
 def blur(images: Tensor, sigma: float) -> Tensor:

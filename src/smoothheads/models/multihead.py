@@ -99,7 +99,8 @@ def as_multihead(model: nn.Module) -> MultiHead:
             raise ConfigError(f"The network's modules are nested more than {MAX_DEPTH} deep: flatten them.")
         children = (child for module in level.values() for child in module.children())
         level, depth = {id(child): child for child in children}, depth + 1
-    # All tensors need values.
+    # All tensors need values, except in a sketch that is made on the meta device on purpose.
+    sketch = torch.get_default_device().type == "meta"
     for kind, tensors in (("parameter", model.named_parameters()), ("buffer", model.named_buffers())):
         for name, tensor in tensors:
             if is_lazy(tensor):
@@ -107,7 +108,7 @@ def as_multihead(model: nn.Module) -> MultiHead:
                     f"The {kind} {name!r} has no shape yet: run the network once on images, so that its lazy "
                     "modules are initialised."
                 )
-            if tensor.is_meta:
+            if tensor.is_meta and not sketch:
                 raise ConfigError(
                     f"The {kind} {name!r} is on the meta device and has no values: load the weights first."
                 )
