@@ -67,9 +67,7 @@ docs: install
 # Runs the notebooks again and keeps what they show.
 notebooks: install
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	cd docs/notebooks && for notebook in *.ipynb; do \
-	  ../../$(BIN)/jupyter execute --inplace --NotebookClient.record_timing=False $$notebook || exit 1; done
-	rm -rf docs/notebooks/own-network docs/notebooks/review
+	$(BIN)/python docs/notebooks/run.py
 
 # The tests with the lowest versions that pyproject.toml declares, in an environment of their own.
 # LOWEST='--override FILE' keeps a package where this machine has no other.

@@ -266,4 +266,4 @@ def test_the_noise_is_secret_unless_a_seed_is_given(
         with pytest.raises(ZeroDivisionError):
             main(["predict", trained, picture, *arguments])
     assert used == [None, None, 5, 5]  # none: drawn where nobody sees it
-    assert capsys.readouterr().err.count("whoever knows the seed") == 2
+    assert capsys.readouterr().err.count("somebody who knows the seed") == 2

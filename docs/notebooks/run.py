@@ -1,0 +1,17 @@
+"""Runs the notebooks again and keeps what they show: `make notebooks`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+for path in sorted(Path(__file__).parent.glob("*.ipynb")):
+    notebook = nbformat.read(path, as_version=4)
+    with tempfile.TemporaryDirectory() as folder:
+        # Without the times of the cells, so that only what changed differs.
+        client = NotebookClient(notebook, record_timing=False, resources={"metadata": {"path": folder}})
+        client.execute()
+    nbformat.write(notebook, path)
