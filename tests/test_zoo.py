@@ -94,6 +94,19 @@ def test_bare_checkpoint_is_entered_by_command(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.usefixtures("tiny")
+def test_networks_of_the_wheel_need_no_extra(tmp_path: Path) -> None:
+    export = Path(shutil.copytree(example_export(), tmp_path / "export"))
+    facts = (export / "export.json").read_text().replace('"engine": "torch"', '"engine": "openvino"')
+    (export / "export.json").write_text(facts)
+    lines = [line for line in (export / "SHA256SUMS").read_text().splitlines() if "export.json" not in line]
+    lines.append(f"{sha256(export / 'export.json')}  export.json")
+    (export / "SHA256SUMS").write_text("\n".join(lines) + "\n")
+    with pytest.raises(CheckpointError, match="certify with --engine torch, or leave out"):
+        zoo.add(export, "digits-extra", command="train", wheel=True)
+    assert zoo.add(export, "digits-extra", command="train").is_dir()
+
+
+@pytest.mark.usefixtures("tiny")
 def test_wheel_has_room_for_five_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = zoo.add(example_export(), "digits-wheel", command="train", wheel=True)
     assert folder == zoo.PACKAGE / "digits-wheel"

@@ -95,7 +95,13 @@ def reserve_file(path: Path, stamp: str = STAMP) -> None:
 
 
 def write_stamped(path: Path, data: bytes | str, stamp: str = STAMP) -> None:
-    """Writes a file that carries the stamp, where `reserve_file` allows it."""
+    """Writes a file that carries the stamp, where `reserve_file` allows it.
+
+    Args:
+        path: The file.
+        data: Its content, with the stamp.
+        stamp: The text that tells our files from those of others.
+    """
     content = data.encode() if isinstance(data, str) else data
     assert stamp.encode() in content, f"{path} without its stamp {stamp!r}"
     reserve_file(path, stamp)
@@ -120,7 +126,13 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 def append(file: FileIO, data: bytes, path: Path) -> None:
-    """Appends the data and waits until the disk has it; if it raises, the file is as it was."""
+    """Appends the data and waits until the disk has it; if it raises, the file is as it was.
+
+    Args:
+        file: The open file, without a buffer.
+        data: What is appended.
+        path: The name of the file, for messages.
+    """
     size = os.fstat(file.fileno()).st_size
     try:
         with storage(path):

@@ -105,6 +105,12 @@ def add(folder: Path, name: str, *, command: str, cost: str = "", wheel: bool = 
             "another one out of zoo_files."
         )
     _check(folder, hashes, name)
+    metrics = _metrics(folder)
+    if wheel and metrics.get("engine", "torch") != "torch":
+        raise CheckpointError(
+            f"{name} was certified with {metrics['engine']}, which an installed wheel need not have; "
+            "certify with --engine torch, or leave out --wheel."
+        )
     if folder.resolve() != (root / name).resolve():  # else it is already there, and only the index is written
         with new_folder(root / name) as partial:
             for file in files:
@@ -114,7 +120,7 @@ def add(folder: Path, name: str, *, command: str, cost: str = "", wheel: bool = 
     network = root / name / "checkpoint" if SUMS in files else root / name
     seconds = json.loads((network / MANIFEST).read_bytes()).get("seconds", 0)
     cost = cost or (f"{seconds / 3600:.1f} h" if seconds else "")
-    entry = ZooEntry(name, sha256(root / name / files[-1]), size, _metrics(root / name), command, cost)
+    entry = ZooEntry(name, sha256(root / name / files[-1]), size, metrics, command, cost)
     write_atomic(INDEX, json.dumps([asdict(each) for each in (*others.values(), entry)], indent=2) + "\n")
     return root / name
 
@@ -137,7 +143,7 @@ def _metrics(folder: Path) -> dict[str, Any]:
         validation = manifest.get("metrics", {}).get("validation", {})
         return {"data": data, "sigma": manifest["sigma"], "validation": validation}
     summary = json.loads((folder / "export.json").read_bytes())["summary"]
-    metrics = {key: summary[key] for key in ("data", "sigma", "images", "norm")}
+    metrics = {key: summary[key] for key in ("data", "sigma", "images", "norm", "engine")}
     certified = {f"{each['radius']:g}": round(each["value"], 4) for each in summary["certified"]}
     return metrics | {"acr": round(summary["acr"]["value"], 4), "certified": certified}
 

@@ -284,7 +284,14 @@ def make_manifest(
     smoothed: Smoothed,
     shard: tuple[int, int] | None = None,
 ) -> Manifest:
-    """Returns the manifest of a run, which says everything that its certificates depend on."""
+    """Returns the manifest of a run, which says everything that its certificates depend on.
+
+    Args:
+        checkpoint: The network f, or any other classifier.
+        dataset: The images x.
+        smoothed: The smoothed classifier G with all of its settings.
+        shard: (i, n) for every n-th image from the i-th on.
+    """
     manifest = smoothed.manifest(dataset)
     if shard is not None:
         manifest = replace(manifest, shard=Shard(number=shard[0], of=shard[1]))

@@ -80,7 +80,14 @@ def diversity_run(
 def measure(
     checkpoint: Checkpoint, dataset: Dataset, sampling: Sampling, on_samples: OnSamples | None = None
 ) -> Spread:
-    """Returns the comparison of the heads under `samples` noise samples of every image of `dataset`."""
+    """Returns the comparison of the heads under noise samples of every image.
+
+    Args:
+        checkpoint: The network with L heads.
+        dataset: The images.
+        sampling: The noise, and the number of samples of each image.
+        on_samples: Receives how many noise samples were just evaluated.
+    """
     if not len(dataset):
         raise DataError("The subset has no images: widen it.")
     counter, spread = _counter(checkpoint, sampling), Spread(len(checkpoint.model.heads))
@@ -97,7 +104,15 @@ def margins(
     sampling: Sampling,
     on_samples: OnSamples | None = None,
 ) -> Margins:
-    """Returns log-probability margins of one image under `index_samples` samples (SOME, Figure 2)."""
+    """Returns log-probability margins of one image (SOME, Figure 2).
+
+    Args:
+        checkpoint: The network with L heads.
+        dataset: The images.
+        position: The place of the image among them.
+        sampling: The noise, and the number `index_samples` of samples.
+        on_samples: Receives how many noise samples were just evaluated.
+    """
     counter, measured = _counter(checkpoint, sampling), Margins(len(checkpoint.model.heads))
     for logits_LMC in _noisy_logits(counter, dataset, position, sampling.index_samples, on_samples):
         measured.add(logits_LMC, int(dataset.labels[position]))

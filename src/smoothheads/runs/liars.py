@@ -35,7 +35,7 @@ Network: TypeAlias = Callable[[Images], NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a certifier is asked: n0 samples choose the class, n more give its bound at level alpha."""
+    """A certification to do: n0 samples choose the class, n more give its bound at level alpha."""
 
     sigma: float = 0.5
     n0: int = 100
@@ -112,7 +112,7 @@ def _image(number: int) -> Images:
 
 
 def _check_bound(certify: Certify, task: Task) -> Iterator[Finding]:
-    """A network that always answers 1: the radius is at most that of n hits of n at level alpha."""
+    """Checks the radius for a network that always answers 1: at most that of n hits of n at level alpha."""
     # n hits of n give the largest bound that n samples can give.
     witness = Witness(lambda numbers, _: np.ones_like(numbers), task.classes)
     _, radius = certify(witness, _image(0), task)
@@ -129,7 +129,7 @@ def _check_bound(certify: Certify, task: Task) -> Iterator[Finding]:
 
 
 def _check_noise(certify: Certify, task: Task) -> Iterator[Finding]:
-    """What reaches the network is the image plus normal noise of standard deviation sigma."""
+    """Checks that the image plus normal noise of standard deviation sigma reaches the network."""
     witness = Witness(lambda numbers, _: np.ones_like(numbers), task.classes)
     certify(witness, _image(1), task)
     # A certifier may probe the network before its first vote, so look at the last samples.
@@ -146,7 +146,7 @@ def _check_noise(certify: Certify, task: Task) -> Iterator[Finding]:
 
 
 def _check_reuse(certify: Certify, task: Task) -> Iterator[Finding]:
-    """Two images get noise of their own."""
+    """Checks that two images get noise of their own."""
     noises = []
     for number in (2, 3):
         witness = Witness(lambda numbers, _: np.ones_like(numbers), task.classes)
@@ -162,7 +162,10 @@ def _check_reuse(certify: Certify, task: Task) -> Iterator[Finding]:
 
 
 def _check_selection(certify: Certify, task: Task) -> Iterator[Finding]:
-    """A network that answers 1 on the first n0 samples and 2 on the others: class 1 was chosen, and fails."""
+    """Checks that the class is chosen before its votes are bounded.
+
+    The network answers 1 on the first n0 samples and 2 on the others.
+    """
     witness = Witness(lambda numbers, _: np.where(numbers < task.n0, 1, 2), task.classes)
     # An honest certifier chooses 1 and finds no vote for it.
     prediction, radius = certify(witness, _image(4), task)
@@ -171,7 +174,7 @@ def _check_selection(certify: Certify, task: Task) -> Iterator[Finding]:
 
 
 def _check_votes(certify: Certify, task: Task) -> Iterator[Finding]:
-    """A network with 90 % of its votes for 1, which counts them: the radius follows from that count."""
+    """Checks that the radius follows from the votes of a network that counts them, 90 % for class 1."""
     generator = np.random.default_rng(5)
     witness = Witness(lambda numbers, _: np.where(generator.random(len(numbers)) < 0.9, 1, 2), task.classes)
     _, radius = certify(witness, _image(5), task)
@@ -184,7 +187,7 @@ def _check_votes(certify: Certify, task: Task) -> Iterator[Finding]:
 
 
 def _check_abstention(certify: Certify, task: Task) -> Iterator[Finding]:
-    """A network with 45 % of its votes for 1: nothing can be certified."""
+    """Checks that an image without a majority is not certified: 45 % of the votes are for class 1."""
     generator = np.random.default_rng(6)
     witness = Witness(
         lambda numbers, _: np.where(generator.random(len(numbers)) < 0.45, 1, numbers % 2 * 2), 3
@@ -239,7 +242,23 @@ def honest(
     fraction: float = 1.0,
     never_abstain: bool = False,
 ) -> Answer:
-    """CERTIFY of Cohen et al. 2019, Algorithm 1, in plain NumPy; each keyword is a lie that it can tell."""
+    """Certifies as Algorithm 1 (CERTIFY) of Cohen et al. 2019, in plain NumPy; each keyword is a lie.
+
+    Args:
+        network: The base classifier f.
+        image: The image x.
+        task: sigma, n0, n and alpha.
+        generator: Draws the noise; one with a fixed seed repeats it for every image.
+        noise: Factor of the standard deviation.
+        alpha: Factor of alpha.
+        shift: Votes that are added to the count.
+        same_votes: Choose the class on the votes that are bounded.
+        decimals: Round the radius up to so many digits.
+        clean: Show the network no noise at all.
+        uniform: Draw uniform noise of the same standard deviation.
+        fraction: Draw only this fraction of the n samples, and count each as several.
+        never_abstain: Raise bounds below 0.6 to that.
+    """
     generator = generator or np.random.default_rng()
 
     def votes(count: int) -> Counts:
@@ -271,7 +290,7 @@ def reusing(network: Network, image: Images, task: Task) -> Answer:
 
 
 def plain_loop(network: Network, image: Images, task: Task) -> Answer:
-    """The loop of the field's codes: noise of torch, votes, scipy's quantiles, nothing checked."""
+    """Certifies with the loop of the field's codes: noise of torch, scipy's quantiles, nothing checked."""
     import torch
 
     counts = []
@@ -289,7 +308,7 @@ def plain_loop(network: Network, image: Images, task: Task) -> Answer:
 
 
 def ours(network: Network, image: Images, task: Task) -> Answer:
-    """`Smoothed` on a torch module around the network."""
+    """Certifies with `Smoothed`, on a torch module around the network."""
     from smoothheads.smoothed import Smoothed
 
     smoothed = Smoothed(
@@ -307,7 +326,7 @@ def ours(network: Network, image: Images, task: Task) -> Answer:
 
 
 def art(network: Network, image: Images, task: Task) -> Answer:
-    """The certifier of the Adversarial Robustness Toolbox."""
+    """Certifies with the Adversarial Robustness Toolbox."""
     try:
         from art.estimators.certification.randomized_smoothing import PyTorchRandomizedSmoothing
     except ImportError as error:
@@ -377,7 +396,7 @@ def find_certifier(name: str) -> Certify:
 
 
 def _honest_log(images: int = 100) -> Results:
-    """A foreign log of an honest certification: n = 1,000, alpha 0.001, sigma 0.5, six decimals."""
+    """Returns a foreign log of an honest certification: n = 1,000, alpha 0.001, sigma 0.5, six decimals."""
     generator, task = np.random.default_rng(0), Task()
     # Hits fall from all of n to far below one half, so that the log has unanimous images and abstentions.
     k = np.minimum(task.n, generator.binomial(task.n, np.clip(1.02 - 0.006 * np.arange(images), 0, 1)))

@@ -151,7 +151,7 @@ def _require_answer(address: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one worker takes of a node."""
+    """The resources that one worker takes of a node."""
 
     cores: int
     gpus: int

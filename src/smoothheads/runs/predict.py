@@ -29,7 +29,7 @@ COLUMNS: Final = (*ABOUT_PICTURE, *ABOUT_FUNCTION, "error")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about every picture.
+    """The question about every picture.
 
     Args:
         radius: Certify a radius too. Without it the class alone is tested, which needs fewer samples.

@@ -36,7 +36,7 @@ _ROUNDING = 0.002  # fraction of an image's votes that other processors or versi
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """What came of evaluating some images again."""
+    """The outcome of evaluating some images again."""
 
     images: tuple[int, ...]
     """Indices of the images, drawn at random after the ledger was finished."""
