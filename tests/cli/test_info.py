@@ -48,6 +48,7 @@ def test_what_is_not_there(words: list[str], message: str, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("what", "expected"),
     [
+        ("data", "cifar10  "),
         ("methods", "cat-rs        Jeong, Kim and Shin 2023: effort in proportion"),
         ("architectures", "resnet50   cut layer3, made for 224x224 pixels, 3 channels"),
         ("smoothmix", "step_size"),

@@ -7,6 +7,7 @@ import re
 from contextlib import redirect_stdout, suppress
 
 import pytest
+from tests.example import example_run
 
 from smoothheads.cli import COMMANDS, main
 from smoothheads.cli.common import THEIR_WORDS
@@ -93,6 +94,23 @@ def test_the_words_of_others_are_told_ours(arguments: list[str], capsys: pytest.
     assert main(arguments) == 2
     theirs = next(word for word in arguments if word.startswith("--")).partition("=")[0]
     assert f"Use --{THEIR_WORDS[theirs[2:]][0]} instead of {theirs}." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("--skip", "--every"),
+        ("--N", "--n"),
+        ("--N0", "--n0"),
+        ("--outfile", "--out"),
+        ("--noise_sd", "--sigma"),
+    ],
+)
+def test_options_of_cohens_code_are_told_ours(
+    theirs: str, ours: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["certify", str(example_run()), theirs, "20"]) == 2
+    assert f"Use {ours} instead of {theirs}." in capsys.readouterr().err
 
 
 def test_one_sentence_one_word(tables: dict[str, dict[str, str]]) -> None:

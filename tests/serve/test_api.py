@@ -295,7 +295,7 @@ def test_metrics_count_requests_and_memory(client: Client) -> None:
 
 def test_noise_secret_belongs_to_the_server(run: Path, runs_folder: Path) -> None:
     """A network that was evicted and opened again gives the same votes; another server gives others."""
-    from smoothheads.serve.network import Networks, NetworkSettings, ServedNetwork
+    from smoothheads.serve.network import Networks, ServedNetwork
 
     def votes(network: ServedNetwork) -> list[int]:
         image = np.full((1, 8, 8), 5, np.uint8)
@@ -303,15 +303,15 @@ def test_noise_secret_belongs_to_the_server(run: Path, runs_folder: Path) -> Non
         return counts
 
     folders = {str(i): run for i in range(4)}
-    networks, others = (Networks(lambda: folders, NetworkSettings()) for _ in range(2))
+    networks, others = (Networks(lambda: folders, n=1000) for _ in range(2))
     first = networks.get("0")
     before = votes(first)
     for name in "123":
         networks.get(name)
     assert networks.get("0") is not first
     assert votes(networks.get("0")) == before
-    secrets = {networks.settings.seed, others.settings.seed, NetworkSettings().seed}
-    assert len(secrets) == 3
+    secrets = {networks.seed, others.seed}
+    assert len(secrets) == 2
     assert all(secret > 2**20 for secret in secrets)
 
 

@@ -1,4 +1,4 @@
-"""What all commands share: the class of a command, parsing with tyro, readable help, and output."""
+"""The base of all commands: their class, parsing with tyro, readable help, and output."""
 
 from __future__ import annotations
 

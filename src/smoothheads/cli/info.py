@@ -28,6 +28,7 @@ class Info(ResultCommand):
       smoothheads info digits-some                                one recipe: sources, options, every setting
       smoothheads info methods                                    base methods, those of plugins too
       smoothheads info architectures                              networks that can be built by name
+      smoothheads info data                                       data sets, and layouts of folders and files
       smoothheads info plugins                                    components of other packages, and errors
       smoothheads info runs/some                                  a checkpoint: settings, hashes, versions
       smoothheads info runs/some/ledger                           a ledger: what was certified, and how
@@ -36,8 +37,8 @@ class Info(ResultCommand):
     Options count the network that --arch or the first argument names."""
 
     what: tyro.conf.Positional[str] = ""
-    """`recipes`, `methods`, `architectures`, `plugins`, a recipe, method or architecture by its name, or
-    the folder of a run, a checkpoint or a ledger."""
+    """`recipes`, `methods`, `architectures`, `data`, `plugins`, a recipe, method or architecture by its name,
+    or the folder of a run, a checkpoint or a ledger."""
     words: tyro.conf.Positional[tuple[str, ...]] = ()
     """After `recipes`: what their names must contain."""
     arch: str | None = None
@@ -84,7 +85,18 @@ class Info(ResultCommand):
 
 def methods() -> dict[str, Any]:
     """Returns the base methods with the first line of their description."""
-    return {name: (method.__doc__ or "").partition("\n")[0] for name, method in METHODS.items()}
+    return {name: _first_line(method) for name, method in METHODS.items()}
+
+
+def data() -> dict[str, Any]:
+    """Returns the data sets with the first line of their description."""
+    from smoothheads.data import DATASETS
+
+    return {name: _first_line(dataset) for name, dataset in DATASETS.items()}
+
+
+def _first_line(documented: object) -> str:
+    return (documented.__doc__ or "").partition("\n")[0]
 
 
 def architectures() -> dict[str, Any]:
@@ -110,7 +122,7 @@ def plugins() -> dict[str, Any]:
     return found or {"plugins": "none is installed: docs/extending.md shows how to write one"}
 
 
-LISTS = {"methods": methods, "architectures": architectures, "plugins": plugins}
+LISTS = {"methods": methods, "architectures": architectures, "data": data, "plugins": plugins}
 
 
 def about(what: str) -> dict[str, Any]:

@@ -37,7 +37,7 @@ LEAST_N, FEW_IMAGES = 1_000, 50
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What decides the defaults of all other options, besides the arguments of the recipe."""
+    """Options that decide the defaults of all others, as the arguments of the recipe do."""
 
     data_name: Annotated[str | None, tyro.conf.arg(name="data.name")] = None
     """Train on another data set: cifar100, fashion-mnist, folder, npz, parquet, ..."""

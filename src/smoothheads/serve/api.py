@@ -62,7 +62,7 @@ class GoneError(Exception):
 
 
 class Service:
-    """What the routes share.
+    """Holds what the routes share.
 
     Args:
         networks: The classifiers.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import prometheus_client
 from fastapi import Depends, FastAPI
@@ -25,7 +25,7 @@ from smoothheads.provenance import versions
 from smoothheads.serve import api, runs
 from smoothheads.serve.guard import COOKIE, GONE, LOGIN, PAGE, Access, Guard, Metrics, QuietAccept
 from smoothheads.serve.images import ResizableError
-from smoothheads.serve.network import Networks, NetworkSettings
+from smoothheads.serve.network import Networks
 from smoothheads.serve.scheduler import Scheduler
 from smoothheads.serve.server import Limits
 
@@ -37,17 +37,17 @@ ABOUT: Final = (
 _log = logging.getLogger(__name__)
 
 
-def application(folder: Path, settings: NetworkSettings, access: Access, limits: Limits) -> ASGIApp:
+def application(folder: Path, settings: Mapping[str, Any], access: Access, limits: Limits) -> ASGIApp:
     """Returns the ASGI application; its threads and processes end with its lifespan.
 
     Args:
         folder: The folder that is served.
-        settings: How classifiers are opened.
+        settings: How classifiers are opened: sigma, alpha and threads.
         access: Who is answered.
         limits: Bounds on requests.
     """
     metrics, index = Metrics(), runs.RunIndex(folder)
-    networks = Networks(index.networks, settings)
+    networks = Networks(index.networks, n=limits.n, **settings)
     service = api.Service(networks, limits, metrics, index.public)
     scheduler = service.scheduler
     metrics.gauge("requests_active", "Requests that take turns").set_function(lambda: scheduler.jobs[0])

@@ -1,4 +1,4 @@
-"""What every request passes: who may ask, from where, how much and how slowly; and counters of all that."""
+"""Guards every request: decides who may ask, from where, how much and how slowly, and counts all that."""
 
 from __future__ import annotations
 

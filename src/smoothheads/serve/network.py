@@ -10,7 +10,7 @@ import math
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,20 +53,6 @@ class Event:
 
 QUIET = Event(-1, "quiet", {})
 """A step that has nothing to tell."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkSettings:
-    """How classifiers are opened."""
-
-    sigma: float | None = None
-    """Standard deviation of the noise for checkpoints; None takes that of the training. An export has one."""
-    alpha: float | None = None
-    n: int = 100_000
-    threads: int = 1
-    seed: int = field(default_factory=lambda: secrets.randbits(63))
-    """Secret of the server that keys the noise. A network that is evicted and opened again gives the same
-    votes, so that nobody can ask until the noise is unlucky."""
 
 
 class ServedNetwork:
@@ -210,10 +196,31 @@ class ServedNetwork:
 
 
 class Networks:
-    """The classifiers by the names that clients use; the scheduler's thread opens them when needed."""
+    """The classifiers by the names that clients use; the scheduler's thread opens them when needed.
 
-    def __init__(self, folders: Callable[[], Mapping[str, Path]], settings: NetworkSettings) -> None:
-        self._folders, self.settings = folders, settings
+    Args:
+        folders: Lists the folders of the classifiers by name.
+        n: Most samples per image.
+        sigma: Standard deviation of the noise for checkpoints; None takes that of the training.
+        alpha: Probability that a certificate is wrong; None takes 0.001, or that of an export.
+        threads: Threads of a checkpoint's network; an export states its own.
+    """
+
+    def __init__(
+        self,
+        folders: Callable[[], Mapping[str, Path]],
+        *,
+        n: int,
+        sigma: float | None = None,
+        alpha: float | None = None,
+        threads: int = 1,
+    ) -> None:
+        self._folders, self.n, self._threads = folders, n, threads
+        # The secret that keys the noise is the server's. A network that is closed and opened again gives the
+        # same votes, so that nobody can ask until the noise is unlucky.
+        self.seed = secrets.randbits(63)
+        changes = {"n": n, "seed": self.seed, "sigma": sigma, "alpha": alpha}
+        self._changes: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
         self._open: OrderedDict[str, ServedNetwork] = OrderedDict()
         self._known: dict[str, tuple[DataInfo, dict[str, Any]]] = {}
 
@@ -241,7 +248,8 @@ class Networks:
         name, folder = self._find(name)
         # Networks are closed in the order of their last use.
         if name not in self._open:
-            self._open[name] = open_network(folder, self.settings)
+            changes = self._changes | ({} if is_export(folder) else {"threads": self._threads})
+            self._open[name] = ServedNetwork(from_pretrained(folder, **changes))
             self._known[name] = self._open[name].info, self._open[name].facts()
         self._open.move_to_end(name)
         while len(self._open) > OPEN_NETWORKS:
@@ -268,7 +276,7 @@ class Networks:
         """Yields a `start` and then `moment`s for every image."""
         network = self.get(name)
         for at, image in enumerate(pixels):
-            yield from network.certify(image, n=n or self.settings.n, target=radius, at=at)
+            yield from network.certify(image, n=n or self.n, target=radius, at=at)
 
     def predict(
         self, name: str | None, pixels: Sequence[Pixels], n: int | None, _: float | None
@@ -276,7 +284,7 @@ class Networks:
         """Yields a `start` and then an `answer` for every image."""
         network = self.get(name)
         for at, image in enumerate(pixels):
-            yield from network.predict(image, n=n or min(PREDICT_SAMPLES, self.settings.n), at=at)
+            yield from network.predict(image, n=n or min(PREDICT_SAMPLES, self.n), at=at)
 
     def attack(
         self, name: str | None, pixels: Sequence[Pixels], n: int | None, radius: float | None
@@ -284,15 +292,6 @@ class Networks:
         """Yields `frame`s of the first image, pushed farther and farther."""
         network = self.get(name)
         yield from network.attack(pixels[0], radius=radius or 2 * network.sigma, n=n or ATTACK_SAMPLES)
-
-
-def open_network(folder: Path, settings: NetworkSettings) -> ServedNetwork:
-    """Opens a checkpoint, the folder of a training run, or an export."""
-    given = {"n": settings.n, "sigma": settings.sigma, "alpha": settings.alpha, "seed": settings.seed}
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if not is_export(folder):
-        changes["threads"] = settings.threads
-    return ServedNetwork(from_pretrained(folder, **changes))
 
 
 def is_network(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What clients send and get: pydantic models, which check requests and make the OpenAPI description."""
+"""Pydantic models of requests and answers; they check requests and make the OpenAPI description."""
 
 from __future__ import annotations
 

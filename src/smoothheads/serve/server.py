@@ -100,7 +100,6 @@ class Server:
 
         from smoothheads.serve.app import application
         from smoothheads.serve.guard import Access, connection_class
-        from smoothheads.serve.network import NetworkSettings
         from smoothheads.serve.runs import Contents, RunIndex
 
         check_token(host, token)
@@ -116,7 +115,7 @@ class Server:
                 "`train`, `certify`, `export` and `study` write them."
             )
         self.networks, self.ledgers = len(contents.networks), len(contents.ledgers)
-        settings = NetworkSettings(sigma=sigma, alpha=alpha, n=limits.n, threads=threads)
+        settings = {"sigma": sigma, "alpha": alpha, "threads": threads}
         access = Access(hosts=LOOPBACK | {host}, token=token, frame_ancestors=frame_ancestors)
         # The port is taken before the network is opened, so that a mistake shows at once.
         self._socket = _listen(host, port)
