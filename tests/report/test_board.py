@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -51,6 +52,8 @@ def test_ledgers_are_verified_from_their_votes(tmp_path: Path, capsys: pytest.Ca
     assert "every radius re-derived from its votes" in text
     assert "resnet8, 2 heads" in text
     assert "data-sort" in text
+    assert re.search(r">\d/\d+.{0,40}\[\d, \d\]", text), "classes with a certificate, with an interval"
+    assert re.search(r">0\.\d{3}.{0,40}\[0\.\d{3}, 0\.\d{3}\]", text), "the worst ACR, with an interval"
 
 
 def test_a_folder_without_logs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

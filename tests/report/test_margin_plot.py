@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
-import torch
 
 from smoothheads.report import plots
 from smoothheads.results.diversity import Margins
@@ -12,7 +12,7 @@ from smoothheads.results.diversity import Margins
 )
 def test_a_curve_for_the_ensemble_and_each_head(heads: int, names: list[str]) -> None:
     margins = Margins(heads)
-    margins.add(2 * torch.randn(heads, 400, 5, generator=torch.Generator().manual_seed(0)), 2)
+    margins.add(2 * np.random.default_rng(0).normal(size=(heads, 400, 5)), 2)
     (axes,) = plots.margin_histogram([("a", margins)], "an $odd_name").axes
     legend = axes.get_legend()
     assert legend is not None
@@ -26,7 +26,7 @@ def test_a_curve_for_the_ensemble_and_each_head(heads: int, names: list[str]) ->
 
 def test_one_copy_can_be_drawn() -> None:
     margins = Margins(1)
-    margins.add(torch.zeros(1, 1, 3), 0)
+    margins.add(np.zeros((1, 1, 3)), 0)
     assert plots.render(plots.margin_histogram([("a", margins)], "one"), "png").startswith(b"\x89PNG")
 
 
@@ -34,7 +34,7 @@ def test_several_networks_are_told_by_name() -> None:
     networks = []
     for name, heads in (("some", 3), ("single", 1)):
         margins = Margins(heads)
-        margins.add(torch.randn(heads, 50, 3, generator=torch.Generator().manual_seed(1)), 0)
+        margins.add(np.random.default_rng(1).normal(size=(heads, 50, 3)), 0)
         networks.append((name, margins))
     legend = plots.margin_histogram(networks, "two").axes[0].get_legend()
     assert legend is not None

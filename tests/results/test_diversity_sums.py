@@ -1,4 +1,4 @@
-"""Block by block and all at once must agree."""
+"""The sums over images must agree with the measures on all logits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from smoothheads.results.diversity import BIN, LIMIT, Margins, Moments, Spread
+from smoothheads.results.diversity import BIN, Margins, Spread
 
 LABELS = [0, 3, 1]
 
@@ -21,16 +21,15 @@ def three_heads() -> Tensor:
     return logits.float()
 
 
-def spread_of(logits_LMNC: Tensor, cuts: list[int]) -> Spread:
+def spread_of(logits_LMNC: Tensor) -> Spread:
     spread = Spread(len(logits_LMNC))
     for image, label in enumerate(LABELS):
-        spread.add_image(logits_LMNC[:, :, image].tensor_split(cuts, dim=1), label)
+        spread.add_image(logits_LMNC[:, :, image].numpy(), label)
     return spread
 
 
-@pytest.mark.parametrize("cuts", [[], [30, 60], list(range(1, 70))])
-def test_blocks_add_up_to_the_measures_on_all_logits(logits_LMNC: Tensor, cuts: list[int]) -> None:
-    spread, labels = spread_of(logits_LMNC, cuts), torch.tensor(LABELS)
+def test_images_add_up_to_the_measures_on_all_logits(logits_LMNC: Tensor) -> None:
+    spread, labels = spread_of(logits_LMNC), torch.tensor(LABELS)
     answers = logits_LMNC.argmax(-1)
     differing = [(answers[i] != answers[j]).double().mean() for i, j in ((0, 1), (0, 2), (1, 2))]
     assert spread.disagreement == pytest.approx(np.mean(differing))
@@ -48,26 +47,26 @@ def test_blocks_add_up_to_the_measures_on_all_logits(logits_LMNC: Tensor, cuts: 
 
 
 def test_a_single_head_has_nothing_to_compare(logits_LMNC: Tensor) -> None:
-    spread = spread_of(logits_LMNC[:1], [])
+    spread = spread_of(logits_LMNC[:1])
     assert (spread.disagreement, spread.error_correlation, spread.variance_ratio) == (None, None, None)
     assert 0 < spread.to_dict()["accuracy"] < 1
 
 
 def test_no_correlation_without_errors_and_no_variance_from_one_draw() -> None:
-    certain = torch.zeros(2, 5, 4)
+    certain = np.zeros((2, 5, 4))
     certain[..., 0] = 9
     spread = Spread(2)
-    spread.add_image([certain], 0)
+    spread.add_image(certain, 0)
     assert (spread.disagreement, spread.error_correlation, spread.variance_ratio) == (0, None, None)
     spread = Spread(2)
-    spread.add_image([torch.randn(2, 1, 4)], 0)
+    spread.add_image(np.random.default_rng(0).normal(size=(2, 1, 4)), 0)
     assert spread.variance_ratio is None
 
 
 def test_margins_are_counted_for_the_ensemble_and_each_head(logits_LMNC: Tensor) -> None:
     margins = Margins(3)
     for block in logits_LMNC[:, :, 0].tensor_split([30, 60], dim=1):
-        margins.add(block, LABELS[0])
+        margins.add(block.numpy(), LABELS[0])
     heads = logits_LMNC[:, :, 0].double()
     log_p = [logits_MC.log_softmax(-1).numpy() for logits_MC in (heads.mean(0), *heads)]
     expected = [p[:, LABELS[0]] - np.delete(p, LABELS[0], axis=1).max(1) for p in log_p]
@@ -84,9 +83,9 @@ def test_margins_are_counted_for_the_ensemble_and_each_head(logits_LMNC: Tensor)
 
 def test_wider_bins_keep_every_copy_and_an_edge_at_zero(logits_LMNC: Tensor) -> None:
     margins = Margins(3)
-    margins.add(logits_LMNC[:, :, 1], LABELS[1])
+    margins.add(logits_LMNC[:, :, 1].numpy(), LABELS[1])
     for bins in (2, 7, 60):
-        edges, counts_RB = margins.rebinned(bins)
+        edges, counts_RB = margins.histogram(bins)
         assert counts_RB.sum(1).tolist() == [70] * 4
         assert counts_RB.shape[1] == len(edges) - 1 <= bins
         assert np.abs(edges).min() == pytest.approx(0, abs=1e-9)
@@ -95,19 +94,10 @@ def test_wider_bins_keep_every_copy_and_an_edge_at_zero(logits_LMNC: Tensor) -> 
         assert below.tolist() == wrong
 
 
-def test_margins_beyond_all_bins_are_kept_in_the_last() -> None:
+def test_margins_far_away_widen_the_bins() -> None:
     margins = Margins(1)
-    margins.add(torch.tensor([[[1e6, 0.0], [-1e6, 0.0]]]), 0)
+    margins.add(np.array([[[1e6, 0.0], [-1e6, 0.0]]]), 0)
     found = margins.to_dict()
-    assert found["edges"][0] == -LIMIT
-    assert found["edges"][-1] == LIMIT
+    assert len(found["edges"]) <= 1001
     assert found["curves"]["head-1"]["counts"][0] == found["curves"]["head-1"]["counts"][-1] == 1
     assert found["curves"]["head-1"]["mean"] == 0
-
-
-def test_moments_of_numbers_far_from_zero() -> None:
-    values = 1e8 + np.random.default_rng(0).normal(size=(999, 2))
-    moments = Moments()
-    for part in np.split(values, [1, 500, 501]):
-        moments.add(part)
-    assert moments.variance == pytest.approx(values.var(0, ddof=1), rel=1e-6)

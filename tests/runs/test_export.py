@@ -50,8 +50,18 @@ def test_the_receiver_sees_what_was_certified(certified_run: Make, tmp_path: Pat
     assert (found["images"], found["n"], found["alpha"], found["aggregation"]) == (3, 100, 0.01, "head-1")
     assert found["acr"]["value"] == pytest.approx((log.correct * log.radius).mean())
     assert found["certified"][0]["value"] == found["accuracy"] == log.correct.mean()
+    classes = found["classes"]
+    assert (classes["present"], classes["certified"]["value"]) == (len(log.class_acr), log.certified_classes)
+    assert classes["worst_acr"]["value"] == pytest.approx(log.class_acr[classes["worst"]])
+    assert classes["spread"]["value"] == pytest.approx(log.class_spread)
+    low, high = classes["worst_acr"]["interval"]
+    assert low <= classes["worst_acr"]["value"] <= high
+    assert [each["radius"] for each in classes["worst_certified"]] == [
+        each["radius"] for each in found["certified"]
+    ]
     text = (out / "README.txt").read_text()
     assert "3 test images of digits: sigma 0.25 (grid noise), n 100, alpha 0.01" in text
+    assert f"Classes with a certificate: {log.certified_classes} of {len(log.class_acr)}" in text
     assert "multiples of 1/16" in text
     assert "{" not in text
 

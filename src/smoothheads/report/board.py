@@ -13,7 +13,9 @@ from smoothheads.errors import LedgerError
 from smoothheads.files import is_partial
 from smoothheads.report.html import document, header, list_html, section, table_html
 from smoothheads.report.table import NONE, Cell, Table, number, word
+from smoothheads.report.tables import class_cells
 from smoothheads.results.audit import Audit, audit
+from smoothheads.results.compare import summarize_classes
 from smoothheads.results.ledger import TABLE
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
@@ -118,7 +120,7 @@ def board_html(
     """
     folder = Path(out).parent
     columns = ("log", "data", "method", "network", "sigma", "images", "ACR", *(f"CA {r:g}" for r in RADII))
-    columns += ("classes", "worst class ACR", "samples", "seconds")
+    columns += ("classes", "worst class", "worst ACR", "spread", "samples", "seconds")
     table = Table(
         title="Certifications that passed the audit",
         columns=columns,
@@ -126,7 +128,8 @@ def board_html(
         notes=(
             "Click on a column to sort; a name leads to the files. ACR and certified accuracy (CA, at l2 "
             "radii unless the log says otherwise) compare only where data, images and sigma are the same. "
-            "Seconds and samples are per image.",
+            "Classes: those with a certificate, of those present. Spread: largest minus smallest class ACR. "
+            "Intervals are 95 % bootstraps over images. Seconds and samples are per image.",
         ),
     )
     # Below the table: what was checked of every entry, and what was not.
@@ -158,7 +161,7 @@ def _row(entry: BoardEntry) -> tuple[Cell, ...]:
     method = facts.get("method")
     if entry.study is not None:
         method, network = entry.study["method"], entry.study["network"]
-    certified, worst = log.certified_classes, log.class_acr[log.worst_class]
+    classes = summarize_classes(log, ())
     return (
         word(log.name),
         *(word(str(value)) if value else NONE for value in (data, method, network)),
@@ -166,8 +169,11 @@ def _row(entry: BoardEntry) -> tuple[Cell, ...]:
         number(len(log), ",d"),
         number(log.acr, ".3f"),
         *(number(log.certified_accuracy(radius), ".1f", 100) for radius in RADII),
-        Cell(f"{certified}/{len(log.class_acr)}", certified),
-        Cell(f"{worst:.3f} ({log.worst_class})", worst),
+        *class_cells(
+            number(classes.worst, "d"),
+            classes.present,
+            (classes.certified, classes.worst_acr, classes.spread),
+        ),
         number(None if log.samples is None else float(log.samples.mean()), ",.0f"),
         number(float(log.seconds.mean()), ".3g"),
     )

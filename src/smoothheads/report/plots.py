@@ -118,8 +118,8 @@ def margin_histogram(networks: Sequence[tuple[str, Margins]], title: str) -> Fig
     names: list[tuple[Any, str]] = []
     for number, (network, margins) in enumerate(networks):
         heads = len(margins.names) - 1
-        edges, counts_RB = margins.rebinned(60)
-        share_RB = counts_RB / max(1, margins.moments.count)
+        edges, counts_RB = margins.histogram(60)
+        share_RB = counts_RB / counts_RB[0].sum()
         # Heads are shown only where there is room: of a single network.
         alone = len(networks) == 1
         for k in range(1, heads + 1) if alone and heads > 1 else ():

@@ -76,6 +76,22 @@ class ClassSummary:
     draws: Floats = field(repr=False)
     """All of these numbers for every bootstrap sample; equal seeds draw equal images, which pairs logs."""
 
+    def to_dict(self, radii: Sequence[float]) -> dict[str, Any]:
+        """Returns plain values with their intervals; `radii` are those of `worst_accuracy`."""
+
+        def plain(each: Bootstrapped) -> dict[str, Any]:
+            return {"value": each.value, "interval": list(each.interval)}
+
+        at_radii = zip(radii, self.worst_accuracy, strict=True)
+        return {
+            "present": self.present,
+            "certified": plain(self.certified),
+            "worst": self.worst,
+            "worst_acr": plain(self.worst_acr),
+            "spread": plain(self.spread),
+            "worst_certified": [{"radius": radius, **plain(each)} for radius, each in at_radii],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Paired:

@@ -1,44 +1,19 @@
-"""How different the heads are under noise, gathered block by block: memory does not grow with the samples.
+"""How different the heads are under noise: disagreement, correlated errors, variances and margins.
 
 Shape letters: L heads, M noise samples of one image, C classes, R = 1 + L for the ensemble and each head.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+Floats = NDArray[np.float64]
+Logits = NDArray[np.floating[Any]]
 BIN = 0.1
-LIMIT = 50.0  # margins beyond it, odds of e^50, fall into the outermost bins
-
-
-class Moments:
-    """Running mean and variance over the first axis, in float64 (Chan et al. 1983)."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.mean: NDArray[np.float64] = np.zeros(())
-        self._squares: NDArray[np.float64] = np.zeros(())
-
-    def add(self, values: NDArray[np.float64]) -> None:
-        count = self.count + len(values)
-        mean = values.mean(0)
-        step = mean - self.mean
-        squares = np.square(values - mean).sum(0)
-        self._squares = self._squares + squares + np.square(step) * self.count * len(values) / count
-        self.mean = self.mean + step * len(values) / count
-        self.count = count
-
-    @property
-    def variance(self) -> NDArray[np.float64]:
-        """The unbiased variance; NaN for fewer than two values."""
-        return self._squares / (self.count - 1) if self.count > 1 else np.full_like(self._squares, np.nan)
+_MOST_BINS = 1000  # that a JSON file gets
 
 
 class Spread:
@@ -51,29 +26,24 @@ class Spread:
         self._differing = 0.0
         self._variances = np.zeros(2)
 
-    def add_image(self, blocks: Iterable[Tensor], label: int) -> None:
-        """Adds all blocks of logits [L, M, C] of one image."""
-        moments = Moments()
-        for logits_LMC in blocks:
-            logits_RMC = with_ensemble(logits_LMC)
-            # Errors, jointly for every pair of heads.
-            wrong_RM = (logits_RMC.argmax(-1) != label).double().numpy()
-            samples = wrong_RM.shape[1]
-            self.samples += samples
-            self._correct_R += samples - wrong_RM.sum(1)
-            self._wrong_together_LL += wrong_RM[1:] @ wrong_RM[1:].T
-            if self.heads > 1:
-                self._differing += samples * disagreement(logits_LMC)
-            moments.add(logits_RMC.transpose(0, 1).numpy())
+    def add_image(self, logits_LMC: Logits, label: int) -> None:
+        """Adds the logits of all noise samples of one image."""
+        logits_RMC = with_ensemble(logits_LMC)
+        classes_RM = logits_RMC.argmax(-1)
+        samples = classes_RM.shape[1]
+        # Errors of each head, and jointly of every pair of heads.
+        wrong_RM = (classes_RM != label).astype(np.float64)
+        self._correct_R += samples - wrong_RM.sum(1)
+        self._wrong_together_LL += wrong_RM[1:] @ wrong_RM[1:].T
+        # Samples on which two heads predict different classes, averaged over all pairs.
+        first, second = np.triu_indices(self.heads, 1)
+        if self.heads > 1:
+            self._differing += samples * float(np.mean(classes_RM[1 + first] != classes_RM[1 + second]))
         # Variance of the logits over the noise, averaged over classes (and heads).
-        ensemble_C, heads_LC = moments.variance[0], moments.variance[1:]
-        self._variances += ensemble_C.mean(), heads_LC.mean()
+        variance_RC = logits_RMC.var(1, ddof=1) if samples > 1 else np.full_like(logits_RMC[:, 0], np.nan)
+        self._variances += variance_RC[0].mean(), variance_RC[1:].mean()
         self.images += 1
-
-    @property
-    def accuracies(self) -> NDArray[np.float64]:
-        """Fraction of samples classified correctly, by the ensemble and by each head."""
-        return self._correct_R / self.samples
+        self.samples += samples
 
     @property
     def disagreement(self) -> float | None:
@@ -102,7 +72,7 @@ class Spread:
         return float(ensemble / heads) if self.heads > 1 and heads > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
-        accuracy, *heads = self.accuracies.tolist()
+        accuracy, *heads = (self._correct_R / self.samples).tolist()
         return {
             "images": self.images,
             "samples": self.samples,
@@ -115,72 +85,56 @@ class Spread:
 
 
 class Margins:
-    """Log-probability margins of one image, label against the best other class: positive is correct.
-
-    `counts_RB[r, b]` samples have a margin of the ensemble (r = 0) or of head r in bin b.
-    """
+    """Log-probability margins of one image, label against the best other class: positive is correct."""
 
     def __init__(self, heads: int) -> None:
         self.names = ("ensemble", *(f"head-{k}" for k in range(1, heads + 1)))
-        self.edges = np.round(np.arange(-LIMIT, LIMIT + BIN / 2, BIN), 6)
-        self.counts_RB = np.zeros((1 + heads, len(self.edges) - 1), dtype=np.int64)
-        self.moments = Moments()
-        self._correct_R = np.zeros(1 + heads)
+        self._parts: list[Floats] = []
 
-    def add(self, logits_LMC: Tensor, label: int) -> None:
-        margins_RM = log_probability_margins(with_ensemble(logits_LMC), label).numpy()
-        self.moments.add(margins_RM.T)
-        self._correct_R += (margins_RM > 0).sum(1)
-        inside = np.clip(margins_RM, -LIMIT, math.nextafter(LIMIT, 0))
-        self.counts_RB += np.stack([np.histogram(row, self.edges)[0] for row in inside])
+    def add(self, logits_LMC: Logits, label: int) -> None:
+        """Adds a block of samples: log p_label - max over other classes of log p."""
+        # The normaliser of the softmax cancels, so differences of logits do.
+        logits_RMC = with_ensemble(logits_LMC)
+        others_RMC = np.delete(logits_RMC, label, axis=-1)
+        self._parts.append(logits_RMC[..., label] - others_RMC.max(-1))
 
-    def rebinned(self, bins: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Returns edges and counts of at most `bins` wider bins over the range that any curve uses.
+    def values(self) -> Floats:
+        """Returns [R, M]: the margins of the ensemble, then of each head."""
+        return np.concatenate(self._parts, axis=1)
+
+    def histogram(self, bins: int) -> tuple[Floats, NDArray[np.int64]]:
+        """Returns the edges of at most `bins` bins over the range that any curve uses, and counts [R, bins].
 
         One edge is 0 where both signs occur, so that no bin mixes correct and wrong samples.
         """
-        low, high = self._used()
-        zero, width = self.counts_RB.shape[1] // 2, -(-(high - low) // (bins - 1))
-        starts = np.arange(zero - -(-(zero - low) // width) * width, high, width)
-        counts_RB = [self.counts_RB[:, max(0, start) : start + width].sum(1) for start in starts]
-        return BIN * np.append(starts, starts[-1] + width) - LIMIT, np.stack(counts_RB, axis=1)
-
-    def _used(self) -> tuple[int, int]:
-        used = np.flatnonzero(self.counts_RB.any(0))
-        return int(used[0]), int(used[-1]) + 1
+        # Every bin is a multiple of BIN wide and begins at a multiple of its width.
+        steps_RM = np.floor(self.values() / BIN).astype(np.int64)
+        low, high = int(steps_RM.min()), int(steps_RM.max()) + 1
+        width = -(-(high - low) // (bins - 1))
+        first, last = low // width, -(-high // width)
+        places_RM = steps_RM // width - first
+        counts_RB = np.stack([np.bincount(row, minlength=last - first) for row in places_RM])
+        edges = BIN * width * np.arange(first, last + 1, dtype=np.float64)
+        return edges, counts_RB.astype(np.int64)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain values, with the bins from the first to the last that any curve uses."""
-        low, high = self._used()
-        means, stds = self.moments.mean, np.sqrt(self.moments.variance)
+        """Returns plain values."""
+        values_RM = self.values()
+        samples = values_RM.shape[1]
+        edges, counts_RB = self.histogram(_MOST_BINS)
         curves = {
             name: {
-                "correct": float(self._correct_R[r] / self.moments.count),
-                "mean": float(means[r]),
-                "std": None if np.isnan(stds[r]) else float(stds[r]),
-                "counts": self.counts_RB[r, low:high].tolist(),
+                "correct": float((values > 0).mean()),
+                "mean": float(values.mean()),
+                "std": float(values.std(ddof=1)) if samples > 1 else None,
+                "counts": counts.tolist(),
             }
-            for r, name in enumerate(self.names)
+            for name, values, counts in zip(self.names, values_RM, counts_RB, strict=True)
         }
-        return {"samples": self.moments.count, "edges": self.edges[low : high + 1].tolist(), "curves": curves}
+        return {"samples": samples, "edges": edges.tolist(), "curves": curves}
 
 
-def with_ensemble(logits_LMC: Tensor) -> Tensor:
+def with_ensemble(logits_LMC: Logits) -> Floats:
     """Returns [R, M, C] in float64: the mean over the heads, then the heads."""
-    logits = logits_LMC.double()
-    return torch.cat([logits.mean(0, keepdim=True), logits])
-
-
-def disagreement(logits_LMC: Tensor) -> float:
-    """Returns the fraction of samples on which two heads differ, over all pairs."""
-    answers_LM = logits_LMC.argmax(-1)
-    first, second = torch.triu_indices(len(answers_LM), len(answers_LM), offset=1)
-    return float((answers_LM[first] != answers_LM[second]).float().mean())
-
-
-def log_probability_margins(logits_RMC: Tensor, label: int) -> Tensor:
-    """Returns log p_label - max over other classes of log p [R, M]; positive where correct."""
-    # The normaliser of the softmax cancels, so differences of logits do.
-    others_RMC = logits_RMC.clone()
-    others_RMC[..., label] = -torch.inf
-    return logits_RMC[..., label] - others_RMC.amax(-1)
+    logits = logits_LMC.astype(np.float64)
+    return np.concatenate([logits.mean(0, keepdims=True), logits])

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from smoothheads.certify.certifier import make_certifier
 from smoothheads.certify.config import CertifyConfig
+from smoothheads.certify.engines.base import Floats
 from smoothheads.certify.votes import Request, VoteCounter
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import Dataset, SubsetConfig, select
@@ -92,8 +92,8 @@ def measure(
         raise DataError("The subset has no images: widen it.")
     counter, spread = _counter(checkpoint, sampling), Spread(len(checkpoint.model.heads))
     for position, label in enumerate(dataset.labels.tolist()):
-        logits = _noisy_logits(counter, dataset, position, sampling.samples, on_samples)
-        spread.add_image(logits, label)
+        blocks = _noisy_logits(counter, dataset, position, sampling.samples, on_samples)
+        spread.add_image(np.concatenate(list(blocks), axis=1), label)
     return spread
 
 
@@ -133,13 +133,13 @@ def _counter(checkpoint: Checkpoint, sampling: Sampling) -> VoteCounter:
 
 def _noisy_logits(
     counter: VoteCounter, dataset: Dataset, position: int, count: int, on_samples: OnSamples | None
-) -> Iterator[Tensor]:
-    """Yields [L, M, C] on the CPU, `count` samples in all, as certification computes them.
+) -> Iterator[Floats]:
+    """Yields logits [L, M, C], `count` samples in all, as certification computes them.
 
     The noise is the pilot's, on which no certificate rests. Raises SoundnessError when a logit is not finite.
     """
     request = Request(dataset.image(position), int(dataset.indices[position]), Phase.PILOT, 0, count)
     for logits_LMC, _ in counter.logits([request]):
-        yield torch.from_numpy(logits_LMC)
+        yield logits_LMC
         if on_samples:
             on_samples(logits_LMC.shape[1])

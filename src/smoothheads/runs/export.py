@@ -18,7 +18,7 @@ from smoothheads.checkpoint import WEIGHTS, checkpoint_folder, trained_config, v
 from smoothheads.errors import CheckpointError, LedgerError, StorageError
 from smoothheads.files import new_folder, reserve, write_atomic, write_json
 from smoothheads.report import words
-from smoothheads.results.compare import summarize
+from smoothheads.results.compare import summarize, summarize_classes
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
@@ -76,7 +76,8 @@ CERTIFIED = """
 
 {images} test images of {data}: sigma {sigma:g} ({noise} noise), n {n}, alpha {alpha:g}, aggregation
 {aggregation}, engine {engine}, {precision}. Correct and not abstained: {accuracy:.1%}. Abstained:
-{abstained:.1%}. Average certified radius: {acr:.3f}.
+{abstained:.1%}. Average certified radius: {acr:.3f}. Classes with a certificate: {served} of {present}; of the
+worst class the average certified radius is {worst:.3f}.
 
 | {norm} radius | certified accuracy |
 |---:|---:|
@@ -266,6 +267,9 @@ def describe(log: Results, facts: Mapping[str, Any], name: str, place: str) -> s
     numbers: dict[str, Any] = {
         "acr": facts["acr"]["value"],
         "n": "without limit" if facts["n"] is None else f"{facts['n']:,}",
+        "served": log.certified_classes,
+        "present": len(log.class_acr),
+        "worst": log.class_acr[log.worst_class],
     }
     certified = CERTIFIED.format(
         **{**facts, **numbers, "certified": "\n".join(rows), "scope": words.scope(log)},
@@ -308,6 +312,7 @@ def summary(log: Results, manifest: Manifest) -> dict[str, Any]:
         "abstained": found.abstained.value,
         "acr": estimate(*found.acr),
         "certified": [{"radius": radius, **estimate(*share)} for radius, share in columns],
+        "classes": summarize_classes(log, found.radii).to_dict(found.radii),
     }
 
 

@@ -64,7 +64,7 @@ def measure_gaps(plan: StudyPlan, store: StudyStore, draws: int) -> dict[str, Ga
         checkpoint = open_checkpoint(store.checkpoint(row.network))
         sampling = Sampling(sigma=row.sigma, index_samples=draws)
         gaps = diversity.margins(checkpoint, images, position, sampling)
-        edges, counts = gaps.rebinned(BINS)
+        edges, counts = gaps.histogram(BINS)
         curve = gaps.to_dict()["curves"]["ensemble"]
         curves[row.arm] = GapCurve(
             image=int(images.indices[position]),
