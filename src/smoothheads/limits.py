@@ -6,6 +6,9 @@ proportional to the bytes that it reads and unpacks, and those are bounded here.
 
 from __future__ import annotations
 
+import gzip
+import io
+import zlib
 from pathlib import Path
 from typing import Final
 
@@ -44,3 +47,26 @@ def check_unpacked(
             f"{path} ({packed:,} bytes) unpacks to more than the {limit:,} bytes that a file of its size may "
             "fill; if you trust it, unpack it yourself and pass the unpacked files."
         )
+
+
+def read_unpacked(path: Path, what: str, error: type[SmoothheadsError] = DataError) -> bytes:
+    """Returns the content of a file, unpacked within the budget if it is gzipped.
+
+    Args:
+        path: The file.
+        what: What it should be, for messages.
+        error: The kind of error that the caller raises.
+    """
+    try:
+        data = path.read_bytes()
+        if not data.startswith(b"\x1f\x8b"):
+            return data
+        # Reading to the end compares the checksum that stands there.
+        with gzip.open(io.BytesIO(data)) as file:
+            unpacked = file.read(unpacked_limit(len(data)) + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
+        raise error(f"{path} is not a complete {what} ({problem}); fetch the file again.") from problem
+    except OSError as problem:
+        raise error(f"Cannot read {path} as a {what}: {problem.strerror}.") from problem
+    check_unpacked(len(unpacked), len(data), path, error)
+    return unpacked

@@ -75,17 +75,30 @@ def python_batch(images: Images, labels: Labels, key: str = "labels") -> bytes:
 
 def checksums() -> dict[str, str]:
     """The published checksums, but of the batches below: the tests put them in the place of the real ones."""
-    files = cifar10_files(python_batch, "") | cifar100_files(fine_batch, "")
+    ten, hundred = cifar10_files(python_batch, ""), cifar100_files(fine_batch, "")
+    archives = {
+        "cifar-10-binary.tar.gz": packed_tar("cifar-10-batches-bin", cifar10_files(binary_records, ".bin")),
+        "cifar-10-python.tar.gz": packed_tar("cifar-10-batches-py", ten),
+        "cifar-100-python.tar.gz": packed_tar("cifar-100-python", hundred),
+    }
+    files = ten | hundred | archives
     return {name: hashlib.md5(data).hexdigest() for name, data in files.items()}
 
 
 def write_tar(path: Path, folder: str, files: dict[str, bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w:gz") as archive:
+    path.write_bytes(packed_tar(folder, files))
+
+
+def packed_tar(folder: str, files: dict[str, bytes]) -> bytes:
+    """The same bytes every time."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
         for name, data in files.items():
             member = tarfile.TarInfo(f"{folder}/{name}")
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
+    return gzip.compress(file.getvalue(), mtime=0)
 
 
 def write_files(folder: Path, files: dict[str, bytes]) -> None:

@@ -65,9 +65,9 @@ def test_npz_of_grid_values_stays_as_it_is(tmp_path: Path) -> None:
     ("images", "message"),
     [
         (pictures(9, (3, 12, 20)), r"x\.npz has 20x12 pixels, and the network takes 8x8; .* add --resize"),
-        (pictures(9, (3, 12, 20)) / 255, r"of shape \(1, 3, 12, 20\); resize or crop it"),
-        (pictures(9, (8, 8)) / 255, r"of shape \(1, 8, 8\); the channels differ, so convert it to RGB"),
-        (pictures(9, (4, 8, 8)), r"of shape \(1, 4, 8, 8\); the channels differ"),
+        (pictures(9, (3, 12, 20)) / 255, r"of shape \(3, 12, 20\); resize or crop it"),
+        (pictures(9, (8, 8)) / 255, r"of shape \(8, 8\); the channels differ, so convert it to RGB"),
+        (pictures(9, (4, 8, 8)), r"of shape \(4, 8, 8\); the channels differ"),
     ],
 )
 def test_wrong_shape_is_one_message_for_all(

@@ -138,13 +138,17 @@ def test_a_truncated_archive_is_refused(tmp_path: Path, kind: str, share: float)
     path = tmp_path / f"cifar-10-{kind}.tar.gz"
     data = path.read_bytes()
     path.write_bytes(data[: int(share * len(data))])
-    with pytest.raises(DataError, match="not a complete tar archive"):
+    with pytest.raises(DataError, match="gz does not have the published checksum"):
         cifar10(tmp_path, "test")
 
 
-def test_an_archive_without_the_batches_is_refused(tmp_path: Path) -> None:
-    builders.write_tar(tmp_path / "cifar-10-binary.tar.gz", "elsewhere", {"readme.html": b"hi"})
-    with pytest.raises(DataError, match=r"no file test_batch\.bin"):
+def test_a_batch_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    builders.cifar10_binary(tmp_path)
+    monkeypatch.setattr(Path, "read_bytes", deny)
+    with pytest.raises(DataError, match=r"test_batch\.bin as a batch of images: Permission denied"):
         cifar10(tmp_path, "test")
 
 

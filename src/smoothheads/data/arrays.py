@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.data.base import DataInfo
-from smoothheads.data.reading import check_labels
 from smoothheads.errors import DataError
 from smoothheads.types import Pixels
 
@@ -46,7 +45,7 @@ class ArrayDataset:
                     f"{where} has {count} images and needs {count} {name} (int64), not {values.dtype} of "
                     f"shape {values.shape}."
                 )
-        check_labels(self.labels, self.info.classes, where)
+        check_labels(self.labels, self.info)
         # A view is read-only without taking the caller's array away from him.
         for name in ("images", "labels", "indices"):
             view = getattr(self, name).view()
@@ -81,6 +80,17 @@ class ArrayDataset:
 
     def __len__(self) -> int:
         return len(self.images)
+
+
+def check_labels(labels: NDArray[np.int64], info: DataInfo) -> None:
+    """Raises DataError for a label that is none of the classes."""
+    outside = np.flatnonzero((labels < 0) | (labels >= info.classes))
+    if outside.size:
+        first = int(outside[0])
+        raise DataError(
+            f"The label at position {first} of {info.name} is {int(labels[first])}, and {outside.size} in "
+            f"all are outside 0..{info.classes - 1}; correct the labels or name all classes."
+        )
 
 
 def statistics(images: NDArray[np.uint8], max_value: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

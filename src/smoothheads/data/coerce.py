@@ -69,6 +69,7 @@ def from_arrays(
             "set max_value=1.",
             stacklevel=2,
         )
+    # Classes are numbered unless they have names; mean and standard deviation are those of the images.
     count = _number_of_classes(targets) if classes is None else classes
     names = tuple(map(str, range(count))) if isinstance(count, int) else tuple(count)
     given = {"mean": mean, "std": std}
@@ -129,7 +130,8 @@ def as_dataset(
                 "or a torch.utils.data.Subset of it."
             )
         data = data.dataset
-    names = getattr(data, "classes", None)  # torchvision's
+    # A data set of torch; those of torchvision know the names of their classes.
+    names = getattr(data, "classes", None)
     if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
         facts = {"classes": list(names)} | facts
     return _stacked([(as_numpy(image), label) for image, label in map(_pair, _items(data))], facts)
@@ -147,6 +149,7 @@ def as_pixels(images: Any, info: DataInfo) -> NDArray[np.uint8]:
         from smoothheads.data.inputs import read_image
 
         return read_image(Path(images), info)
+    # Channels first, channels last, or grey images without a channel axis: one image or a batch of them.
     array = as_numpy(images)
     channels, height, width = info.shape
     if array.shape[-3:] == info.shape and array.ndim in (3, 4):
@@ -165,6 +168,7 @@ def as_pixels(images: Any, info: DataInfo) -> NDArray[np.uint8]:
 
 def as_numpy(values: Any) -> NDArray[Any]:
     """Returns an array of a tensor, a picture, an array or nested lists; a ragged list is refused."""
+    # A tensor; NumPy has no bfloat16.
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         if "bfloat16" in str(getattr(values, "dtype", "")):
@@ -211,6 +215,7 @@ def grid_integers(images: NDArray[Any], max_value: int) -> NDArray[np.uint8]:
                 f"{_quantise(max_value)}."
             )
         exact = np.rint(exact)
+    # Integers must lie on the grid.
     if exact.min() < 0 or exact.max() > max_value:
         raise DataError(
             f"The images have values in {low:g}..{high:g} instead of integers in 0..{max_value}; rescale "
@@ -302,6 +307,7 @@ def _class_numbers(labels: NDArray[Any]) -> NDArray[np.int64]:
     """Returns labels [N] or [N, 1] of whole numbers as [N]; anything else is refused."""
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
+    # Whole numbers that were stored as floats are class numbers all the same.
     if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.rint(labels)).all():
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "ui" or labels.ndim != 1:
@@ -314,6 +320,7 @@ def _class_numbers(labels: NDArray[Any]) -> NDArray[np.int64]:
 
 def _number_of_classes(labels: NDArray[np.int64]) -> int:
     """Returns max(label) + 1, unless the labels look as if they were counted from 1."""
+    # Every class from 1 on and none with number 0: most likely the classes are counted from 1.
     present = np.unique(labels)
     if len(present) > 1 and present[0] == 1 and present[-1] == len(present):
         raise DataError(

@@ -78,8 +78,10 @@ class FolderDataset:
         from smoothheads.data.loader import crop_flip, random_resized_box
 
         picture = self._decode(position)
+        # Pictures that are used as they are: a random shift.
         if self.size is None:
             return self._averaged(crop_flip(pixels(picture)[None], generator)[0])
+        # Otherwise a random part of the picture at the network's size, mirrored half of the time.
         box = random_resized_box(picture.width, picture.height, generator)
         part = picture.crop(box).resize((self.size, self.size), Image.Resampling.BILINEAR)
         if torch.rand((), generator=generator) < 0.5:
@@ -147,6 +149,7 @@ class Folder(DataConfig):
         files = [_files(folder, name) for name in classes]
         labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(names) for names in files])
         paths = tuple(name for names in files for name in names)
+        # Without a size the pictures are used as they are, which needs all of them to have one.
         height, width = (self.size, self.size) if self.size else _common_size(folder, paths)
         info = DataInfo(root.resolve().name, Grid(255), (3, height, width), classes, MEAN, STD)
         return FolderDataset(folder, paths, labels, info, self.size)

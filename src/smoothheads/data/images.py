@@ -37,6 +37,7 @@ def decode(
         max_pixels: refuse a larger picture before it is decoded.
     """
     with _opened(data, source) as picture:
+        # What the header tells is checked before the pixels are decoded.
         _check_header(picture, source, max_pixels)
         if picture.format == "JPEG":
             _check_scans(data, picture, source)
@@ -79,6 +80,7 @@ def on_grid(image: Pixels, grid: Grid) -> Pixels:
     """Rounds 8-bit pixels to a coarser grid, halves up, in integers."""
     if grid.max_value == 255:
         return image
+    # round(image * q / 255) in integers: (2 image q + 255) // 510.
     return ((image.astype(np.int64) * 2 * grid.max_value + 255) // 510).astype(np.uint8)
 
 
@@ -126,6 +128,7 @@ def _check_scans(data: bytes | Path, picture: Image.Image, source: str) -> None:
 
 
 def _check_plain(picture: Image.Image, source: str) -> None:
+    # Print colours and rotations: viewers convert them, loaders of the field do not.
     if picture.mode == "CMYK":
         raise DataError(f"{source} has print colours (CMYK); convert it to RGB.")
     if picture.getexif().get(ExifTags.Base.Orientation, 1) != 1:

@@ -128,24 +128,23 @@ def _arrays(path: Path, frame: Frame) -> Iterator[Input]:
             "); save them as `images`."
         )
     images: NDArray[Any] = members[key]
-    fit: Callable[[Any, str], Pixels] = lambda image, _: as_pixels(image, frame.info)  # noqa: E731
-    # Zeros of the same shape and type tell whether the network takes such arrays at all.
+    # Arrays of the network's size and grid are taken as they are. 8-bit pictures of another size or grid are
+    # fitted as a PNG of the same pixels would be.
+    channels, height, width = frame.info.shape
+    shapes = [frame.info.shape, (height, width, channels), *([(height, width)] if channels == 1 else [])]
+    on_grid = images.dtype != np.uint8 or images.max(initial=0) <= frame.info.grid.max_value
+    exact = on_grid and images.shape[1:] in shapes
+
+    def fit(image: NDArray[Any], name: str) -> Pixels:
+        return frame.fit(_picture(image), name) if pictures else as_pixels(image, frame.info)
+
+    pictures = not exact and _is_pictures(images)
+    # An image of zeros tells what is wrong with the shape or type of all of them, in one message.
     try:
-        as_pixels(np.zeros_like(images[:1]), frame.info)
-        exact = images.dtype != np.uint8 or images.max(initial=0) <= frame.info.grid.max_value
+        fit(np.zeros(images.shape[1:], images.dtype), str(path))
     except DataError as error:
-        exact = False
-        if not _is_pictures(images):
-            yield Input(str(path), partial(_refuse, error))
-            return
-    if not exact:
-        # 8-bit pictures of another size or grid are fitted as a PNG of the same pixels would be.
-        fit = lambda image, name: frame.fit(_picture(image), name)  # noqa: E731
-        try:
-            frame.fit(_picture(np.zeros_like(images[0])), str(path))
-        except DataError as error:
-            yield Input(str(path), partial(_refuse, error))
-            return
+        yield Input(str(path), partial(_refuse, error))
+        return
     for row in range(len(images)):
         name = f"{path}[{row}]"
         yield Input(name, partial(fit, images[row], name))
@@ -162,6 +161,7 @@ def _is_pictures(images: NDArray[Any]) -> bool:
 
 
 def _picture(image: NDArray[np.uint8]) -> Image.Image:
+    # Channels go last, as Pillow wants them; a grey picture has no channel axis.
     if image.ndim == 3 and image.shape[0] in (1, 3):
         image = np.moveaxis(image, 0, -1)
     grey = image.ndim == 2 or image.shape[-1] == 1

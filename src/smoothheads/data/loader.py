@@ -18,10 +18,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from smoothheads.config.check import at_least
-from smoothheads.data.arrays import ArrayDataset
+from smoothheads.data.arrays import ArrayDataset, check_labels
 from smoothheads.data.base import Dataset
 from smoothheads.data.folder import FolderDataset
-from smoothheads.data.reading import check_labels
 from smoothheads.data.splits import View
 from smoothheads.errors import DataError
 from smoothheads.seeding import derive, generator
@@ -56,6 +55,7 @@ class Shards:
 
     def bounds(self, images: int) -> list[int]:
         """Returns where the own micro-batches of a step of `images` begin, and where the last one ends."""
+        # The first `larger` micro-batches have one image more than the others.
         small, larger = divmod(images, self.count)
         return [k * small + min(k, larger) for k in range(self.first, self.last + 1)]
 
@@ -89,7 +89,8 @@ class Loader:
         at_least("workers", self.workers, 0)
         if not len(self.dataset):
             raise DataError("There are no images to train on; check data.subset and data.validation.")
-        check_labels(self.dataset.labels, self.dataset.info.classes, self.dataset.info.name)
+        # Somebody else's data set may hold labels that nobody has checked yet.
+        check_labels(self.dataset.labels, self.dataset.info)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -102,6 +103,7 @@ class Loader:
 
     def epoch(self, epoch: int, start_step: int = 0, order: Tensor | None = None) -> Iterator[Batch]:
         """Yields the epoch's batches from `start_step` on; `order` replaces the keyed permutation."""
+        # A permutation of its own for every epoch, so that an epoch can be repeated without those before it.
         if order is None:
             order = torch.randperm(len(self.dataset), generator=generator(self.seed, "order", epoch))
         # Near-equal parts: no image is dropped, and no batch is much smaller than the others.
@@ -138,6 +140,7 @@ class _Reader(torch.utils.data.Dataset[NDArray[np.uint8] | DataError]):
             return error
 
     def _read(self, step: int, positions: Positions) -> NDArray[np.uint8]:
+        # Only the images of this process are read.
         dataset, place = self.dataset, self.shards.place(len(positions))
         own = positions[place]
         source = dataset.base if isinstance(dataset, View) else dataset
@@ -154,6 +157,7 @@ class _Reader(torch.utils.data.Dataset[NDArray[np.uint8] | DataError]):
             images = np.stack([dataset.image(int(position)) for position in own])
         if self.key is None:
             return images
+        # One stream for the full batch, of which every process takes its part.
         seed, epoch = self.key
         return crop_flip(images, generator(seed, "augment", epoch, step), part=(len(positions), place))
 
@@ -231,6 +235,7 @@ def random_resized_box(width: int, height: int, generator: torch.Generator) -> t
             left = int(torch.randint(width - wide + 1, (), generator=generator))
             top = int(torch.randint(height - high + 1, (), generator=generator))
             return left, top, left + wide, top + high
+    # Ten draws did not fit: the central part with the nearest allowed ratio.
     wide, high = min(width, round(height * RATIO[1])), min(height, round(width / RATIO[0]))
     left, top = (width - wide) // 2, (height - high) // 2
     return left, top, left + wide, top + high

@@ -7,7 +7,6 @@ max_value (by default 255). Images have the forms that `from_arrays` takes.
 from __future__ import annotations
 
 import io
-import math
 import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,6 +46,7 @@ class Npz(DataConfig):
         """
         path = existing(self.root, self.name)
         members = {ALIASES.get(name, name): array for name, array in read_members(path).items()}
+        # The training images give the classes, mean and standard deviation of both splits.
         if split == "train":
             return _split(members, "train", path)
         if "train_images" not in members:
@@ -73,16 +73,12 @@ def read_members(path: Path) -> Members:
 
 def _member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """Returns one array. The member is read to its end, so that zipfile compares the checksum."""
-    data = archive.read(name)
-    file = io.BytesIO(data)
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
-    if dtype.hasobject:
-        raise ValueError(f"objects in {name}")
-    if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
-        raise ValueError(f"{len(data) - file.tell()} bytes for the shape {shape} of {name}")
-    return np.frombuffer(data, dtype, offset=file.tell()).reshape(shape, order="F" if fortran else "C")
+    file = io.BytesIO(archive.read(name))
+    array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+    # Elements without bytes, and bytes without elements: the header does not describe this member.
+    if array.dtype.itemsize == 0 or file.read(1):
+        raise ValueError(f"{name} does not have the size of its shape")
+    return array
 
 
 def _split(
@@ -92,6 +88,7 @@ def _split(
         if key not in members:
             held = ", ".join(sorted(members)) or "no arrays"
             raise DataError(f"{path} has no {key} (it holds {held}); save it with numpy.savez.")
+    # Optional members: the names of the classes, and the largest grid integer q.
     names = members.get("class_names")
     max_value = members.get("max_value", np.array(255))
     if names is not None and (names.dtype.kind != "U" or names.ndim != 1):

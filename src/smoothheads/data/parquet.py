@@ -17,7 +17,7 @@ from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import DATASETS, DataConfig, DataInfo, Split
 from smoothheads.data.coerce import column_of, from_arrays
 from smoothheads.data.images import decode, pixels, with_channels
-from smoothheads.data.reading import check_labels, damaged, existing, only_place
+from smoothheads.data.reading import damaged, existing, only_place
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.hub import is_address, parse
 from smoothheads.limits import check_unpacked
@@ -58,6 +58,7 @@ class Parquet(DataConfig):
         Without training images the test split has mean 0 and standard deviation 1, because test images choose
         nothing.
         """
+        # The training images give the classes, mean and standard deviation of both splits.
         root = existing(self.root, self.name)
         content = self._content(root, split)
         if split == "train":
@@ -94,7 +95,6 @@ def published(
         size: the number of its images; a small extract is accepted too.
     """
     content = read_parquet(files, label=label_column, shape=info.shape)
-    check_labels(content.labels, info.classes, str(files[0]))
     # Sets with the same shape and number of classes differ in their class names or their number of images.
     names, count = content.class_names, len(content.labels)
     problem = ""
@@ -116,9 +116,11 @@ def find_parquet(root: Path, name: str, split: Split) -> list[Path]:
     """
     for prefix in SPLITS[split]:
         pattern = f"{prefix}-*.parquet"
+        # The files lie in the root or in one folder below it, such as `data` or `plain_text`.
         folder = only_place(root, name, lambda place, p=pattern: any(place.glob(p)))  # type: ignore[misc]
         if folder is not None:
             paths = sorted(folder.glob(pattern))
+            # `-00000-of-00002` tells how many files the split has.
             counts = [
                 int(match[1]) for path in paths if (match := re.search(r"-of-(\d+)\.parquet$", path.name))
             ]
@@ -164,6 +166,7 @@ def read_parquet(
                         packed = sum(path.stat().st_size for path in files)
                         check_unpacked(rows * picture.size, packed, path)
                         images = np.empty((rows, *shape), np.uint8)
+                    # Every picture must have the size of the first one.
                     if picture.shape[1:] != images.shape[2:]:
                         raise DataError(
                             f"{source} is {picture.shape[1]}x{picture.shape[2]} instead of "
@@ -174,6 +177,7 @@ def read_parquet(
                     row += 1
     if images is None or row != rows:
         raise DataError(f"{files[0]} has no images, or fewer than it announces; check the path.")
+    # Pictures that are all grey have one channel, unless a shape was asked for.
     return Content(images[:, :1] if grey_rows == row else images, np.concatenate(labels), names)
 
 
@@ -219,6 +223,7 @@ def _column(kind: Any, name: str | None, columns: list[str]) -> str:
 
 def _class_names(schema: Any, label_column: str) -> tuple[str, ...] | None:
     """Returns the names that `datasets` writes into the schema's metadata, or None if it has none."""
+    # JSON: {"info": {"features": {LABEL: {"names": [...]}}}}
     text = (schema.metadata or {}).get(b"huggingface")
     try:
         value: Any = parse_json(text, "the schema") if text else {}
@@ -246,6 +251,7 @@ def _labels(column: Any, path: Path) -> NDArray[np.int64]:
 def _encoded(column: Any, path: Path) -> list[bytes]:
     import pyarrow
 
+    # A column of bytes, or of structs {bytes, path} as `datasets` writes them.
     struct = pyarrow.types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0
     values = column.field("bytes") if struct else column
     binary = pyarrow.types.is_binary(values.type) or pyarrow.types.is_large_binary(values.type)

@@ -7,9 +7,12 @@ parquet files as on the Hugging Face hub.
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import pickle
 import struct
+import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,9 +24,10 @@ from numpy.typing import NDArray
 from smoothheads.data.arrays import ArrayDataset
 from smoothheads.data.base import DATASETS, DataConfig, DataInfo, Split
 from smoothheads.data.parquet import find_parquet, published
-from smoothheads.data.reading import damaged, existing, only_place, read_file, read_files
+from smoothheads.data.reading import damaged, existing, only_place
 from smoothheads.data.splits import fixed_permutation
 from smoothheads.errors import DataError
+from smoothheads.limits import read_unpacked
 from smoothheads.types import Grid
 
 DIGITS_TRAIN: Final = 1437
@@ -56,6 +60,10 @@ shark shrew skunk skyscraper snail snake spider squirrel streetcar sunflower swe
 telephone television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
 """
 CHECKSUMS = {  # MD5, as the authors of CIFAR publish them; nobody can make another file with one of these
+    "cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530",
+    "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a",
+    "cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8",
+    "cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85",
     "data_batch_1": "c99cafc152244af753f735de768cd75f",
     "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
     "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
@@ -91,6 +99,7 @@ class Digits(DataConfig):
 
         assert self.known is not None
         images, labels = load_digits(return_X_y=True)
+        # The first 1,437 of a fixed shuffle are for training, the others for the test.
         order = fixed_permutation(len(labels), "digits")
         chosen = order[:DIGITS_TRAIN] if split == "train" else order[DIGITS_TRAIN:]
         pixels = images.reshape(-1, 1, 8, 8).astype(np.uint8)
@@ -111,6 +120,7 @@ class Mnist(DataConfig):
         path = existing(self.root, self.name)
         if files := find_parquet(path, self.name, split):
             return published(files, self.known, "label", split, MNIST_SIZES[split])
+        # Otherwise the authors' idx files, in the root or in one folder below it.
         folder = only_place(path, self.name, lambda place: _idx_file(place, split, "images", 3) is not None)
         images_file = _idx_file(folder, split, "images", 3) if folder else None
         labels_file = _idx_file(folder, split, "labels", 1) if folder else None
@@ -167,11 +177,11 @@ class Cifar10(DataConfig):
         path = existing(self.root, self.name)
         if files := find_parquet(path, self.name, split):
             return published(files, self.known, self.label_name[1], split, CIFAR_SIZES[split])
+        # Otherwise the authors' batches, unpacked or in an archive.
         source, kind = self._find(path, split)
-        names = self._batches(split, kind)
         parse = self._parse_binary if kind == "binary" else self._parse_python
-        contents = zip(names, read_files(source, names), strict=True)
-        parts = [parse(data, source, name) for name, data in contents]
+        batches = read_batches(source, self._batches(split, kind))
+        parts = [parse(data, source / name) for name, data in batches.items()]
         images, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
         return ArrayDataset(images, labels, self.known)
 
@@ -201,22 +211,18 @@ class Cifar10(DataConfig):
             f"{' or '.join(archives.values())}; check the path or download it again."
         )
 
-    def _parse_binary(self, data: bytes, source: Path, name: str) -> Content:
+    def _parse_binary(self, data: bytes, path: Path) -> Content:
         size = self.label_bytes + CIFAR_PIXELS
         if not data or len(data) % size:
-            raise damaged(source / name, f"file of {size}-byte records", f"it has {len(data)} bytes")
+            raise damaged(path, f"file of {size}-byte records", f"it has {len(data)} bytes")
         # A record: one or two label bytes (coarse and fine for CIFAR-100), then red, green and blue planes.
         records = np.frombuffer(data, np.uint8).reshape(-1, size)
         labels = records[:, self.label_bytes - 1].astype(np.int64)
         return records[:, self.label_bytes :].reshape(-1, *CIFAR_SHAPE), labels
 
-    def _parse_python(self, data: bytes, source: Path, name: str) -> Content:
+    def _parse_python(self, data: bytes, path: Path) -> Content:
         # A pickle is a program. Only the authors' own, known by their checksums, are run.
-        if hashlib.md5(data, usedforsecurity=False).hexdigest() != CHECKSUMS[name]:
-            raise DataError(
-                f"{source / name} does not have the published checksum, so that its pickle is not opened; "
-                f"download {self.name} again, or save your own images as .npz or .parquet."
-            )
+        check_published(data, path)
         batch = pickle.loads(data, encoding="bytes")
         labels = np.array(batch[self.label_name[0].encode()], np.int64)
         return batch[b"data"].reshape(-1, *CIFAR_SHAPE), labels
@@ -242,14 +248,43 @@ class Cifar100(Cifar10):
     label_name: ClassVar[tuple[str, str]] = ("fine_labels", "fine_label")
 
 
+def read_batches(source: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """Returns the contents of the named files of a folder or of one of the authors' archives."""
+    contents: dict[str, bytes] = {}
+    if source.is_dir():
+        found = [name for name in names if (source / name).is_file()]
+        contents = {name: read_unpacked(source / name, "batch of images") for name in found}
+    else:
+        # An archive with the published checksum holds no links, bombs or headers that never end.
+        packed = source.read_bytes()
+        check_published(packed, source)
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
+            for member in archive:
+                if (name := Path(member.name).name) in names and (file := archive.extractfile(member)):
+                    contents[name] = file.read()
+    if missing := [name for name in names if name not in contents]:
+        raise DataError(f"{source} has no file {missing[0]}; fetch the data set again.")
+    return {name: contents[name] for name in names}
+
+
+def check_published(data: bytes, path: Path) -> None:
+    """Raises DataError unless a file is the one that its authors published under this name."""
+    if hashlib.md5(data, usedforsecurity=False).hexdigest() != CHECKSUMS[path.name]:
+        raise DataError(
+            f"{path} does not have the published checksum, so it is not opened; download it again, or save "
+            "your own images as .npz or .parquet."
+        )
+
+
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """Returns an array of unsigned bytes; the file must be exactly as long as its header says."""
     # Two zeros, 8 for unsigned bytes, the number of dimensions, then each of them as a big-endian integer.
-    data = read_file(path, "idx file")
+    data = read_unpacked(path, "idx file")
     header = 4 + 4 * dimensions
     if data[:4] != bytes([0, 0, 8, dimensions]) or len(data) < header:
         what = f"idx file of bytes with {dimensions} dimension(s)"
         raise damaged(path, what, f"it begins with {data[:4].hex() or 'nothing'}")
+    # The shape, then exactly as many bytes as it has elements.
     shape = struct.unpack_from(f">{dimensions}I", data, 4)
     if len(data) != header + math.prod(shape):
         sizes = f"{len(data)} bytes instead of {header + math.prod(shape)}"

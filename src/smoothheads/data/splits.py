@@ -34,6 +34,7 @@ def load(config: DataConfig, read: Read = read_split) -> Splits:
     The subset is chosen first, then the validation images are cut from it. `read` may remember splits, for
     those who need the same files many times.
     """
+    # The test images are read apart, and nothing is chosen by them.
     train, validation = hold_out(select(read(config, "train"), config.subset), config.validation)
     return Splits(train, validation, read(config, "test"))
 
@@ -116,6 +117,7 @@ def select(dataset: Dataset, subset: SubsetConfig) -> Dataset:
 
 def take(dataset: Dataset, positions: NDArray[np.int64]) -> Dataset:
     """Returns the images at these positions, without reading those of a folder."""
+    # Arrays are copied; a view of a view refers to the data set itself, so that views never nest.
     if isinstance(dataset, ArrayDataset):
         return dataset.take(positions)
     if isinstance(dataset, View):

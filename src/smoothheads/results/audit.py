@@ -112,6 +112,7 @@ def audit(
         expected: The number of images or their indices; without it a foreign log is held against every k-th
             image of the field's test sets.
     """
+    # What the caller states replaces what the log says; whatever differs is found below.
     original = source if isinstance(source, Results) else read_log(source, damaged=True)
     given = {"sigma": sigma, "n": n, "alpha": alpha}
     log = replace(original, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
@@ -157,6 +158,7 @@ def check_stated(original: Results, log: Results, sigma: float | None) -> Iterat
         log: The log with what the caller states.
         sigma: The stated sigma, else the inferred one, else None.
     """
+    # A ledger states everything; a foreign log may leave a setting open that nobody else states.
     missing = [name for name in ("sigma", "n", "alpha") if getattr(log, name) is None]
     if not missing or original.manifest is not None:
         return
@@ -174,12 +176,14 @@ def check_stated(original: Results, log: Results, sigma: float | None) -> Iterat
 
 def check_images(log: Results, expected: Expected) -> Iterator[Finding]:
     """Finds images that are missing, doubled, foreign or in disorder."""
+    # Every image once, in order.
     indices = log.index.tolist()
     twice = sorted(index for index, count in Counter(indices).items() if count > 1)
     if twice:
         yield Finding("error", "duplicates", f"{len(twice)} images appear more than once", tuple(twice))
     if np.any(np.diff(log.index) < 0):
         yield Finding("warning", "unsorted", "images are not in rising order")
+    # All images that are expected, by their number or one by one.
     present = set(indices)
     if expected is None:
         yield from _check_progression(sorted(present))
@@ -249,6 +253,7 @@ def check_columns(log: Results) -> Iterator[Finding]:
     negative = np.flatnonzero(log.radius < 0).tolist()
     if negative:
         yield Finding("error", "negative", f"{len(negative)} radii are below 0", _indices(log, negative))
+    # The field writes H:MM:SS; a mixture makes sums of times wrong.
     clock = [":" in text for text in log.columns.get("time", ())]
     if any(clock) and not all(clock):
         yield Finding("warning", "time", "column `time` mixes seconds and H:MM:SS")
@@ -272,6 +277,7 @@ def check_rounding(log: Results, step: float = 0.25) -> Iterator[Finding]:
 
 def check_cap(log: Results, sigma: float, stated: SampleSettings) -> Iterator[Finding]:
     """Finds radii above the largest that n unanimous votes can show."""
+    # n votes out of n give the largest radius there is; written digits leave a little room above it.
     top = max_radius(stated.n, stated.alpha, sigma, log.law.radius)
     digits = digits_of(log)
     above = [i for i, r in enumerate(log.radius.tolist()) if r > 0 and r > top + digits.room(r)]
@@ -294,12 +300,14 @@ def check_settings(fits: Sequence[Fit], sigma: float, stated: SampleSettings | N
     """
     if not fits:
         return
+    # Stated settings are contradicted by radii that they cannot give.
     for each in fits:
         if each.settings == stated and not each.possible:
             radii = ", ".join(f"{radius:g}" for radius in each.missed[:3])
             more = ", ..." if len(each.missed) > 3 else ""
             where = f"{len(each.missed)} of the largest radii ({radii}{more})"
             yield Finding("error", "settings", f"{where} cannot come from the stated {stated}")
+    # Then what the radii tell on their own.
     excluded = [each.settings for each in fits if not each.possible and each.settings in _USUAL]
     if (best := best_fit(fits)) is not None:
         message = (
@@ -332,6 +340,7 @@ def check_manifest(manifest: Manifest) -> Iterator[Finding]:
 
 def check_votes(log: Results, manifest: Manifest) -> Iterator[Finding]:
     """Finds rows that were changed after they were written, or do not follow from their own votes."""
+    # One finding for each kind of error, with the first row as an example.
     wrong: dict[str, list[RowError]] = {}
     checked = (verify_row(row, manifest) for row in log.rows)
     for error in (*log.errors, *(each for each in checked if isinstance(each, RowError))):

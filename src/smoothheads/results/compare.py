@@ -242,6 +242,7 @@ def compare(
         seed: The seed of the bootstrap.
         resamples: The number of bootstrap samples.
     """
+    # 1. Read everything, and refuse what no alignment can make comparable.
     logs = read_logs(flatten(sources))
     if not logs:
         raise LedgerError("There is nothing to compare; name at least one log.")
@@ -252,12 +253,14 @@ def compare(
                 "measure different threats, so report them apart."
             )
     check_labels_agree(logs)
+    # 2. Bring the logs to the same images and settings, or insist on them.
     notes: list[str] = []
     if align:
         logs = align_logs(logs, notes)
     else:
         _require_comparable(logs)
 
+    # 3. Summaries of each log, and differences from the first one.
     top = max(float(log.radius.max()) for log in logs)
     chosen = metrics.default_radii(top) if radii is None else tuple(radii)
     # The hardest half is that of all logs together, so that every table speaks of the same images.
@@ -303,6 +306,7 @@ def _difference(
     if voted := len(noisy) == 2:
         columns = [np.column_stack(both) for both in zip(columns, noisy, strict=True)]
     acr, *rest = paired(columns)
+    # Certified accuracy has an exact paired test besides.
     tests = [paired_test(one, other) for one, other in zip(hits[0].T, hits[1].T, strict=True)]
     certified = tuple(replace(each, p_value=p) for each, p in zip(rest, tests, strict=False))
     hard_accuracy = paired([values[hard, None] for values in noisy])[0] if voted else None

@@ -46,7 +46,12 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
         raise LedgerError("There is nothing to merge; name the folders of the shards.")
     out = Path(out)
     reserve(out)
-    shards = list(dict.fromkeys(folder for place in folders for folder in _ledgers(hub.local(place))))
+    # A folder is a shard itself, or holds the shards of a run.
+    found: dict[Path, None] = {}
+    for place in map(hub.local, folders):
+        inside = [] if (place / TABLE).exists() else sorted(place.glob(f"ledger-*-of-*/{TABLE}"))
+        found |= dict.fromkeys([table.parent for table in inside] or [place])
+    shards = list(found)
 
     # Shards are read one after the other: hundreds need no more memory than one.
     merged: Manifest | None = None
@@ -75,6 +80,7 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
         raise LedgerError(
             f"The manifest of {first} does not state its indices, so nobody knows what to merge."
         )
+    # Together the shards must hold every image of the run, and no other.
     if missing := [index for index in expected if index not in lines]:
         some = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
         raise LedgerError(
@@ -86,12 +92,6 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
     with new_folder(out) as folder:
         save(folder, merged, [lines[index] for index in expected])
     return out
-
-
-def _ledgers(place: Path) -> list[Path]:
-    if (place / TABLE).exists():
-        return [place]
-    return sorted(table.parent for table in place.glob(f"ledger-*-of-*/{TABLE}")) or [place]
 
 
 def recertify(
@@ -126,6 +126,7 @@ def recertified(log: Results, *, alpha: float | None = None, aggregation: str | 
     aggregation = log.aggregation if aggregation is None else aggregation
     if aggregation not in manifest.aggregations:
         raise one_of(f"aggregation of {log.name}", aggregation, manifest.aggregations)
+    # The settings that change, then the certificate that the same votes give under them.
     config = manifest.certify.changed(aggregation=aggregation, **({} if alpha is None else {"alpha": alpha}))
     manifest = replace(manifest, certify=config)
     rows = [
@@ -191,19 +192,23 @@ def top_k(log: Results, k: int) -> Results:
     if log.law.norm != "l2" or log.norm != "l2":
         raise LedgerError(f"Top-k is known for Gaussian noise only; {log.name} has {log.norm} radii.")
     require_recountable(log)
-    radius = np.array([_top_k_radius(row, log, k) for row in log.rows])
+    assert log.manifest is not None, "votes come with a manifest"
+    radius = np.array([_top_k_radius(row, log.manifest, k) for row in log.rows])
+    # Whoever is certainly among the k most likely counts as correct, everybody else as an abstention.
     prediction = np.where(radius > 0, log.label, ABSTAIN)
     return log.without_votes(radius=radius, prediction=prediction)
 
 
-def _top_k_radius(row: Certified, log: Results, k: int) -> float:
-    n = row.votes.n
-    if n == 0 or log.alpha is None or log.sigma is None or log.manifest is None:
+def _top_k_radius(row: Certified, manifest: Manifest, k: int) -> float:
+    """Returns the l2 radius within which the label of one image stays among the k most likely classes."""
+    config, n = manifest.certify, row.votes.n
+    if n == 0:
         return 0.0
-    votes, correction = row.votes.for_aggregation(log.aggregation), log.manifest.correction
+    votes = row.votes.for_aggregation(config.aggregation)
     # One lower and C - 1 upper bounds hold at once with probability 1 - alpha (union bound).
-    level = log.alpha / len(votes)
-    rivals = np.sort(np.delete(votes, row.label))[::-1][:k].tolist()  # only the k with most votes matter
-    p_lower = max(0.0, clopper_pearson_lower(int(votes[row.label]), n, level) - correction)
-    p_upper = [clopper_pearson_upper(count, n, level) + correction for count in rivals]
-    return top_k_radius(p_lower, p_upper, k, log.sigma)
+    level = config.alpha / len(votes)
+    p_lower = max(0.0, clopper_pearson_lower(int(votes[row.label]), n, level) - manifest.correction)
+    # Of the other classes only the k with most votes matter.
+    rivals = np.sort(np.delete(votes, row.label))[::-1][:k].tolist()
+    p_upper = [clopper_pearson_upper(count, n, level) + manifest.correction for count in rivals]
+    return top_k_radius(p_lower, p_upper, k, config.sigma)

@@ -151,6 +151,7 @@ def infer_sigma(log: Results) -> float | None:
     sigma, fits = min(tried.items(), key=lambda each: [(not f.possible, f.chance) for f in each[1][:1]])
     if not fits:
         return named
+    # Radii that leave no doubt come before the name.
     if fits[0].possible and fits[0].chance < _BEYOND_DOUBT:
         return sigma
     if named is not None and tried[named][0].possible:
@@ -160,9 +161,11 @@ def infer_sigma(log: Results) -> float | None:
 
 def named_sigma(name: str) -> float | None:
     """Returns what a log's name says: `sigma_0.25`, `sigma025`, `gaussian-0.25`; a hint, no more."""
+    # After the word sigma or noise, else a decimal number at the end.
     match = re.search(r"(?:sigma|noise)[_=-]?(\d*\.\d+|\d+)", name) or re.search(r"(\d*\.\d+)$", name)
     if match is None:
         return None
+    # `025` stands for 0.25.
     digits = match[1]
     value = float(f"0.{digits[1:]}" if digits.startswith("0") and digits.isdigit() else digits)
     return value if 0 < value <= 10 else None

@@ -65,6 +65,7 @@ class Ledger:
         folder = Path(folder)
         path = folder / TABLE
         reserve_ledger(folder, ignore)
+        # The lock is held as long as the ledger is open, so that two processes never mix their rows.
         with exclusive(folder):
             if fresh:
                 with storage(path):
@@ -84,6 +85,7 @@ class Ledger:
 
     def append(self, row: Certified) -> None:
         """Writes the row to the disk before it returns; if it raises, the file is as it was."""
+        # Every image once, in the manifest's order, with the votes that the manifest announces.
         check_held(self._path.parent)
         if row.index in self._done:
             raise LedgerError(f"Image {row.index} is in the ledger already; skip the images in `done`.")
@@ -99,6 +101,7 @@ class Ledger:
                     f"Image {row.index} has votes of {own[0]} over {own[1]} classes; the manifest states "
                     f"{stated[0]} over {stated[1]}."
                 )
+        # The checksums chain this row to all rows before it.
         sealed = self._chain.seal(to_line(row))
         append(self._file, f"{sealed}\n".encode(), self._path)
         self._chain = self._chain.after(sealed)
@@ -150,6 +153,7 @@ def _resume(folder: Path, manifest: Manifest) -> LedgerContents:
         _require_header(data, path)
         save(folder, manifest, ())
         return LedgerContents(manifest, [], [], Checksums(digest(manifest.to_json())), [], 0)
+    # Rows of other settings must not be continued.
     remedy = "use another folder or rerun with the original settings"
     require_same(read_manifest(folder), manifest, f"the settings {folder} was started with", remedy)
     contents = _parse(data, manifest, path)
@@ -212,6 +216,7 @@ def _parse(data: bytes, manifest: Manifest, path: Path, *, damaged: bool = False
 
 def _require_header(data: bytes, path: Path) -> None:
     """Raises LedgerError unless the file begins with our header, of which the end may still be unwritten."""
+    # A run that was killed at once leaves a part of the header.
     line = f"{HEADER}\n".encode()
     if not line.startswith(data[: len(line)]):
         raise LedgerError(f"{path} is no ledger: it begins with {data[:60]!r}; use another folder.")

@@ -83,6 +83,7 @@ class Manifest:
     @classmethod
     def upgrade(cls, data: Json) -> Json:
         """Expands a progression of indices, which is written as three numbers."""
+        # {"first": 0, "step": 20, "count": 500} stands for 0, 20, ..., 9980.
         indices = data.get("indices")
         if not isinstance(indices, dict):
             return data
@@ -97,6 +98,7 @@ class Manifest:
     @property
     def expected(self) -> tuple[int, ...] | None:
         """The images of the complete ledger (or shard) in order; None if they are not stated."""
+        # Shards take turns, so that each has images of all kinds.
         if self.indices is None or self.shard is None:
             return self.indices
         return self.indices[self.shard.number :: self.shard.of]
@@ -149,12 +151,14 @@ def digest(data: Json) -> str:
     The chain of checksums of the ledger's rows begins with it, so that a manifest which was changed after the
     first row is noticed. Two runs of one certification differ in the date, and must not differ in their rows.
     """
+    # Through JSON and back, so that the manifest in memory and the one on the disk have one digest.
     plain = json.loads(json.dumps({key: value for key, value in data.items() if key != "created"}))
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def describe_indices(indices: Sequence[int]) -> dict[str, int] | list[int]:
     """Returns a progression as three numbers, any other order written out."""
+    # A progression is recognised by its first step.
     values = [int(index) for index in indices]
     step = values[1] - values[0] if len(values) > 1 else 1
     if values and step > 0 and values == list(range(values[0], values[0] + step * len(values), step)):

@@ -43,10 +43,6 @@ def certified_radii(correct: Bools, radius: Floats) -> Floats:
     return np.where(correct, radius, 0.0)
 
 
-def average_certified_radius(correct: Bools, radius: Floats) -> float:
-    return float(certified_radii(correct, radius).mean())
-
-
 def hardest_half(probability: Floats) -> NDArray[np.intp]:
     """Returns the positions of the half of the images (rounded up) with the least probable true label."""
     return np.argsort(probability, kind="stable")[: (len(probability) + 1) // 2]
@@ -94,10 +90,12 @@ def class_statistics(
     # Sums per class of: images, certified radii, hits at each radius. A bootstrap sample weights the images.
     columns = np.column_stack([np.ones(count), radius, hits])
     statistics = np.empty((1 + resamples, 2 + hits.shape[1]))
+    # Row 0 are the images themselves, every other row draws as many with replacement.
     for i in range(1 + resamples):
         draws = generator.integers(count, size=count) if i else np.arange(count)
         weights = np.bincount(draws, minlength=count)
         sums = membership @ (weights[:, None] * columns)  # [classes, 2 + radii]: images, radii, hits
+        # Class means, and of them the number above 0, the smallest and the spread.
         drawn = sums[sums[:, 0] > 0]
         acr, accuracy = drawn[:, 1] / drawn[:, 0], drawn[:, 2:] / drawn[:, :1]
         certified = np.count_nonzero(accuracy[:, 0])
@@ -187,6 +185,7 @@ def paired_test(first: Bools, second: Bools) -> float:
 
     The hypothesis is that the images where only one of the two succeeds split evenly.
     """
+    # Images on which both succeed or both fail tell nothing.
     only_first = int(np.sum(first & ~second))
     only_second = int(np.sum(second & ~first))
     return two_sided_p_value(max(only_first, only_second), min(only_first, only_second))
@@ -199,4 +198,5 @@ def false_certificates(images: int, alpha: float, rho: float = 0.001) -> int:
             f"Give at least one image, and alpha and rho between 0 and 1 (images {images}, alpha {alpha}, "
             f"rho {rho})."
         )
+    # Wrong certificates are at most binomial (images, alpha): find the quantile 1 - rho.
     return next(wrong for wrong in range(images + 1) if special.bdtrc(wrong, images, alpha) <= rho)

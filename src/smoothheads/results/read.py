@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +13,7 @@ import numpy as np
 
 from smoothheads import hub
 from smoothheads.errors import LedgerError
+from smoothheads.limits import read_unpacked
 from smoothheads.results import ledger
 from smoothheads.results.manifest import FILE
 from smoothheads.results.results import Results
@@ -22,7 +21,6 @@ from smoothheads.results.row import COLUMNS, FIELD_COLUMNS, parse_time
 
 T = TypeVar("T")
 _ENDINGS = (".tsv", ".txt", ".csv", ".log")  # others, as in `sigma_0.25`, belong to the name
-_MOST_BYTES = 1 << 30  # of a packed log
 
 
 def read_log(path: Path | str, *, damaged: bool = False) -> Results:
@@ -40,7 +38,11 @@ def read_log(path: Path | str, *, damaged: bool = False) -> Results:
     path = hub.local(path)
     if path.is_dir():
         return _read_ledger(ledger_folder(path), damaged)
-    text = _text(path)
+    # A ledger's table beside its manifest is a ledger; without the manifest it is a log like any other.
+    try:
+        text = read_unpacked(path, "certification log", LedgerError).decode()
+    except UnicodeDecodeError as error:
+        raise LedgerError(f"{path} is not text; point at a certification log.") from error
     if path.name == ledger.TABLE and text.startswith("\t".join(COLUMNS)) and (path.parent / FILE).exists():
         return _read_ledger(path.parent, damaged)
     return _read_foreign(path, text)
@@ -51,6 +53,7 @@ def ledger_folder(path: Path | str) -> Path:
     path = hub.local(path)
     if (path / ledger.TABLE).exists() or not path.is_dir():
         return path
+    # A run's own ledger comes before others in its folder, such as those that were certified again.
     inside = sorted(table.parent for table in path.glob(f"*/{ledger.TABLE}"))
     if path / "ledger" in inside:
         return path / "ledger"
@@ -84,6 +87,7 @@ def read_logs(
         for i, path in paths.items():
             shown[i] = str(path.relative_to(os.path.commonpath(paths.values())))
             shown[i] = name if shown[i] == "." else shown[i]
+    # What still shares a name, such as results in memory, is numbered.
     count, seen = Counter(shown), Counter[str]()
     for i, name in enumerate(shown):
         seen[name] += 1
@@ -116,6 +120,7 @@ def _read_foreign(path: Path, text: str) -> Results:
                 raise LedgerError(f"{name} in row {row} of {path} is {word!r}; mend or drop it.") from error
         return values
 
+    # The name of the log is that of its file, without what says how it is stored.
     stem = path.with_suffix("") if path.suffix == ".gz" else path
     return Results(
         name=stem.stem if stem.suffix in _ENDINGS else stem.name,
@@ -135,6 +140,7 @@ def _columns(path: Path, text: str) -> dict[str, tuple[str, ...]]:
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise LedgerError(f"{path} is an empty file; point at a certification log.")
+    # The header names the columns in any order; a byte order mark is no part of it.
     names = [name.strip() for name in lines[0].lstrip("\ufeff").split("\t")]
     if missing := [name for name in FIELD_COLUMNS if name not in names]:
         raise LedgerError(
@@ -151,25 +157,8 @@ def _columns(path: Path, text: str) -> dict[str, tuple[str, ...]]:
     return {name: tuple(words[i] for words in table) for i, name in enumerate(names)}
 
 
-def _text(path: Path) -> str:
-    """Returns the text of a file, unpacked within bounds if it is packed."""
-    try:
-        if path.suffix != ".gz":
-            return path.read_bytes().decode("utf-8")
-        with gzip.open(path) as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise LedgerError(f"{path} unpacks to more than {_MOST_BYTES >> 20} MiB, so it is not read.")
-        return data.decode("utf-8")
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise LedgerError(f"{path} is not a whole gzip file ({error}).") from error
-    except OSError as error:
-        raise LedgerError(f"Cannot read {path} as a certification log: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise LedgerError(f"{path} is not text; point at a certification log.") from error
-
-
 def _integer(word: str) -> int:
+    # Some scripts write 3.0; above 2^53 a float is not exact.
     value = float(word)
     if value != int(value) or abs(value) > 2**53:
         raise ValueError(word)

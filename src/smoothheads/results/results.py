@@ -115,6 +115,7 @@ class Results:
     @classmethod
     def of(cls, name: str, rows: Iterable[Certified], manifest: Manifest, **more: Any) -> Results:
         """Returns the rows of one certification run as `Results`."""
+        # Columns that tables and tests need, from the rows; the rows stay for what needs votes.
         rows, config = tuple(rows), manifest.certify
         return cls(
             name=name,
@@ -172,6 +173,7 @@ class Results:
             if key not in COLUMNS:
                 raise one_of("column of the results", key, COLUMNS)
             return getattr(self, key)
+        # Slices, lists of positions and masks of booleans choose several images.
         if not isinstance(key, int | np.integer):
             return self.take(np.arange(len(self))[key])
         if not -len(self) <= key < len(self):
@@ -189,6 +191,7 @@ class Results:
 
     def take(self, positions: Ints) -> Results:
         """Returns the images at these positions, in this order."""
+        # Every column, row and text must be cut alike.
         arrays = {name: getattr(self, name) for name in STORED}
         chosen: dict[str, Any] = {n: values[positions] for n, values in arrays.items() if values is not None}
         rows = tuple(self.rows[i] for i in positions) if self.rows else ()
@@ -255,6 +258,7 @@ class Results:
         It is the fraction of votes where votes were kept. Otherwise it is the certified lower bound, which is
         known only for correctly certified images (0 elsewhere) and needs sigma; None without it.
         """
+        # Votes tell it; a certified radius tells at least its lower bound Phi(radius / sigma).
         if self.noisy is not None:
             return self.noisy
         if self.sigma is None:
@@ -333,6 +337,7 @@ class Results:
         if not len(self):
             return f"Results {self.name!r}: no images"
         head = f"Results {self.name!r}: {len(self):,} images, {self.norm} radii"
+        # Radii and accuracies stand in columns of eight characters, six of them at most.
         radii = metrics.default_radii(float(self.radius.max()))[:6]
         by_class, worst = self.class_acr, self.worst_class
         lines = [
@@ -386,6 +391,7 @@ def stack(results: Sequence[Results], column: str = "certified_radius") -> NDArr
 
 def check_labels_agree(results: Sequence[Results]) -> None:
     """Raises LedgerError for the first image that has two labels: then the logs are of different data."""
+    # Logs may have different images, so every image is looked up by its index.
     first = results[0]
     labels = dict(zip(first.index.tolist(), first.label.tolist(), strict=True))
     for other in results[1:]:

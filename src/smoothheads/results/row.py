@@ -31,6 +31,7 @@ def to_line(row: Certified) -> str:
 
     Radius and p_lower are rounded down, so that the text never claims more than the row.
     """
+    # The field's six columns, then what the certificate follows from.
     sure = row.certificate
     field = (row.index, row.label, row.prediction, format_radius(row.radius), int(row.correct))
     counts = (sure.n0, sure.n, sure.k, format_radius(sure.p_lower, 15))
@@ -93,6 +94,7 @@ class Checksums:
 
     def seal(self, line: str) -> str:
         """Returns the line with its two checksums."""
+        # check = hash(row without its time), chain = hash(chain of the row before + check).
         words = line.split("\t")
         del words[COLUMNS.index("time")]
         check = _digest("\t".join(words))
@@ -104,6 +106,7 @@ class Checksums:
 
     def error(self, sealed: str) -> str | None:
         """Returns what is wrong with a sealed line, None if it stands where and as it was written."""
+        # A wrong `check` means this row, a right one with a wrong `chain` means what stands before it.
         line, check, _ = sealed.rsplit("\t", 2)
         again = self.seal(line)
         if again == sealed:
@@ -182,6 +185,7 @@ def verify_row(row: Certified, manifest: Manifest) -> Certified | RowError:
     except SmoothheadsError as error:
         return RowError(row.index, "votes", str(error))
     difference = contradiction(row.certificate, follows)
+    # The code of the error is the name of the first number that differs.
     if difference is not None:
         return RowError(row.index, difference.partition(" ")[0], difference)
     if manifest.certify.budget == "table":
@@ -197,6 +201,7 @@ def format_time(seconds: float) -> str:
 
 def parse_time(text: str) -> float:
     """Returns the seconds of `16.6`, `0:00:12.844` or `1 day, 0:00:12`; raises ValueError otherwise."""
+    # [[D day[s], ]H:MM:]SS[.fff]; what is missing counts as 0.
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(f"time {text!r}")
