@@ -1,4 +1,4 @@
-"""Data sets: their settings, the facts about their images, and the interface of a split.
+"""Data sets: their settings, the facts about their images, the interface of a split, and where files are.
 
 Everything that runs on settings alone (`--help`, recipes, reports) needs this module and no torch.
 """
@@ -6,9 +6,12 @@ Everything that runs on settings alone (`--help`, recipes, reports) needs this m
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn, Protocol
 
+from smoothheads import hub
 from smoothheads.config.check import Count, Natural, check_fields
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.registry import Registry
@@ -168,3 +171,41 @@ class InMemory(DataConfig):
 def named(name: str, **settings: Any) -> DataConfig:
     """Returns the settings of the data set `name`; raises ConfigError with the nearest known name."""
     return DATASETS.get(name)(**settings)
+
+
+def damaged(path: Path | str, what: str, reason: str | BaseException) -> DataError:
+    """Returns the error for a file that exists but is not a complete `what`."""
+    return DataError(
+        f"{path} is not a complete {what} ({str(reason) or type(reason).__name__}); fetch the file again."
+    )
+
+
+def existing(root: str | Path | None, name: str) -> Path:
+    """Returns the root of the data set `name`, which must exist; `hf://user/name` is fetched first."""
+    if root is None:
+        raise DataError(f"The data set {name!r} needs to know where its files are; add --root FOLDER.")
+    if hub.is_address(root):
+        return hub.local(root, "dataset", ("*.parquet",))
+    path = Path(root).expanduser()
+    if not path.exists():
+        raise DataError(f"There is no file or folder {path} for the data set {name!r}; check the path.")
+    return path
+
+
+def only_place(root: Path, name: str, holds: Callable[[Path], bool]) -> Path | None:
+    """Returns the folder that holds the data: the root, else the only folder below it that does, else None.
+
+    Args:
+        root: the folder that the user named.
+        name: the data set, for the message.
+        holds: tells whether a folder holds the data.
+    """
+    # The root itself comes first.
+    if not root.is_dir() or holds(root):
+        return root if root.is_dir() else None
+    # Then the folders below it, of which only one may hold the data.
+    below = sorted(path for path in root.iterdir() if path.is_dir() and holds(path))
+    if len(below) > 1:
+        folders = ", ".join(path.name for path in below)
+        raise DataError(f"Several folders in {root} hold {name!r} ({folders}); name one of them as the root.")
+    return below[0] if below else None

@@ -69,8 +69,16 @@ def from_arrays(
             "set max_value=1.",
             stacklevel=2,
         )
-    # Classes are numbered unless they have names; mean and standard deviation are those of the images.
-    count = _number_of_classes(targets) if classes is None else classes
+    # Classes are numbered unless they have names. Every class from 1 on and none with number 0: most likely
+    # they are counted from 1.
+    present = np.unique(targets)
+    if classes is None and len(present) > 1 and present[0] == 1 and present[-1] == len(present):
+        raise DataError(
+            f"The labels are 1..{present[-1]}, every one of them, and must be counted from 0; subtract 1, or "
+            f"set classes={present[-1] + 1} if there is a class 0 without images."
+        )
+    count = int(present[-1]) + 1 if classes is None else classes
+    # Mean and standard deviation are those of the images, unless they are given.
     names = tuple(map(str, range(count))) if isinstance(count, int) else tuple(count)
     given = {"mean": mean, "std": std}
     facts = dict(zip(given, statistics(pixels, max_value), strict=True))
@@ -159,9 +167,14 @@ def as_pixels(images: Any, info: DataInfo) -> NDArray[np.uint8]:
     elif channels == 1 and array.shape[-2:] == (height, width) and array.ndim in (2, 3):
         arranged = array[..., None, :, :]
     else:
+        remedy = "resize or crop it as in training"
+        if array.ndim not in (2, 3, 4):
+            remedy = "pass one image or a batch of images"
+        elif (height, width) in (array.shape[-2:], array.shape[-3:-1]):
+            remedy = f"the channels differ, so convert it to {'grey' if channels == 1 else 'RGB'}"
         raise DataError(
             f"The network takes images of {channels}x{height}x{width} (channels, height, width), not an "
-            f"array of shape {tuple(array.shape)}; {_shape_remedy(array.shape, info)}."
+            f"array of shape {tuple(array.shape)}; {remedy}."
         )
     return np.ascontiguousarray(grid_integers(arranged, info.grid.max_value))
 
@@ -316,26 +329,6 @@ def _class_numbers(labels: NDArray[Any]) -> NDArray[np.int64]:
             f"{labels.dtype} of shape {labels.shape}."
         )
     return labels.astype(np.int64)
-
-
-def _number_of_classes(labels: NDArray[np.int64]) -> int:
-    """Returns max(label) + 1, unless the labels look as if they were counted from 1."""
-    # Every class from 1 on and none with number 0: most likely the classes are counted from 1.
-    present = np.unique(labels)
-    if len(present) > 1 and present[0] == 1 and present[-1] == len(present):
-        raise DataError(
-            f"The labels are 1..{present[-1]}, every one of them, and must be counted from 0; subtract 1, or "
-            f"set classes={present[-1] + 1} if there is a class 0 without images."
-        )
-    return int(present[-1]) + 1
-
-
-def _shape_remedy(shape: tuple[int, ...], info: DataInfo) -> str:
-    if len(shape) not in (2, 3, 4):
-        return "pass one image or a batch of images"
-    if info.shape[1:] in (shape[-2:], shape[-3:-1]):
-        return f"the channels differ, so convert it to {'grey' if info.shape[0] == 1 else 'RGB'}"
-    return "resize or crop it as in training"
 
 
 def _quantise(max_value: int) -> str:

@@ -14,9 +14,8 @@ from PIL import Image
 
 from smoothheads.config.check import at_least
 from smoothheads.data.arrays import average, downscaled_info
-from smoothheads.data.base import DATASETS, DataConfig, DataInfo, Split
+from smoothheads.data.base import DATASETS, DataConfig, DataInfo, Split, existing
 from smoothheads.data.images import SUFFIXES, decode, pixels, size_of
-from smoothheads.data.reading import existing
 from smoothheads.errors import DataError
 from smoothheads.types import Grid, Pixels
 

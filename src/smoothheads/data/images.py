@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from smoothheads.data.reading import damaged
+from smoothheads.data.base import damaged
 from smoothheads.errors import DataError
 from smoothheads.limits import MAX_PIXELS, MAX_SCANNED, MAX_SCANS
 from smoothheads.types import Grid, Pixels

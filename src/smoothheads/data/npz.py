@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.data.arrays import ArrayDataset
-from smoothheads.data.base import DATASETS, DataConfig, Split
+from smoothheads.data.base import DATASETS, DataConfig, Split, damaged, existing
 from smoothheads.data.coerce import from_arrays
-from smoothheads.data.reading import damaged, existing
 from smoothheads.errors import DataError
 from smoothheads.limits import check_unpacked
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.config import parse_json
 from smoothheads.data.arrays import ArrayDataset
-from smoothheads.data.base import DATASETS, DataConfig, DataInfo, Split
+from smoothheads.data.base import DATASETS, DataConfig, DataInfo, Split, damaged, existing, only_place
 from smoothheads.data.coerce import column_of, from_arrays
 from smoothheads.data.images import decode, pixels, with_channels
-from smoothheads.data.reading import damaged, existing, only_place
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.hub import is_address, parse
 from smoothheads.limits import check_unpacked
@@ -25,12 +25,12 @@ from smoothheads.limits import check_unpacked
 SPLITS: dict[Split, tuple[str, ...]] = {"train": ("train",), "test": ("test", "validation", "val")}
 ROWS_AT_ONCE = 1000
 EXTRACT = 1000  # images that may be a part of a published set, for a trial
+REMEDY = "name it with --data.name parquet --data.{}-column NAME"
 
 Shape = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """The content of the parquet files of a split."""
 
     images: NDArray[np.uint8]
@@ -58,27 +58,21 @@ class Parquet(DataConfig):
         Without training images the test split has mean 0 and standard deviation 1, because test images choose
         nothing.
         """
-        # The training images give the classes, mean and standard deviation of both splits.
         root = existing(self.root, self.name)
-        content = self._content(root, split)
-        if split == "train":
-            return self._dataset(content, root)
-        if find_parquet(root, self.name, "train"):
-            info = self._dataset(self._content(root, "train"), root).info
-            return ArrayDataset(content.images, content.labels, info)
-        test = self._dataset(content, root)
-        return replace(test, info=test.info.unnormalized())
-
-    def _content(self, root: Path, split: Split) -> Content:
-        files = [root] if root.is_file() and split == "test" else find_parquet(root, self.name, split)
+        train = find_parquet(root, self.name, "train")
+        files = train if split == "train" else find_parquet(root, self.name, split)
+        if split == "test" and root.is_file():
+            files = [root]
         if not files:
             names = " or ".join(f"{name}-*.parquet" for name in SPLITS[split])
             raise DataError(f"{root} has no {names}; check the path.")
-        return read_parquet(files, self.image_column, self.label_column)
-
-    def _dataset(self, content: Content, root: Path) -> ArrayDataset:
+        read = partial(read_parquet, image=self.image_column, label=self.label_column)
+        content = read(files)
+        # The training images give the classes, mean and standard deviation of both splits.
+        source = content if split == "train" or not train else read(train)
         name = parse(self.root).repo.rpartition("/")[2] if is_address(self.root) else root.resolve().stem
-        return from_arrays(content.images, content.labels, classes=content.class_names, name=name)
+        info = from_arrays(source.images, source.labels, classes=source.class_names, name=name).info
+        return ArrayDataset(content.images, content.labels, info if train else info.unnormalized())
 
 
 def published(
@@ -146,12 +140,15 @@ def read_parquet(
     given, images, labels = shape, None, []
     names: tuple[str, ...] | None = None
     row = grey_rows = 0
-    rows = _count_rows(files)
+    rows = 0
+    for path in files:
+        with _opened(path) as file:
+            rows += file.metadata.num_rows
     for path in files:
         with _opened(path) as file:
             schema = file.schema_arrow
-            image_column = _column("image", image, schema.names)
-            label_column = _column("label", label, schema.names)
+            image_column = column_of("image", image, schema.names, REMEDY.format("image"))
+            label_column = column_of("label", label, schema.names, REMEDY.format("label"))
             names = names or _class_names(schema, label_column)
             # Other columns are never read.
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=[image_column, label_column]):
@@ -184,7 +181,7 @@ def read_parquet(
 def encoded_images(path: Path) -> Iterator[bytes]:
     """Yields the images of one file as they are stored, row by row; no labels are needed."""
     with _opened(path) as file:
-        column = _column("image", None, file.schema_arrow.names)
+        column = column_of("image", None, file.schema_arrow.names, REMEDY.format("image"))
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=[column]):
             yield from _encoded(batch.column(column), path)
 
@@ -207,18 +204,6 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of a column's name
         raise damaged(path, "parquet file", error) from error
-
-
-def _count_rows(files: Sequence[Path]) -> int:
-    count = 0
-    for path in files:
-        with _opened(path) as file:
-            count += file.metadata.num_rows
-    return count
-
-
-def _column(kind: Any, name: str | None, columns: list[str]) -> str:
-    return column_of(kind, name, columns, f"name it with --data.name parquet --data.{kind}-column NAME")
 
 
 def _class_names(schema: Any, label_column: str) -> tuple[str, ...] | None:

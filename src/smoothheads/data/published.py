@@ -12,19 +12,18 @@ import math
 import pickle
 import struct
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.data.arrays import ArrayDataset
-from smoothheads.data.base import DATASETS, DataConfig, DataInfo, Split
+from smoothheads.data.base import DATASETS, DataConfig, DataInfo, Split, damaged, existing, only_place
 from smoothheads.data.parquet import find_parquet, published
-from smoothheads.data.reading import damaged, existing, only_place
 from smoothheads.data.splits import fixed_permutation
 from smoothheads.errors import DataError
 from smoothheads.limits import read_unpacked
@@ -74,8 +73,6 @@ CHECKSUMS = {  # MD5, as the authors of CIFAR publish them; nobody can make anot
     "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
 }
 
-CifarKind = Literal["binary", "python"]
-CIFAR_KINDS: tuple[CifarKind, ...] = ("binary", "python")
 Content = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images and labels
 
 
@@ -177,39 +174,39 @@ class Cifar10(DataConfig):
         path = existing(self.root, self.name)
         if files := find_parquet(path, self.name, split):
             return published(files, self.known, self.label_name[1], split, CIFAR_SIZES[split])
-        # Otherwise the authors' batches, unpacked or in an archive.
-        source, kind = self._find(path, split)
-        parse = self._parse_binary if kind == "binary" else self._parse_python
-        batches = read_batches(source, self._batches(split, kind))
+        # Otherwise the authors' batches: unpacked, else in an archive.
+        found = next(self._sources(path, split), None)
+        if found is None:
+            first, archive = self.files[split][0], self.archive
+            raise DataError(
+                f"{path} has none of the files of {self.name} ({split}): {split}-*.parquet, {first}.bin, "
+                f"{first}, {archive}-binary.tar.gz or {archive}-python.tar.gz; check the path or download it "
+                "again."
+            )
+        source, ending = found
+        parse = self._parse_binary if ending else self._parse_python
+        batches = read_batches(source, [f"{name}{ending}" for name in self.files[split]])
         parts = [parse(data, source / name) for name, data in batches.items()]
         images, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
         return ArrayDataset(images, labels, self.known)
 
-    def _batches(self, split: Split, kind: CifarKind) -> list[str]:
-        return [f"{name}.bin" if kind == "binary" else name for name in self.files[split]]
+    def _sources(self, root: Path, split: Split) -> Iterator[tuple[Path, str]]:
+        """Yields folders and archives that hold the split, with the ending of the names of its batches."""
 
-    def _find(self, root: Path, split: Split) -> tuple[Path, CifarKind]:
-        """Returns the folder or archive that holds the split; what is unpacked already comes first."""
-
-        def holds_any(folder: Path, names: list[str]) -> bool:
+        def holds_any(folder: Path, names: Sequence[str]) -> bool:
             return any((folder / name).is_file() for name in names)
 
-        archives = {kind: f"{self.archive}-{kind}.tar.gz" for kind in CIFAR_KINDS}
-        # The root may be an archive, or a folder with the unpacked batches in it or one level below.
-        for kind in CIFAR_KINDS:
-            if root.name == archives[kind] and root.is_file():
-                return root, kind
-            if folder := only_place(root, self.name, partial(holds_any, names=self._batches(split, kind))):
-                return folder, kind
-        # Otherwise an archive in it.
-        for kind, archive in archives.items():
-            if folder := only_place(root, self.name, partial(holds_any, names=[archive])):
-                return folder / archive, kind
-        first = ", ".join(self._batches(split, kind)[0] for kind in CIFAR_KINDS)
-        raise DataError(
-            f"{root} has none of the files of {self.name} ({split}): {split}-*.parquet, {first}, "
-            f"{' or '.join(archives.values())}; check the path or download it again."
-        )
+        endings = {"binary": ".bin", "python": ""}
+        for ending in endings.values():
+            names = [f"{name}{ending}" for name in self.files[split]]
+            if folder := only_place(root, self.name, partial(holds_any, names=names)):
+                yield folder, ending
+        for kind, ending in endings.items():
+            archive = f"{self.archive}-{kind}.tar.gz"
+            if root.name == archive and root.is_file():
+                yield root, ending
+            elif folder := only_place(root, self.name, partial(holds_any, names=[archive])):
+                yield folder / archive, ending
 
     def _parse_binary(self, data: bytes, path: Path) -> Content:
         size = self.label_bytes + CIFAR_PIXELS

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from smoothheads.data import from_arrays
-from smoothheads.data.reading import damaged, existing, only_place
+from smoothheads.data.base import damaged, existing, only_place
 from smoothheads.errors import DataError
 
 
