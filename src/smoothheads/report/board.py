@@ -162,6 +162,7 @@ def _row(entry: BoardEntry) -> tuple[Cell, ...]:
     if entry.study is not None:
         method, network = entry.study["method"], entry.study["network"]
     classes = summarize_classes(log, ())
+    numbers = (classes.certified, classes.worst_acr, classes.spread)
     return (
         word(log.name),
         *(word(str(value)) if value else NONE for value in (data, method, network)),
