@@ -142,7 +142,7 @@ def as_dataset(
     names = getattr(data, "classes", None)
     if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
         facts = {"classes": list(names)} | facts
-    return _stacked([(as_numpy(image), label) for image, label in map(_pair, _items(data))], facts)
+    return _stacked(list(_pairs(data)), facts)
 
 
 def as_pixels(images: Any, info: DataInfo) -> NDArray[np.uint8]:
@@ -275,34 +275,36 @@ def column_of(kind: Kind, name: str | None, columns: Sequence[str], remedy: str 
     )
 
 
-def _items(data: Any) -> Iterator[Any]:
+def _pairs(data: Any) -> Iterator[tuple[NDArray[Any], Any]]:
+    """Returns image and label of every item of a data set, one after the other."""
+
+    def pair(item: Any) -> tuple[NDArray[Any], Any]:
+        if isinstance(item, dict):
+            columns = list(item)
+            item = item[column_of("image", None, columns)], item[column_of("label", None, columns)]
+        if not isinstance(item, (tuple, list)) or len(item) != 2:
+            raise DataError(
+                f"The items of a data set must be pairs (image, label), not {type(item).__name__}: pass "
+                "images and labels, as in (images, labels)."
+            )
+        return as_numpy(item[0]), item[1]
+
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         # Two accesses to the same image must agree, or the data set augments at random.
         for position in range(min(3, len(data))):
-            once, again = (as_numpy(_pair(data[position])[0]) for _ in range(2))
+            once, again = (pair(data[position])[0] for _ in range(2))
             if once.shape != again.shape or not np.array_equal(once, again):
                 raise DataError(
                     f"Image {position} of the data set differs at each access; remove the random transforms "
                     "and augment with augment=True instead."
                 )
-        return (data[position] for position in range(len(data)))
-    if isinstance(data, Iterable):
-        return iter(data)
-    raise DataError(
-        f"{type(data).__name__} is not a data set; pass arrays (images, labels), a torch Dataset or a "
-        "datasets.Dataset."
-    )
-
-
-def _pair(item: Any) -> tuple[Any, Any]:
-    if isinstance(item, dict):
-        return item[column_of("image", None, list(item))], item[column_of("label", None, list(item))]
-    if isinstance(item, (tuple, list)) and len(item) == 2:
-        return item[0], item[1]
-    raise DataError(
-        f"The items of a data set must be pairs (image, label), not {type(item).__name__}: pass images and "
-        "labels, as in (images, labels)."
-    )
+        data = (data[position] for position in range(len(data)))
+    if not isinstance(data, Iterable):
+        raise DataError(
+            f"{type(data).__name__} is not a data set; pass arrays (images, labels), a torch Dataset or a "
+            "datasets.Dataset."
+        )
+    return map(pair, data)
 
 
 def _stacked(rows: Sequence[tuple[NDArray[Any], Any]], facts: dict[str, Any]) -> ArrayDataset:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from smoothheads.data.arrays import average
 from smoothheads.data.base import DataConfig, DataInfo
-from smoothheads.data.coerce import as_pixels
+from smoothheads.data.coerce import CHANNELS, as_pixels
 from smoothheads.data.images import SUFFIXES, decode, on_grid, pixels, with_channels
 from smoothheads.data.npz import read_members
 from smoothheads.data.parquet import encoded_images
@@ -55,7 +55,7 @@ class Frame:
             picture = self.data.framed(picture)
         full = (width * factor, height * factor)
         if self.resize and picture.size not in ((width, height), full):
-            picture = _covering(picture, *full)
+            picture = ImageOps.fit(picture, full, Image.Resampling.BILINEAR)
         # A picture of the full size is averaged as in training; one of the network's own size stays.
         image = pixels(picture)
         if picture.size == full:
@@ -138,7 +138,11 @@ def _arrays(path: Path, frame: Frame) -> Iterator[Input]:
     def fit(image: NDArray[Any], name: str) -> Pixels:
         return frame.fit(_picture(image), name) if pictures else as_pixels(image, frame.info)
 
-    pictures = not exact and _is_pictures(images)
+    # Pictures are bytes [N, H, W], [N, H, W, 1 or 3] or [N, 1 or 3, H, W].
+    layout = images.ndim == 3 or (
+        images.ndim == 4 and (images.shape[1] in CHANNELS) != (images.shape[3] in CHANNELS)
+    )
+    pictures = not exact and images.dtype == np.uint8 and len(images) > 0 and layout
     # An image of zeros tells what is wrong with the shape or type of all of them, in one message.
     try:
         fit(np.zeros(images.shape[1:], images.dtype), str(path))
@@ -154,24 +158,9 @@ def _refuse(error: DataError) -> Pixels:
     raise error
 
 
-def _is_pictures(images: NDArray[Any]) -> bool:
-    """Returns whether they are bytes [N, H, W], [N, H, W, 1 or 3] or [N, 1 or 3, H, W]."""
-    channels = images.ndim == 4 and (images.shape[1] in (1, 3)) != (images.shape[3] in (1, 3))
-    return images.dtype == np.uint8 and len(images) > 0 and (images.ndim == 3 or channels)
-
-
 def _picture(image: NDArray[np.uint8]) -> Image.Image:
     # Channels go last, as Pillow wants them; a grey picture has no channel axis.
-    if image.ndim == 3 and image.shape[0] in (1, 3):
+    if image.ndim == 3 and image.shape[0] in CHANNELS:
         image = np.moveaxis(image, 0, -1)
     grey = image.ndim == 2 or image.shape[-1] == 1
     return Image.fromarray(image.reshape(image.shape[:2]) if grey else image).convert("RGB")
-
-
-def _covering(picture: Image.Image, width: int, height: int) -> Image.Image:
-    """Resizes the picture until it covers the rectangle, and returns its centre."""
-    scale = max(width / picture.width, height / picture.height)
-    size = max(width, round(picture.width * scale)), max(height, round(picture.height * scale))
-    resized = picture.resize(size, Image.Resampling.BILINEAR)
-    left, top = (size[0] - width) // 2, (size[1] - height) // 2
-    return resized.crop((left, top, left + width, top + height))

@@ -186,7 +186,7 @@ def check_images(log: Results, expected: Expected) -> Iterator[Finding]:
     # All images that are expected, by their number or one by one.
     present = set(indices)
     if expected is None:
-        yield from _check_progression(sorted(present))
+        yield from check_progression(sorted(present))
     elif isinstance(expected, int):
         if len(present) != expected:
             yield Finding("error", "incomplete", f"{len(present)} of {expected} images")
@@ -200,7 +200,7 @@ def check_images(log: Results, expected: Expected) -> Iterator[Finding]:
             yield Finding("error", "unexpected", message, tuple(other))
 
 
-def _check_progression(indices: list[int]) -> Iterator[Finding]:
+def check_progression(indices: list[int]) -> Iterator[Finding]:
     """Finds gaps and an early end where nobody states the images.
 
     Most likely they are every k-th image of one of the field's test sets.
