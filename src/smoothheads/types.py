@@ -36,8 +36,7 @@ class Phase(IntEnum):
     SELECTION = 0
     ESTIMATION = 1
     PILOT = 2
-    RANDOMIZED_BOUND = 3
-    SCORES = 4
+    SCORES = 4  # 3 was another purpose once; numbers are never used again
 
 
 @dataclass(frozen=True, slots=True)
