@@ -100,12 +100,7 @@ def _read_ledger(folder: Path, damaged: bool) -> Results:
     contents = ledger.load(folder, damaged=damaged)
     if not contents.rows:
         raise LedgerError(f"{folder} has no certified images yet; let the run certify some first.")
-    return Results.of(
-        folder.resolve().name,
-        contents.rows,
-        contents.manifest,
-        errors=tuple(contents.errors),
-    )
+    return Results.of(folder.resolve().name, contents.rows, contents.manifest, contents.errors)
 
 
 def _read_foreign(path: Path, text: str) -> Results:

@@ -113,8 +113,17 @@ class Results:
             object.__setattr__(self, "samples", samples)
 
     @classmethod
-    def of(cls, name: str, rows: Iterable[Certified], manifest: Manifest, **more: Any) -> Results:
-        """Returns the rows of one certification run as `Results`."""
+    def of(
+        cls, name: str, rows: Iterable[Certified], manifest: Manifest, errors: Sequence[RowError] = ()
+    ) -> Results:
+        """Returns the rows of one certification run as `Results`.
+
+        Args:
+            name: The name of the results in tables.
+            rows: The certified images.
+            manifest: The settings of the run.
+            errors: Rows with wrong checksums.
+        """
         # Columns that tables and tests need, from the rows; the rows stay for what needs votes.
         rows, config = tuple(rows), manifest.certify
         return cls(
@@ -133,7 +142,7 @@ class Results:
             norm=manifest.norm or manifest.law.norm,
             manifest=manifest,
             rows=rows,
-            **more,
+            errors=tuple(errors),
         )
 
     # Columns and images
