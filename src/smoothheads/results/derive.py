@@ -192,23 +192,21 @@ def top_k(log: Results, k: int) -> Results:
     if log.law.norm != "l2" or log.norm != "l2":
         raise LedgerError(f"Top-k is known for Gaussian noise only; {log.name} has {log.norm} radii.")
     require_recountable(log)
-    assert log.manifest is not None, "votes come with a manifest"
-    radius = np.array([_top_k_radius(row, log.manifest, k) for row in log.rows])
+    radius = np.array([_top_k_radius(row, log, k) for row in log.rows])
     # Whoever is certainly among the k most likely counts as correct, everybody else as an abstention.
     prediction = np.where(radius > 0, log.label, ABSTAIN)
     return log.without_votes(radius=radius, prediction=prediction)
 
 
-def _top_k_radius(row: Certified, manifest: Manifest, k: int) -> float:
+def _top_k_radius(row: Certified, log: Results, k: int) -> float:
     """Returns the l2 radius within which the label of one image stays among the k most likely classes."""
-    config, n = manifest.certify, row.votes.n
-    if n == 0:
+    n, votes = row.votes.n, row.votes.for_aggregation(log.aggregation)
+    if n == 0 or log.alpha is None or log.sigma is None or log.manifest is None:
         return 0.0
-    votes = row.votes.for_aggregation(config.aggregation)
     # One lower and C - 1 upper bounds hold at once with probability 1 - alpha (union bound).
-    level = config.alpha / len(votes)
-    p_lower = max(0.0, clopper_pearson_lower(int(votes[row.label]), n, level) - manifest.correction)
+    level, correction = log.alpha / len(votes), log.manifest.correction
+    p_lower = max(0.0, clopper_pearson_lower(int(votes[row.label]), n, level) - correction)
     # Of the other classes only the k with most votes matter.
     rivals = np.sort(np.delete(votes, row.label))[::-1][:k].tolist()
-    p_upper = [clopper_pearson_upper(count, n, level) + manifest.correction for count in rivals]
-    return top_k_radius(p_lower, p_upper, k, config.sigma)
+    p_upper = [clopper_pearson_upper(count, n, level) + correction for count in rivals]
+    return top_k_radius(p_lower, p_upper, k, log.sigma)
