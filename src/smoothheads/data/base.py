@@ -117,7 +117,7 @@ class DataConfig(ABC):
     known: ClassVar[DataInfo | None] = None
     """The facts of a published set, which need no files."""
     augmented: ClassVar[bool] = False
-    """Whether `augment` auto means crop-flip."""
+    """True if `augment` auto means crop-flip."""
 
     root: str | None = None
     """Folder or archive that holds the data set (digits are built in)."""
@@ -129,7 +129,7 @@ class DataConfig(ABC):
     """Fraction of the training split that is held out to validate training; the test split is never used to
     choose anything."""
     subset: SubsetConfig = field(default_factory=SubsetConfig)
-    """Which training images are used, before the validation images are cut off."""
+    """The training images that are used, before the validation images are cut off."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -308,6 +308,7 @@ def _pairs(data: Any) -> Iterator[tuple[NDArray[Any], Any]]:
 
 
 def _stacked(rows: Sequence[tuple[NDArray[Any], Any]], facts: dict[str, Any]) -> ArrayDataset:
+    """Returns a data set of images, all of one size, and their labels."""
     if not rows:
         raise DataError("A data set needs images and labels, and this one is empty.")
     shapes = sorted({str(image.shape) for image, _ in rows})
@@ -334,4 +335,5 @@ def _class_numbers(labels: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _quantise(max_value: int) -> str:
+    """Returns the line of Python that brings pixels onto the grid."""
     return f"np.rint(x * {max_value}).astype(np.uint8) for x in [0, 1]"

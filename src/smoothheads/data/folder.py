@@ -33,7 +33,7 @@ class FolderDataset:
     root: Path
     """The split's folder."""
     paths: tuple[str, ...]
-    """Relative to the root: class folders in their order, files sorted within."""
+    """Paths relative to the root: class folders in their order, files sorted within."""
     labels: NDArray[np.int64]
     info: DataInfo
     size: int | None = None
@@ -98,6 +98,7 @@ class FolderDataset:
         return decode(path, str(path))
 
     def _finish(self, picture: Image.Image) -> Pixels:
+        """Returns the pixels of a picture that must have the size of all others by now."""
         height, width = (side * self.factor for side in self.info.shape[1:])
         if picture.size != (width, height):
             raise DataError(
@@ -177,6 +178,7 @@ def shorter_side(size: int) -> int:
 
 
 def _split_folder(root: Path, split: Split) -> Path | None:
+    """Returns the only folder of a split, None if there is none."""
     folders = [root / name for name in FOLDERS[split] if (root / name).is_dir()]
     if len(folders) > 1:
         names = " and ".join(folder.name for folder in folders)
@@ -198,6 +200,7 @@ def _common_size(folder: Path, paths: tuple[str, ...]) -> tuple[int, int]:
 
 
 def _classes(folder: Path) -> tuple[str, ...]:
+    """Returns the names of the class folders in alphabetical order."""
     names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not names:
         raise DataError(f"{folder} has no class folders; put a folder of pictures per class there.")
@@ -205,6 +208,7 @@ def _classes(folder: Path) -> tuple[str, ...]:
 
 
 def _files(folder: Path, name: str) -> list[str]:
+    """Returns the pictures of a class, sorted, with the class folder before their names."""
     paths = (folder / name).iterdir()
     names = sorted(path.name for path in paths if path.suffix.lower() in SUFFIXES and path.name[0] != ".")
     if not names:

@@ -128,6 +128,7 @@ def _check_scans(data: bytes | Path, picture: Image.Image, source: str) -> None:
 
 
 def _check_plain(picture: Image.Image, source: str) -> None:
+    """Refuses what viewers show otherwise than the pixels say."""
     # Print colours and rotations: viewers convert them, loaders of the field do not.
     if picture.mode == "CMYK":
         raise DataError(f"{source} has print colours (CMYK); convert it to RGB.")

@@ -110,6 +110,7 @@ def find_inputs(arguments: Sequence[str], frame: Frame) -> Iterator[Input]:
 
 
 def _test_image(index: int, frame: Frame) -> Pixels:
+    """Returns an image of the test split that belongs to the network's training data."""
     if frame.data is None:
         raise DataError("The network does not say which data set it was trained on; name an image file.")
     test = load_test(frame.data)
@@ -159,6 +160,7 @@ def _refuse(error: DataError) -> Pixels:
 
 
 def _picture(image: NDArray[np.uint8]) -> Image.Image:
+    """Returns the picture that a PNG of these bytes would be."""
     # Channels go last, as Pillow wants them; a grey picture has no channel axis.
     if image.ndim == 3 and image.shape[0] in CHANNELS:
         image = np.moveaxis(image, 0, -1)

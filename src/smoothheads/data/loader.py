@@ -94,6 +94,7 @@ class Loader:
 
     @property
     def steps_per_epoch(self) -> int:
+        """ceil(N / images_per_step)."""
         return -(-len(self.dataset) // self.images_per_step)
 
     def step_sizes(self) -> list[int]:
@@ -140,6 +141,7 @@ class _Reader(torch.utils.data.Dataset[NDArray[np.uint8] | DataError]):
             return error
 
     def _read(self, step: int, positions: Positions) -> NDArray[np.uint8]:
+        """Returns the images of this process in one step."""
         # Only the images of this process are read.
         dataset, place = self.dataset, self.shards.place(len(positions))
         own = positions[place]
@@ -163,6 +165,7 @@ class _Reader(torch.utils.data.Dataset[NDArray[np.uint8] | DataError]):
 
 
 def _batches(reader: _Reader, steps: Sequence[tuple[int, Positions]], workers: int) -> Iterator[Batch]:
+    """Yields the batches of some steps, read in this process or in others."""
     dataset = reader.dataset
     labels = torch.from_numpy(dataset.labels.copy())
     results = (reader[step] for step in steps)

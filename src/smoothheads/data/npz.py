@@ -83,6 +83,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 def _split(
     members: Members, split: Split, path: Path, classes: tuple[str, ...] | None = None
 ) -> ArrayDataset:
+    """Returns one split; `classes` are the names that the training images gave, if there are any."""
     for key in (f"{split}_images", f"{split}_labels"):
         if key not in members:
             held = ", ".join(sorted(members)) or "no arrays"

@@ -222,6 +222,7 @@ def _class_names(schema: Any, label_column: str) -> tuple[str, ...] | None:
 
 
 def _labels(column: Any, path: Path) -> NDArray[np.int64]:
+    """Returns a column of whole numbers, of which none may be missing."""
     import pyarrow
 
     if column.null_count or not pyarrow.types.is_integer(column.type):
@@ -234,6 +235,7 @@ def _labels(column: Any, path: Path) -> NDArray[np.int64]:
 
 
 def _encoded(column: Any, path: Path) -> list[bytes]:
+    """Returns the encoded pictures of a column."""
     import pyarrow
 
     # A column of bytes, or of structs {bytes, path} as `datasets` writes them.

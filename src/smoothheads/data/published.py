@@ -209,6 +209,7 @@ class Cifar10(DataConfig):
                 yield folder / archive, ending
 
     def _parse_binary(self, data: bytes, path: Path) -> Content:
+        """Returns images and labels of a batch of fixed-length records."""
         size = self.label_bytes + CIFAR_PIXELS
         if not data or len(data) % size:
             raise damaged(path, f"file of {size}-byte records", f"it has {len(data)} bytes")
@@ -218,6 +219,7 @@ class Cifar10(DataConfig):
         return records[:, self.label_bytes :].reshape(-1, *CIFAR_SHAPE), labels
 
     def _parse_python(self, data: bytes, path: Path) -> Content:
+        """Returns images and labels of a pickled batch."""
         # A pickle is a program. Only the authors' own, known by their checksums, are run.
         check_published(data, path)
         batch = pickle.loads(data, encoding="bytes")

@@ -43,9 +43,9 @@ UNSEEN = (
     "which network was certified, and whether its votes depend on one image alone",
     "whether the votes come from fresh noise of the stated law, added before the network",
 )
-"""What no audit of a log can see."""
+"""Statements that no audit of a log can check."""
 SEEN_BY_RERUN = UNSEEN[1:]
-"""What `audit --rerun` sees nevertheless."""
+"""The ones of them that `audit --rerun` checks nevertheless."""
 UNSEEN_WITHOUT_VOTES = (
     "whether the class was chosen on the votes that are bounded",
     "whether the radii follow from votes at all, as none were kept",
@@ -71,11 +71,11 @@ class Audit:
     stated: SampleSettings | None
     """n and alpha that the caller or the manifest states."""
     fits: tuple[Fit, ...]
-    """How well each n and alpha explains the largest radii; empty without sigma or radii."""
+    """Says how well each n and alpha explains the largest radii; empty without sigma or radii."""
     findings: tuple[Finding, ...]
     """Errors first."""
     unseen: tuple[str, ...] = ()
-    """What no audit of this log can see."""
+    """Statements about this log that no audit can check."""
 
     @property
     def sound(self) -> bool:

@@ -45,9 +45,9 @@ class Summary:
     at_ceiling: float | None
     """Fraction of images whose radius is bounded by the samples, not by the network."""
     samples: Estimate | None
-    """Per image, those of the selection included."""
+    """Samples per image, those of the selection included."""
     seconds: Estimate
-    """Per image."""
+    """Seconds per image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Bootstrapped:
 
 @dataclass(frozen=True, slots=True)
 class ClassSummary:
-    """How evenly the classes of one log are served, which ACR does not show."""
+    """Tells how evenly the classes of one log are served, which ACR does not show."""
 
     present: int
     worst: int
@@ -101,9 +101,9 @@ class Paired:
     this: float
     difference: float
     standard_error: float | None
-    """Of the difference, image by image; None for a number that is no mean over images."""
+    """Standard error of the difference, image by image; None for a number that is no mean over images."""
     interval: Interval
-    """Of the difference: bootstrap, 95 %."""
+    """95 % bootstrap interval of the difference."""
     p_value: float | None = None
     """Exact paired test of equal certified accuracy; None for other numbers."""
 
@@ -116,7 +116,7 @@ class Paired:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What one log gains on the first; `noisy_accuracy` and `hard_accuracy` need the votes of both."""
+    """The gain of one log on the first; `noisy_accuracy` and `hard_accuracy` need the votes of both."""
 
     name: str
     baseline: str
@@ -142,7 +142,7 @@ class Comparison:
     classes: tuple[ClassSummary, ...]
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
-    """What a reader must know: images left out, settings that differ or are unknown."""
+    """Images that were left out, settings that differ or are unknown, and what the numbers do not cover."""
 
     def __repr__(self) -> str:
         lines = [f"Comparison of {len(self.logs)} logs on {len(self.logs[0]):,} images"]
@@ -398,6 +398,7 @@ def align_logs(logs: Sequence[Results], notes: list[str]) -> list[Results]:
 
 
 def _cautions(logs: Sequence[Results]) -> Iterator[str]:
+    """Yields what the numbers of these logs do not say."""
     unknown = [log.name for log in logs if log.alpha is None or log.n is None]
     if unknown and len(logs) > 1:
         yield f"alpha and n are not stated by {', '.join(unknown)}: audit them before comparing"

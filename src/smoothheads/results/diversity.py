@@ -72,6 +72,7 @@ class Spread:
         return float(ensemble / heads) if self.heads > 1 and heads > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns plain values; accuracies are fractions of all samples."""
         accuracy, *heads = (self._correct_R / self.samples).tolist()
         return {
             "images": self.images,

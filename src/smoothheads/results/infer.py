@@ -39,7 +39,7 @@ class SampleSettings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How the largest radii agree with the radii that some settings can give."""
+    """Tells how the largest radii agree with the radii that some settings can give."""
 
     settings: SampleSettings
     matched: int
@@ -54,7 +54,7 @@ class Fit:
 
 
 class WrittenDigits(NamedTuple):
-    """How a log writes radii: three significant digits as the field does, or a number of decimals."""
+    """Tells how a log writes radii: three significant digits as the field does, or a number of decimals."""
 
     significant: int
     decimals: int

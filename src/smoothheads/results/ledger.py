@@ -78,6 +78,7 @@ class Ledger:
 
     @property
     def done(self) -> set[int]:
+        """The indices of the images that have a row."""
         return set(self._done)
 
     def __len__(self) -> int:
@@ -147,6 +148,7 @@ def save(folder: Path, manifest: Manifest, lines: Sequence[str]) -> None:
 
 
 def _resume(folder: Path, manifest: Manifest) -> LedgerContents:
+    """Returns what a ledger holds, ready for the next row; starts it if it has none."""
     path = folder / TABLE
     data = _read(path)
     if data.count(b"\n") < 2:  # There is not one complete row, so any settings may start here.

@@ -49,14 +49,14 @@ class Manifest:
     """The aggregations (base classifiers) whose votes every row has."""
     classes: int
     correction: float
-    """What the distance of the sampler's noise from the exact law takes off every p_lower."""
+    """Taken off every p_lower, for the distance of the sampled noise from the exact law."""
     indices: tuple[int, ...] | None = None
     """The images of the whole run, of all shards together, in order."""
     shard: Shard | None = None
     format: str = FORMAT
     created: str = ""
     engine: dict[str, Any] = field(default_factory=dict)
-    """As the engine describes itself; `artefact` has the hashes of converted networks."""
+    """The engine's description of itself; `artefact` has the hashes of converted networks."""
     scope: str | None = None
     """The noise's own sentence on what arithmetic the certificate covers."""
     norm: str | None = None
@@ -110,13 +110,16 @@ class Manifest:
 
     @property
     def n(self) -> int | None:
+        """The largest number of estimation samples."""
         return self.certify.plan.max_samples
 
     @property
     def n0(self) -> int | None:
+        """The number of selection samples; None for a budget that decides it image by image."""
         return getattr(self.certify.plan, "n0", None)
 
     def to_json(self) -> Json:
+        """Returns plain values; what is not known is left out."""
         plain = to_dict(self)
         if self.indices is not None:
             plain["indices"] = describe_indices(self.indices)
@@ -137,6 +140,7 @@ def from_json(data: Any, where: str) -> Manifest:
 
 
 def read_manifest(folder: Path | str) -> Manifest:
+    """Returns the manifest of a ledger's folder."""
     path = Path(folder, FILE)
     try:
         data = load_json(path)

@@ -104,6 +104,7 @@ def _read_ledger(folder: Path, damaged: bool) -> Results:
 
 
 def _read_foreign(path: Path, text: str) -> Results:
+    """Returns a log without a manifest; of what it does not state nothing is guessed."""
     columns = _columns(path, text)
 
     def parsed(name: str, parse: Callable[[str], T]) -> list[T]:

@@ -283,11 +283,12 @@ class Results:
 
     @property
     def aggregation(self) -> str:
+        """The base classifier that was certified."""
         return ENSEMBLE if self.manifest is None else self.manifest.certify.aggregation
 
     @property
     def budget(self) -> str:
-        """How the samples were spent; in a foreign log n for every image, as everybody does."""
+        """The budget that spent the samples; in a foreign log n for every image, as everybody does."""
         return "fixed" if self.manifest is None else self.manifest.certify.budget
 
     @property

@@ -117,11 +117,12 @@ class Checksums:
 
 
 def _digest(text: str) -> str:
+    """Returns the first 16 hexadecimal digits of the SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class RowError(NamedTuple):
-    """What is wrong with one row."""
+    """An error in one row."""
 
     image: int
     code: str
