@@ -76,8 +76,8 @@ CERTIFIED = """
 
 {images} test images of {data}: sigma {sigma:g} ({noise} noise), n {n}, alpha {alpha:g}, aggregation
 {aggregation}, engine {engine}, {precision}. Correct and not abstained: {accuracy:.1%}. Abstained:
-{abstained:.1%}. Average certified radius: {acr:.3f}. Classes with a certificate: {served} of {present}; of the
-worst class the average certified radius is {worst:.3f}.
+{abstained:.1%}. Average certified radius: {acr:.3f}. Classes with a certificate: {served} of {present};
+of the worst class the average certified radius is {worst:.3f}.
 
 | {norm} radius | certified accuracy |
 |---:|---:|
