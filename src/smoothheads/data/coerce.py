@@ -298,7 +298,7 @@ def _pairs(data: Any) -> Iterator[tuple[NDArray[Any], Any]]:
                     f"Image {position} of the data set differs at each access; remove the random transforms "
                     "and augment with augment=True instead."
                 )
-        data = (data[position] for position in range(len(data)))
+        return map(pair, map(data.__getitem__, range(len(data))))
     if not isinstance(data, Iterable):
         raise DataError(
             f"{type(data).__name__} is not a data set; pass arrays (images, labels), a torch Dataset or a "
