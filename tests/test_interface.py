@@ -46,7 +46,7 @@ OWN = {
     "predict.open",
     "ensemble.member_folder",
     "export.copy_files",
-    "publish.card",
+    "export.card",
     "make.claim_folder",
     "ledger.reserve_ledger",
     "ledger.claim_folder",
