@@ -30,6 +30,11 @@ MAX_CLASSES: Final = 1_000_000
 """Classes of a data set; the largest in use have about 22,000."""
 
 
+def unpacked_limit(packed: int) -> int:
+    """Returns how many bytes a file of `packed` bytes may unpack to."""
+    return min(MAX_UNPACKED, max(SMALL, MAX_RATIO * packed))
+
+
 def check_unpacked(
     size: int, packed: int, path: Path | str, error: type[SmoothheadsError] = DataError
 ) -> None:
@@ -41,7 +46,7 @@ def check_unpacked(
         path: the file, for the message.
         error: the kind of error that the caller raises.
     """
-    limit = min(MAX_UNPACKED, max(SMALL, MAX_RATIO * packed))
+    limit = unpacked_limit(packed)
     if size > limit:
         raise error(
             f"{path} ({packed:,} bytes) unpacks to more than the {limit:,} bytes that a file of its size may "
