@@ -87,7 +87,7 @@ def test_a_missing_or_binary_file(tmp_path: Path) -> None:
         read_log(tmp_path / "model.pth")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.text())
 def test_arbitrary_text_never_crashes(tmp_path: Path, text: str) -> None:
     path = tmp_path / "log.tsv"
