@@ -18,11 +18,16 @@ from smoothheads.cli import COMMANDS, main
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
 def text_of(document: Path) -> str:
-    """Returns a document without its code, where brackets mean other things."""
-    return re.sub(r"```.*?```|`[^`\n]*`", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+    """Returns the prose of a document: in code, brackets mean other things."""
+    text = document.read_text(encoding="utf-8")
+    if document.suffix == ".ipynb":
+        cells = (cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown")
+        text = "\n\n".join("".join(cell["source"]) for cell in cells)
+    return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
 
 
 def anchors(document: Path) -> set[str]:
@@ -32,7 +37,7 @@ def anchors(document: Path) -> set[str]:
     return {heading.replace(" ", "-") for heading in plain}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("document", [*DOCUMENTS, *NOTEBOOKS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text_of(document)):
         name, _, anchor = target.partition("#")
@@ -61,9 +66,6 @@ def test_the_architecture_names_files_that_exist() -> None:
     folders = re.findall(r"^\*\*`(\w+)`\*\*|\. \*\*`(\w+)`\*\*", text, re.MULTILINE)
     told = {name for pair in folders for name in pair if name}
     assert told <= {path.name for path in package.iterdir()}
-
-
-NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
