@@ -216,12 +216,12 @@ def test_a_configuration_can_be_passed_back(tmp_path: Path, trained: Path) -> No
 def test_ctrl_c_is_130_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from smoothheads.cli.info import Info
+    from smoothheads.cli.info import InfoCommand
 
-    def interrupted(_: Info) -> None:
+    def interrupted(_: InfoCommand) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Info, "run", interrupted)
+    monkeypatch.setattr(InfoCommand, "run", interrupted)
     assert main(["info", "recipes"]) == 130
     assert "interrupted" in capsys.readouterr().err
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import tyro
 
-from smoothheads.cli.serve import Serve
+from smoothheads.cli.serve import ServeCommand
 from smoothheads.errors import ConfigError
 from smoothheads.serve.server import check_token
 
@@ -40,7 +40,7 @@ def test_it_runs_without_rights_and_with_a_token() -> None:
     assert names.index("USER") < names.index("ENTRYPOINT")
     entry, command = json.loads(steps("ENTRYPOINT")[0]), json.loads(steps("CMD")[-1])
     assert entry == ["smoothheads", "serve"]
-    args = tyro.cli(Serve, args=command)
+    args = tyro.cli(ServeCommand, args=command)
     assert str(args.port) in steps("EXPOSE")
     with pytest.raises(ConfigError, match="token"):
         check_token(args.host, args.token)
@@ -64,7 +64,7 @@ def test_the_unit_serves_and_is_one(tmp_path: Path) -> None:
     unit = in_the_guide("ini")
     command = re.search(r"ExecStart=(\S+) serve (.*)", unit)
     assert command
-    assert tyro.cli(Serve, args=command[2].split()).host == "127.0.0.1"
+    assert tyro.cli(ServeCommand, args=command[2].split()).host == "127.0.0.1"
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd here")
     path = tmp_path / "smoothheads.service"

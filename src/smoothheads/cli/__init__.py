@@ -87,7 +87,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise one_of("command", name, COMMANDS)
     module = importlib.import_module(f"smoothheads.cli.{MODULES.get(name, name)}")
-    return getattr(module, name.capitalize()).read(rest).run() or 0
+    return getattr(module, f"{name.capitalize()}Command").read(rest).run() or 0
 
 
 def _usage() -> str:

@@ -26,7 +26,7 @@ from smoothheads.runs.sampling import Sampling
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attack(ResultCommand):
+class AttackCommand(ResultCommand):
     """Try to prove a ledger wrong. Inside every certified ball gradient attacks look for an image that the
     smoothed classifier calls another class: that must not happen more often than alpha allows. Outside, the
     nearest such image gives an upper curve: no sound certificate of this classifier is above it.
@@ -88,7 +88,7 @@ class Attack(ResultCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diversity(ResultCommand):
+class DiversityCommand(ResultCommand):
     """Compare the heads of a network under noise: how often two of them disagree, whether they fail together,
     and how much of their variance the ensemble averages away. For one test image, show the log-probability
     margin between its label and the best other class over many noise samples (the SOME paper's Figure 2;

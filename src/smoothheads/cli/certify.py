@@ -35,7 +35,7 @@ VERIFY_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certify(ResultCommand):
+class CertifyCommand(ResultCommand):
     """Certify test images: for each one a class and a radius R, so that with probability at least 1 - alpha
     no perturbation of norm below R changes the prediction of the smoothed classifier. The noise decides the
     norm: l2 if it is Gaussian (grid, gaussian), l1 if it is uniform or Laplace.

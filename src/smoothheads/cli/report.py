@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(ResultCommand):
+class ReportCommand(ResultCommand):
     """Report the average certified radius, certified accuracy at radii, worst class, abstentions and cost,
     each with its standard error or interval; with several logs also the paired differences from the first
     one.
@@ -76,7 +76,7 @@ class Report(ResultCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(Report):
+class CompareCommand(ReportCommand):
     """Compare logs image by image: paired differences from the first log, with bootstrap intervals and an
     exact paired test, besides everything that `report` shows.
 
@@ -109,7 +109,7 @@ def print_comparison(comparison: Comparison, form: Form, *, as_json: bool) -> No
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recertify(ResultCommand):
+class RecertifyCommand(ResultCommand):
     """Certify again from a ledger's stored votes, with another alpha or for another aggregation (a head, a
     prefix of heads, a consensus), without one forward pass.
 
@@ -143,7 +143,7 @@ class Recertify(ResultCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Threats(ResultCommand):
+class ThreatsCommand(ResultCommand):
     """Derive certificates against other threats from the radii and votes of an l2 ledger, without one forward
     pass: l-infinity balls (--linf), and how far the true label stays among the k most likely classes
     (--top-k).
@@ -182,7 +182,7 @@ class Threats(ResultCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merge(ResultCommand):
+class MergeCommand(ResultCommand):
     """Join the ledgers of `certify --shard i/n` into the ledger that one process would have written. Missing
     images, images that two shards hold and shards of different runs are refused."""
 
@@ -204,7 +204,7 @@ class Merge(ResultCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit(ResultCommand):
+class AuditCommand(ResultCommand):
     """Check certification logs, ours or anybody's in the field's format: complete indices, duplicates,
     consistency of predict and correct, radii above the cap, the n and alpha that the top radii reveal,
     rounding up, time format; for our ledgers also checksums, votes, bounds and radii, recomputed.
@@ -297,7 +297,7 @@ class Audit(ResultCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Board(ResultCommand):
+class BoardCommand(ResultCommand):
     """Make one static page that can be sorted from all ledgers, logs and studies below a folder: method,
     network, sigma, ACR, certified accuracy, worst class and cost, with links to the evidence.
 

@@ -15,7 +15,7 @@ TOKEN: Final = "SMOOTHHEADS_TOKEN"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serve(Command):
+class ServeCommand(Command):
     """Open a page in the browser: classify an image, see its certificate tighten as votes arrive, push the
     image along an attack, and look at the ledgers and training runs of a folder while they grow. Programs can
     do the same over HTTP: POST /v1/certify and /v1/predict, described in /openapi.json; /healthz, /readyz and

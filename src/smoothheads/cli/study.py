@@ -64,7 +64,7 @@ class StudyOptions(ResultCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study(StudyOptions):
+class StudyCommand(StudyOptions):
     """Train and certify many configurations and seeds alike, reuse finished work, and compare them with
     confidence intervals.
 
@@ -108,7 +108,7 @@ class Study(StudyOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paper(StudyOptions):
+class PaperCommand(StudyOptions):
     """Show the experiments of the SOME paper: published values, and the same rows and columns run here.
 
       smoothheads paper table3 --published           published values, without any run

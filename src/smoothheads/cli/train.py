@@ -46,7 +46,7 @@ class Start:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(Start, ResultCommand):
+class TrainCommand(Start, ResultCommand):
     """Train a classifier on noisy images and write a checkpoint.
 
     RECIPE comes first: a name from `smoothheads info recipes`, or the config.json of an earlier run. The
@@ -96,7 +96,9 @@ class Train(Start, ResultCommand):
         # The folder of the run is named after the recipe and what was chosen otherwise.
         changed = [f"{value}" for key, value in chosen.items() if value != parameters[key].default]
         # Second pass: all options, whose defaults are the settings of the recipe.
-        command: type[Self] = make_dataclass("Train", [], bases=(cls, options), frozen=True, kw_only=True)
+        command: type[Self] = make_dataclass(
+            "TrainCommand", [], bases=(cls, options), frozen=True, kw_only=True
+        )
         return parse(
             command,
             rest,
