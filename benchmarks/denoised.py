@@ -1,7 +1,7 @@
 """Measures denoised smoothing: how well denoisers restore images, and what a clean classifier gains by them.
 
 python benchmarks/denoised.py psnr --cifar10 FOLDER --photos FOLDER
-python benchmarks/denoised.py accuracy --photos FOLDER
+python benchmarks/denoised.py accuracy --cifar10 FOLDER --photos FOLDER
 python benchmarks/denoised.py certify --photos FOLDER --out FOLDER
 python benchmarks/denoised.py engines --photos FOLDER
 python benchmarks/denoised.py cifar10 --cifar10 FOLDER --clean CHECKPOINT --noisy CHECKPOINT --out FOLDER
@@ -124,20 +124,30 @@ def print_psnr(denoisers: dict[str, Denoise], cifar10: str, photos: Path) -> Non
 
 
 @torch.no_grad()
-def print_accuracy(denoisers: dict[str, Denoise], photos: Path, count: int) -> None:
-    classifier = efficientnet()
-    images = list(photographs(photos, count))
-    print("| denoiser | " + " | ".join(f"sigma {sigma:g}" for sigma in SIGMAS) + " |")
-    print("|---|" + "---:|" * len(SIGMAS))
-    for name, denoise in denoisers.items():
-        cells = []
-        for sigma in SIGMAS:
-            correct = sum(
-                int(classifier(denoise(noisy(image, sigma, label), sigma)).argmax()) == label
-                for label, image in images
-            )
-            cells.append(f"{correct / count:.0%}")
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+def print_accuracy(denoisers: dict[str, Denoise], options: argparse.Namespace) -> None:
+    """Prints how often a clean classifier is right about one noisy copy of every image."""
+    sets: list[tuple[str, Callable[[], nn.Module], list[tuple[int, Pixels]]]] = []
+    if options.photos:
+        sets.append(("photographs", efficientnet, list(photographs(options.photos, options.count))))
+    if options.cifar10:
+        test = load_test(named("cifar10", root=options.cifar10))
+        chosen = range(0, len(test), 20)
+        sets.append(("CIFAR-10 test", clean_cifar10, [(int(test.labels[i]), test.image(i)) for i in chosen]))
+    print("| images | denoiser | " + " | ".join(f"sigma {sigma:g}" for sigma in SIGMAS) + " |")
+    print("|---|---|" + "---:|" * len(SIGMAS))
+    for title, make, images in sets:
+        classifier = sh.adapt(make())
+        assert isinstance(classifier, nn.Module)
+        classifier.eval()
+        for name, denoise in denoisers.items():
+            cells = []
+            for sigma in SIGMAS:
+                correct = sum(
+                    int(classifier(denoise(noisy(image, sigma, seed), sigma)).argmax()) == label
+                    for seed, (label, image) in enumerate(images)
+                )
+                cells.append(f"{correct / len(images):.0%}")
+            print(f"| {title} | {name} | " + " | ".join(cells) + " |", flush=True)
 
 
 def certify(name: str, network: nn.Module, dataset: Dataset, config: CertifyConfig, out: Path) -> Results:
@@ -249,7 +259,7 @@ def main() -> None:
     if options.what == "psnr":
         print_psnr(denoisers, options.cifar10, options.photos)
     elif options.what == "accuracy":
-        print_accuracy(denoisers, options.photos, options.count)
+        print_accuracy(denoisers, options)
     else:
         certify_photographs(denoisers, options)
 
