@@ -106,7 +106,7 @@ def test_a_denoiser_is_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str
     arrays = {
         f"{split}_{key}": random.integers(0, high, size, dtype=np.uint8)
         for split, count in (("train", 40), ("test", 4))
-        for key, high, size in (("images", 256, (count, 3, 8, 8)), ("labels", 2, (count,)))
+        for key, high, size in (("images", 256, (count, 3, 32, 32)), ("labels", 2, (count,)))
     }
     np.savez(tmp_path / "patches.npz", **arrays)  # type: ignore[arg-type]
     out = tmp_path / "denoiser"
