@@ -170,7 +170,7 @@ def _row(entry: BoardEntry) -> tuple[Cell, ...]:
         number(len(log), ",d"),
         number(log.acr, ".3f"),
         *(number(log.certified_accuracy(radius), ".1f", 100) for radius in RADII),
-        *class_cells(number(classes.worst, "d"), classes.present, numbers),
+        *class_cells(word(log.class_name(classes.worst)), classes.present, numbers),
         number(None if log.samples is None else float(log.samples.mean()), ",.0f"),
         number(float(log.seconds.mean()), ".3g"),
     )

@@ -127,7 +127,7 @@ def class_table(comparison: Comparison) -> Table:
     rows = []
     for log, each in zip(comparison.logs, comparison.classes, strict=True):
         numbers = (each.certified, each.worst_acr, each.spread, *each.worst_accuracy)
-        rows.append((word(log.name), *class_cells(number(each.worst, "d"), each.present, numbers)))
+        rows.append((word(log.name), *class_cells(word(log.class_name(each.worst)), each.present, numbers)))
     note = (
         "worst: the class with the smallest ACR; spread: largest minus smallest class ACR; worst at r: the "
         "smallest certified accuracy (%) of a class. Intervals are bootstraps over images; a smallest value "

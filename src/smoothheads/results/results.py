@@ -250,6 +250,11 @@ class Results:
         """The class with the smallest ACR; the first one among equals."""
         return min(self.class_acr, key=self.class_acr.__getitem__)
 
+    def class_name(self, label: int) -> str:
+        """Returns the name of a class; its number if the log does not name its classes."""
+        names = () if self.manifest is None else self.manifest.class_names
+        return names[label] if label < len(names) else str(label)
+
     @property
     def class_spread(self) -> float:
         """The largest class ACR minus the smallest."""
@@ -354,7 +359,7 @@ class Results:
             ", ".join([head, *known]),
             f"ACR {self.acr:.4f}, {self.abstained.mean():.1%} abstained",
             f"classes with a certificate: {self.certified_classes} of {len(by_class)}; "
-            f"smallest class ACR {by_class[worst]:.4f} (class {worst})",
+            f"smallest class ACR {by_class[worst]:.4f} (class {self.class_name(worst)})",
             "radius              " + "".join(f"{radius:>8.2f}" for radius in radii),
             "certified accuracy  " + "".join(f"{value:>8.1%}" for value in self.certified_accuracy(radii)),
         ]

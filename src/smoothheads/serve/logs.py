@@ -258,10 +258,7 @@ def _curve(log: Results) -> dict[str, Any]:
 
 
 def _class(log: Results, label: int) -> str:
-    names = () if log.manifest is None else log.manifest.class_names
-    if label < 0:
-        return "abstains"
-    return str(names[label]) if label < len(names) else str(label)
+    return "abstains" if label < 0 else log.class_name(label)
 
 
 def data_name(log: Results) -> str | None:
