@@ -49,7 +49,7 @@ def test_missing_packages_are_in_the_extra_that_is_named() -> None:
     root = Path(__file__).parents[1]
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     sources = "\n".join(path.read_text() for path in (root / "src").rglob("*.py"))
-    named = re.findall(r'MissingExtraError\("([\w-]+)", "(\w+)"\)', sources)
+    named = re.findall(r'(?:MissingExtraError|import_extra)\("([\w-]+)", "(\w+)"\)', sources)
     assert len(named) > 4
     for package, extra in named:
         assert any(re.match(rf"{package}\b", each) for each in extras[extra]), (package, extra)

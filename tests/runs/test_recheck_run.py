@@ -111,3 +111,46 @@ def test_liar_in_a_worker_process_voids_the_ledger(tmp_path: Path, monkeypatch: 
     assert main(["certify", "liar_in_a_worker:Net", *data, *how]) == 2
     assert not (tmp_path / "ledger" / TABLE).exists()
     assert (tmp_path / "ledger" / VOID).is_file()
+
+
+OWN = """
+from pathlib import Path
+
+import numpy as np
+
+def classify(samples):
+    bright = samples.mean((1, 2, 3)) > 0.3
+    return (bright ^ Path("flag").exists()).astype(int)
+
+def darker(images, sigma):
+    return (0.9 * images).clip(0, 1)
+"""
+
+
+@pytest.mark.parametrize("denoiser", [(), ("--denoiser", "own_recheck:darker")])
+def test_recheck_votes_of_an_own_classifier(
+    denoiser: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger names classifier, denoiser and images, so that a fresh process opens them again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("own_recheck.py").write_text(OWN)
+    settings = ["--data", "digits", "--sigma", "0.25", "--n0", "20", "--n", "60", "--block", "20"]
+    main(["certify", "own_recheck:classify", *settings, *denoiser, "--first", "3", "--out", "ledger"])
+    assert recheck_votes(None, "ledger", 3).moved == (0, 0, 0)
+    # The classifier reads a file, which no hash of weights and no second evaluation in the run can show.
+    Path("flag").touch()
+    with pytest.raises(NotAFunctionError, match="fresh process"):
+        recheck_votes(None, "ledger", 3)
+    assert not Path("ledger", TABLE).exists()
+
+
+def test_recheck_votes_of_a_checkpoint_behind_a_denoiser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("own_recheck.py").write_text(OWN)
+    few = ["--n0", "20", "--n", "60", "--block", "20", "--first", "3", "--out", "ledger"]
+    main(["certify", str(example_run()), "--denoiser", "own_recheck:darker", *few])
+    assert recheck_votes(None, "ledger", 3).moved == (0, 0, 0)

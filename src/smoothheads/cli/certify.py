@@ -99,14 +99,10 @@ class CertifyCommand(ResultCommand):
         return parse(cls, rest, default=default, prog=f"certify {name or 'CLASSIFIER'}")
 
     def run(self) -> None:
-        own = is_own_model(self.classifier)
-        classifier, dataset = self._open_own() if own else self._open_trained()
-        if self.denoiser is not None:
-            from smoothheads.runs.models import put_denoiser_before
+        from smoothheads.runs.models import OwnModel
 
-            sigma = self.certify.sigma
-            classifier = put_denoiser_before(classifier, self.denoiser, sigma, self.classifier)
-            own = True  # no checkpoint holds the two together
+        classifier, dataset = self._open_own() if is_own_model(self.classifier) else self._open_trained()
+        own = isinstance(classifier, OwnModel)
 
         from smoothheads.cli.report import show
         from smoothheads.results.read import read_log
@@ -158,11 +154,11 @@ class CertifyCommand(ResultCommand):
                 on_status=on_status,
             )
         # Votes that depend on state outside of the network come out otherwise in a fresh process.
-        if not own and self.certify.recheck and time.monotonic() - started > VERIFY_SECONDS:
+        if self.certify.recheck and time.monotonic() - started > VERIFY_SECONDS:
             from smoothheads.runs.referee import recheck_votes
 
             say("evaluating some images again in a fresh process")
-            result = recheck_votes(self.classifier, out, root=self.root)
+            result = recheck_votes(None if own else self.classifier, out, root=self.root)
             say(f"{len(result.images)} images get the same votes there")
         show([out], as_json=self.json)
         if (note := abstention_note(read_log(out))) is not None:
@@ -180,10 +176,10 @@ class CertifyCommand(ResultCommand):
         path = Path(self.classifier.replace(":", "."))
         return path.with_name(f"{path.name.removesuffix('.onnx')}-{kind}")
 
-    def _open_trained(self) -> tuple[Checkpoint, Dataset]:
-        """Returns the network of a checkpoint and the images to certify."""
+    def _open_trained(self) -> tuple[Checkpoint | OwnModel, Dataset]:
+        """Returns the network of a checkpoint, perhaps behind a denoiser, and the images to certify."""
         from smoothheads.runs.certify import certification_images
-        from smoothheads.runs.models import open_checkpoint
+        from smoothheads.runs.models import Source, open_checkpoint
 
         if self.data is not None or self.mean or self.std or self.image_size:
             raise ConfigError(
@@ -197,12 +193,16 @@ class CertifyCommand(ResultCommand):
         trained = checkpoint.config.train.sigma
         if self.certify.sigma != trained and self.denoiser is None:
             say(f"note: trained with sigma {trained:g}, certifying with {self.certify.sigma:g}")
-        return checkpoint, certification_images(checkpoint, self.subset, on_note=say)
+        dataset = certification_images(checkpoint, self.subset, on_note=say)
+        if self.denoiser is None:
+            return checkpoint, dataset
+        source = Source(place=self.classifier, data=data, denoiser=self.denoiser)
+        return source.open(self.certify.sigma), dataset
 
     def _open_own(self) -> tuple[OwnModel, Dataset]:
         """Returns a classifier of the user's own and the images to certify."""
         from smoothheads.data import load_test, named, select
-        from smoothheads.runs.models import open_own_model
+        from smoothheads.runs.models import Source
 
         if self.data is None:
             raise ConfigError(f"Give --data and --root: {self.classifier} does not say what images it takes.")
@@ -211,8 +211,12 @@ class CertifyCommand(ResultCommand):
             if self.data != "folder":
                 raise ConfigError("--image-size is for --data folder; other data sets have one size.")
             settings["size"] = self.image_size
-        dataset = select(load_test(named(self.data, **settings)), self.subset)
-        return open_own_model(self.classifier, mean=self.mean, std=self.std), dataset
+        data = named(self.data, **settings)
+        dataset = select(load_test(data), self.subset)
+        source = Source(
+            place=self.classifier, data=data, mean=self.mean, std=self.std, denoiser=self.denoiser
+        )
+        return source.open(self.certify.sigma), dataset
 
 
 def parse_shard(text: str, environment: Mapping[str, str] = os.environ) -> Shard:

@@ -25,7 +25,7 @@ from smoothheads.certify.soundness import NotAFunctionError
 from smoothheads.certify.votes import OnVotes, Request, VoteCounter
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.checkpoint.join import differing
-from smoothheads.config import Json, differences, load_json
+from smoothheads.config import Json, differences, load_json, to_dict
 from smoothheads.config.check import at_least
 from smoothheads.data import (
     ArrayDataset,
@@ -100,18 +100,25 @@ def certification_images(
     return select(everything, subset)
 
 
-def ledger_images(checkpoint: Checkpoint, manifest: Manifest, root: str | None = None) -> Dataset:
+def ledger_images(checkpoint: Checkpoint | OwnModel, manifest: Manifest, root: str | None = None) -> Dataset:
     """Returns the images that a ledger is about.
 
     Raises LedgerError unless network and images are those that were certified.
 
     Args:
-        checkpoint: The network.
+        checkpoint: The network, or a classifier with its source.
         manifest: The manifest of the ledger.
         root: Where the data set lies, if not where it lay in training.
     """
     check_weights(manifest, checkpoint.weights_hash)
-    dataset = certification_images(checkpoint, SubsetConfig(indices=manifest.indices), root=root)
+    subset = SubsetConfig(indices=manifest.indices)
+    if not isinstance(checkpoint, OwnModel):
+        dataset = certification_images(checkpoint, subset, root=root)
+    elif checkpoint.source is not None:
+        data = checkpoint.source.data
+        dataset = select(load_test(replace(data, root=root or data.root)), subset)
+    else:
+        raise LedgerError(f"The ledger does not say where {checkpoint.name} and its images come from.")
     if manifest.data is not None and dataset.fingerprint != manifest.data.fingerprint:
         raise LedgerError(
             f"The ledger was certified on other images than those of {manifest.data.name} here: name the "
@@ -297,6 +304,8 @@ def make_manifest(
         manifest = replace(manifest, shard=Shard(number=shard[0], of=shard[1]))
     if isinstance(checkpoint, OwnModel):
         facts = manifest.network | {"arch": checkpoint.name}
+        if checkpoint.source is not None:
+            facts["source"] = to_dict(checkpoint.source)
         return replace(manifest, weights=checkpoint.weights_hash, network=facts)
     return replace(
         manifest,

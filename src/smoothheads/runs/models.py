@@ -234,45 +234,51 @@ class Export(Model):
         return (f"rounding, and with it the function, may differ here: {changes}",)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Names a classifier that was not trained here, and its images, so that another process can open both.
+
+    The manifest of a ledger has it.
+    """
+
+    place: str
+    """An ONNX file, `hf://user/name`, `package.module:function` or, behind a denoiser, a checkpoint."""
+    data: DataConfig
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    denoiser: str | None = None
+    """What `open_denoiser` opens: the denoiser of denoised smoothing (Salman et al. 2020)."""
+
+    def open(self, sigma: float) -> OwnModel:
+        """Opens the classifier; its denoiser, if it has one, is told the noise level sigma."""
+        from smoothheads.models.denoiser import denoised
+
+        model: MultiHead | BlackBox
+        if is_own_model(self.place):
+            found = load_object(self.place) if is_object_name(self.place) else self.place
+            model = adapt(found, mean=self.mean, std=self.std)
+        else:
+            model = open_checkpoint(self.place).model
+        if self.denoiser is None:
+            return OwnModel(self.place, model, self)
+        name = f"{self.place} behind {self.denoiser}"
+        return OwnModel(name, denoised(model, open_denoiser(self.denoiser), sigma), self)
+
+
 @dataclass(frozen=True)
 class OwnModel:
-    """A classifier that was not trained here: an ONNX file, or what `package.module:function` names."""
+    """A classifier that was not trained here."""
 
     name: str
     model: MultiHead | BlackBox
+    source: Source | None = None
+    """Where it comes from, if another process can open it again."""
 
     @property
     def weights_hash(self) -> str:
         if isinstance(self.model, BlackBox):
             return self.model.fingerprint()
         return state_fingerprint(self.model)
-
-
-def open_own_model(place: str | Path, **preprocessing: Any) -> OwnModel:
-    """Opens an ONNX file, a model of transformers or timm, or what `package.module:function` names.
-
-    Args:
-        place: The file, the folder or the name; a factory is called.
-        preprocessing: mean, std and size of `smoothheads.adapt`.
-    """
-    text = str(place)
-    found = load_object(text) if is_object_name(text) else text
-    return OwnModel(text, adapt(found, **preprocessing))
-
-
-def put_denoiser_before(model: OwnModel | Checkpoint, place: str, sigma: float, name: str) -> OwnModel:
-    """Returns a classifier behind a denoiser (denoised smoothing, Salman et al. 2020).
-
-    Args:
-        model: The classifier, which was trained without noise.
-        place: A checkpoint of a denoiser, such as zoo:denoiser, the folder or `hf://user/name` of a pipeline
-            of diffusers, or `package.module:function`.
-        sigma: Standard deviation of the noise that certification adds.
-        name: What the manifest calls the classifier.
-    """
-    from smoothheads.models.denoiser import denoised
-
-    return OwnModel(f"{name} behind {place}", denoised(model.model, open_denoiser(place), sigma))
 
 
 def open_denoiser(place: str) -> Any:

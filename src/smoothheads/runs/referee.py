@@ -17,16 +17,19 @@ from typing import TypeAlias
 
 import numpy as np
 
+from smoothheads.certify.engines import ConversionCache
 from smoothheads.certify.soundness import NotAFunctionError
+from smoothheads.config import from_dict
 from smoothheads.config.check import at_least
 from smoothheads.errors import LedgerError
 from smoothheads.files import write_json
 from smoothheads.results.audit import Finding
 from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import ledger_folder, read_log
-from smoothheads.runs.attack import Subject, subject
+from smoothheads.runs.attack import subject
 from smoothheads.runs.certify import RECHECK, VOID, ledger_images, recheck_facts, void_ledger
-from smoothheads.runs.models import open_model
+from smoothheads.runs.models import ENGINES, Source, open_model
+from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certified, Phase, Votes
 
 VotePair: TypeAlias = tuple[Votes, Votes]
@@ -99,18 +102,14 @@ def rerun(
         root: The folder of the data set, if not where it lay in training.
         on_start: Gets the number of samples before the first one.
     """
-    # 1. The ledger, and the network or export that it lies in.
+    # 1. The ledger, and the network that it is about.
     at_least("rerun", count, 1)
     folder = ledger_folder(ledger)
-    if checkpoint is None:
-        export = folder.parent if (folder.parent / "SHA256SUMS").is_file() else None
-        about = Subject(export, folder) if export else subject(folder)
-    else:
-        about = Subject(Path(checkpoint), folder)
     log = read_log(folder)
     manifest = log.manifest
     if manifest is None:
         raise LedgerError(f"{folder} is a log without votes and seed, so nothing can be evaluated again.")
+    network = _network(folder, manifest) if checkpoint is None else Path(checkpoint)
 
     # 2. Random images: nobody could know, when the ledger was made, which ones are looked at.
     chosen = np.sort(secrets.SystemRandom().sample(range(len(log)), min(count, len(log))))
@@ -120,7 +119,7 @@ def rerun(
     # 3. A process that shares no state with whoever certified counts their votes again.
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as process:
-        again = process.submit(_evaluate, about.network, manifest, rows, root).result()
+        again = process.submit(_evaluate, network, folder, manifest, rows, root).result()
     # 4. Votes that came out differently.
     moved = tuple(_moved(row, other) for row, other in zip(rows, again, strict=True))
     sigma = manifest.certify.sigma
@@ -129,13 +128,13 @@ def rerun(
         total=len(log),
         moved=moved,
         samples=tuple(row.samples for row in rows),
-        network=str(about.network),
+        network=network.place if isinstance(network, Source) else str(network),
         law=f"{manifest.certify.noise} noise of standard deviation {sigma:g}",
     )
 
 
 def recheck_votes(
-    checkpoint: Path | str, ledger: Path | str, count: int | None = None, *, root: str | None = None
+    checkpoint: Path | str | None, ledger: Path | str, count: int | None = None, *, root: str | None = None
 ) -> Rerun:
     """Evaluates a random sample of a ledger again in a fresh process, which must reproduce its votes.
 
@@ -143,7 +142,7 @@ def recheck_votes(
     was at the start there. Raises NotAFunctionError if the votes differ, and the ledger is void.
 
     Args:
-        checkpoint: The network or export that was certified.
+        checkpoint: The network or export that was certified; None takes what the ledger names.
         ledger: The folder of the ledger.
         count: Images to evaluate (default: the fraction `recheck` of the settings, and at least one).
         root: The folder of the data set, if not where it lay in training.
@@ -167,12 +166,30 @@ def recheck_votes(
     return result
 
 
-def _evaluate(network: Path, manifest: Manifest, rows: list[Certified], root: str | None) -> list[VotePair]:
+def _network(folder: Path, manifest: Manifest) -> Path | Source:
+    """Returns the classifier that the manifest names, else the export or the run that the ledger lies in."""
+    if (source := manifest.network.get("source")) is not None:
+        return from_dict(Source, source, "network.source")
+    if (folder.parent / "SHA256SUMS").is_file():
+        return folder.parent
+    return subject(folder).network
+
+
+def _evaluate(
+    network: Path | Source, ledger: Path, manifest: Manifest, rows: list[Certified], root: str | None
+) -> list[VotePair]:
     """Returns the votes on the images of these rows for selection and estimation, in the fresh process."""
     # Weights and images must be those of the manifest, which also has seed, noise, engine and budget.
-    model = open_model(network)
-    dataset = ledger_images(model.checkpoint, manifest, root)
-    certifier, chosen = model.certifier(manifest.certify), {row.index: row for row in rows}
+    if isinstance(network, Source):
+        own = network.open(manifest.certify.sigma)
+        dataset = ledger_images(own, manifest, root)
+        cache = ConversionCache(ledger / ENGINES)
+        certifier = Smoothed(own.model, dataset.info, manifest.certify, cache=cache).certifier
+    else:
+        model = open_model(network)
+        dataset = ledger_images(model.checkpoint, manifest, root)
+        certifier = model.certifier(manifest.certify)
+    chosen = {row.index: row for row in rows}
     if manifest.certify.seconds is None:
         others = set(dataset.indices.tolist()) - chosen.keys()
         return [(each.selection, each.votes) for each in certifier.records(dataset, skip=others)]
