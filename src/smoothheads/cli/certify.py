@@ -179,7 +179,7 @@ class CertifyCommand(ResultCommand):
     def _open_trained(self) -> tuple[Checkpoint | OwnModel, Dataset]:
         """Returns the network of a checkpoint, perhaps behind a denoiser, and the images to certify."""
         from smoothheads.runs.certify import certification_images
-        from smoothheads.runs.models import Source, open_checkpoint
+        from smoothheads.runs.models import ModelSource, open_checkpoint
 
         if self.data is not None or self.mean or self.std or self.image_size:
             raise ConfigError(
@@ -196,13 +196,13 @@ class CertifyCommand(ResultCommand):
         dataset = certification_images(checkpoint, self.subset, on_note=say)
         if self.denoiser is None:
             return checkpoint, dataset
-        source = Source(place=self.classifier, data=data, denoiser=self.denoiser)
+        source = ModelSource(place=self.classifier, data=data, denoiser=self.denoiser)
         return source.open(self.certify.sigma), dataset
 
     def _open_own(self) -> tuple[OwnModel, Dataset]:
         """Returns a classifier of the user's own and the images to certify."""
         from smoothheads.data import load_test, named, select
-        from smoothheads.runs.models import Source
+        from smoothheads.runs.models import ModelSource
 
         if self.data is None:
             raise ConfigError(f"Give --data and --root: {self.classifier} does not say what images it takes.")
@@ -213,7 +213,7 @@ class CertifyCommand(ResultCommand):
             settings["size"] = self.image_size
         data = named(self.data, **settings)
         dataset = select(load_test(data), self.subset)
-        source = Source(
+        source = ModelSource(
             place=self.classifier, data=data, mean=self.mean, std=self.std, denoiser=self.denoiser
         )
         return source.open(self.certify.sigma), dataset

@@ -235,7 +235,7 @@ class Export(Model):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class ModelSource:
     """Names a classifier that was not trained here, and its images, so that another process can open both.
 
     The manifest of a ledger has it.
@@ -271,7 +271,7 @@ class OwnModel:
 
     name: str
     model: MultiHead | BlackBox
-    source: Source | None = None
+    source: ModelSource | None = None
     """Where it comes from, if another process can open it again."""
 
     @property

@@ -28,7 +28,7 @@ from smoothheads.results.manifest import Manifest
 from smoothheads.results.read import ledger_folder, read_log
 from smoothheads.runs.attack import subject
 from smoothheads.runs.certify import RECHECK, VOID, ledger_images, recheck_facts, void_ledger
-from smoothheads.runs.models import ENGINES, Source, open_model
+from smoothheads.runs.models import ENGINES, ModelSource, open_model
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certified, Phase, Votes
 
@@ -128,7 +128,7 @@ def rerun(
         total=len(log),
         moved=moved,
         samples=tuple(row.samples for row in rows),
-        network=network.place if isinstance(network, Source) else str(network),
+        network=network.place if isinstance(network, ModelSource) else str(network),
         law=f"{manifest.certify.noise} noise of standard deviation {sigma:g}",
     )
 
@@ -166,21 +166,21 @@ def recheck_votes(
     return result
 
 
-def _network(folder: Path, manifest: Manifest) -> Path | Source:
+def _network(folder: Path, manifest: Manifest) -> Path | ModelSource:
     """Returns the classifier that the manifest names, else the export or the run that the ledger lies in."""
     if (source := manifest.network.get("source")) is not None:
-        return from_dict(Source, source, "network.source")
+        return from_dict(ModelSource, source, "network.source")
     if (folder.parent / "SHA256SUMS").is_file():
         return folder.parent
     return subject(folder).network
 
 
 def _evaluate(
-    network: Path | Source, ledger: Path, manifest: Manifest, rows: list[Certified], root: str | None
+    network: Path | ModelSource, ledger: Path, manifest: Manifest, rows: list[Certified], root: str | None
 ) -> list[VotePair]:
     """Returns the votes on the images of these rows for selection and estimation, in the fresh process."""
     # Weights and images must be those of the manifest, which also has seed, noise, engine and budget.
-    if isinstance(network, Source):
+    if isinstance(network, ModelSource):
         own = network.open(manifest.certify.sigma)
         dataset = ledger_images(own, manifest, root)
         cache = ConversionCache(ledger / ENGINES)
