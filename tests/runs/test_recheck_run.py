@@ -60,7 +60,7 @@ def test_certify_run_leaves_no_ledger_of_a_mixing_network(
     guarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the second evaluation, the same network gets certificates for all images."""
-    plain = MultiHead.forward
+    run, plain = example_run(), MultiHead.forward
 
     def mixed(self: MultiHead, images: Tensor) -> Tensor:
         logits = plain(self, images)
@@ -68,7 +68,7 @@ def test_certify_run_leaves_no_ledger_of_a_mixing_network(
 
     monkeypatch.setattr(soundness, "check_function", lambda *_, **__: True)  # as if the probe saw nothing
     monkeypatch.setattr(MultiHead, "forward", mixed)
-    checkpoint = open_checkpoint(example_run())
+    checkpoint = open_checkpoint(run)
     images = select(load(checkpoint.config.data).test, SubsetConfig(first=2))
     config = CertifyConfig(sigma=0.25, n=400, seed=0, recheck=0.2 if guarded else 0.0)
     if not guarded:
