@@ -151,8 +151,8 @@ def test_noise_that_would_overflow_is_refused() -> None:
 
 
 def test_scope_names_the_grid(cifar_table: GridTable) -> None:
-    assert "1/255" in GridNoise(cifar_table, 0, 1).scope
-    assert "1/16" in GridNoise(table_of(16, 0.5), 0, 1).scope
+    assert "8-bit images" in GridNoise(cifar_table, 0, 1).scope
+    assert "integers from 0 to 16" in GridNoise(table_of(16, 0.5), 0, 1).scope
 
 
 def unit(image: Pixels) -> NDArray[np.float32]:

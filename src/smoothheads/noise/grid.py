@@ -103,10 +103,8 @@ class GridNoise:
     @property
     def scope(self) -> str:
         q = self.table.grid.max_value
-        return (
-            f"valid for images whose pixels are whole multiples of 1/{q}; other inputs must be quantised "
-            "first, and distances are measured after that"
-        )
+        images = "8-bit images" if q == 255 else f"images of integers from 0 to {q}"
+        return f"valid for {images}; the radius is the distance between {images}"
 
     def noisy(self, image: Pixels, index: int, phase: Phase, block: int) -> NDArray[np.float32]:
         # The division is the first step of the base classifier h: m + K is a whole number until here.
