@@ -73,12 +73,12 @@ def test_full_queue_refuses_and_moves_up() -> None:
 
     async def test(scheduler: Scheduler) -> None:
         first, second, third = (scheduler.submit(steps(), seconds=9) for _ in range(3))
-        assert (first.waiting(), third.waiting()) == (0, 1)
-        assert scheduler.jobs == (2, 1)
+        assert (first.position(), third.position()) == (0, 1)
+        assert (len(scheduler.active), len(scheduler.waiting)) == (2, 1)
         with pytest.raises(BusyError):
             scheduler.submit(steps(), seconds=9)
         first.cancel()
-        while third.waiting():
+        while third.position():
             await asyncio.sleep(0.01)
         stop.set()
         assert all([item == 1 async for item in third])

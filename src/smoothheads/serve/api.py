@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Annotated, Any, Final, TypeVar
 
@@ -20,17 +20,14 @@ from smoothheads.data import DataInfo
 from smoothheads.errors import ConfigError, SmoothheadsError
 from smoothheads.serve import images, schemas
 from smoothheads.serve.guard import Metrics
-from smoothheads.serve.network import Event, Networks, load_images
-from smoothheads.serve.scheduler import BusyError, OutOfTimeError, RequestJob, Scheduler
+from smoothheads.serve.network import Event, Networks, Task, load_images
+from smoothheads.serve.scheduler import OutOfTimeError, RequestJob, Scheduler
 from smoothheads.serve.schemas import ImageRequest
 from smoothheads.serve.server import Limits
 from smoothheads.serve.worker import Workers
 from smoothheads.types import Pixels
 
 T = TypeVar("T")
-Work = Callable[[str | None, Sequence[Pixels], int | None, float | None], Iterator[Event]]
-"""Certifies, predicts or attacks: model, images, samples and radius to events."""
-
 PULSE: Final = 0.1
 """Seconds between two events: nobody reads faster."""
 SAMPLES: Final = 20
@@ -79,19 +76,12 @@ class Service:
         self.workers = Workers(WORKERS, limits.parse_seconds)
         self.test_images = images.cached(load_images)
 
-    def submit(self, steps: Iterator[T], seconds: float, *, small: bool = False) -> RequestJob[T]:
-        """Hands work to the scheduler; raises HTTPException 429 where its queue is full."""
-        try:
-            return self.scheduler.submit(steps, seconds=seconds, small=small)
-        except BusyError:
-            raise HTTPException(429, "too many requests under way", {"Retry-After": "1"}) from None
-
     async def facts(self, model: str | None) -> tuple[DataInfo, dict[str, Any]]:
         """Returns image size and facts of a network; opening one is work like any other."""
         known = self.networks.facts(model)
         if known is not None:
             return known
-        job = self.submit(self.networks.opened(model), self.limits.seconds)
+        job = self.scheduler.submit(self.networks.opened(model), seconds=self.limits.seconds)
         try:
             async for known in job:
                 return known
@@ -132,22 +122,25 @@ class Service:
                 pixels.append(await run_in_threadpool(images.from_numbers, source, info, name))
         return pixels
 
-    async def start(self, request: ImageRequest, work: Work) -> tuple[RequestJob[Event], dict[str, Any]]:
+    async def start(
+        self, http: HttpRequest, request: ImageRequest, task: Task
+    ) -> tuple[RequestJob[Event], dict[str, Any]]:
         """Decodes the images and hands the work to the scheduler; also returns the facts of the network."""
         small = request.n is not None and request.n * len(request.sources) <= SMALL_REQUEST
-        if self.scheduler.is_full(small):  # decoding would be in vain
-            raise HTTPException(429, "too many requests under way", {"Retry-After": "1"})
+        self.scheduler.require_place(small)  # decoding would be in vain
         info, facts = await self.facts(request.model)
         pixels = await self.decode(request, info)
-        steps = self._counted(work(request.model, pixels, request.n, request.radius))
-        return self.submit(steps, request.seconds or self.limits.seconds, small=small), facts
+        # The images are decoded, so that the bytes of the request need not be held any longer.
+        http.scope["release_body"]()
 
-    def _counted(self, steps: Iterator[Event]) -> Iterator[Event]:
-        for event in steps:
-            self.metrics.samples.inc(event.samples)
-            if event.kind == "start":
-                self.metrics.images.inc()
-            yield event
+        def steps() -> Iterator[Event]:
+            for event in self.networks.work(task, request.model, pixels, request.n, request.radius):
+                self.metrics.samples.inc(event.samples)
+                self.metrics.images.inc(event.kind == "start")
+                yield event
+
+        seconds = request.seconds or self.limits.seconds
+        return self.scheduler.submit(steps(), seconds=seconds, small=small), facts
 
 
 def routes(service: Service) -> APIRouter:
@@ -174,23 +167,22 @@ def routes(service: Service) -> APIRouter:
     post: dict[str, Any] = {"description": about, "openapi_extra": body}
     post |= {"responses": {200: {"content": EVENT_STREAM}}}
 
-    async def answer(http: HttpRequest, work: Work, kind: str) -> Any:
-        if "text/event-stream" in http.headers.get("accept", ""):
-            return await stream(service, http, work)
-        request = await service.read(http)
-        return await unless_gone(http.receive, all_answers(service, http, request, work, kind))
+    async def answer(http: HttpRequest, task: Task) -> Any:
+        if task == "attack" or "text/event-stream" in http.headers.get("accept", ""):
+            return await stream(service, http, task)
+        return await all_answers(service, http, task)
 
     @router.post(
         "/certify", summary="Class and certified radius of images", response_model=schemas.Certified, **post
     )
     async def certify(http: HttpRequest) -> Any:
-        return await answer(http, networks.certify, "moment")
+        return await answer(http, "certify")
 
     @router.post(
         "/predict", summary="Class of images, or an abstention", response_model=schemas.Predicted, **post
     )
     async def predict(http: HttpRequest) -> Any:
-        return await answer(http, networks.predict, "answer")
+        return await answer(http, "predict")
 
     @router.post(
         "/attack",
@@ -200,7 +192,7 @@ def routes(service: Service) -> APIRouter:
         **post,
     )
     async def attack(http: HttpRequest) -> Any:
-        return await stream(service, http, networks.attack)
+        return await answer(http, "attack")
 
     @router.get("/models", summary="The classifiers that are served, and the limits")
     def models() -> dict[str, Any]:
@@ -234,33 +226,34 @@ class PngResponse(Response):
     media_type = "image/png"
 
 
-async def all_answers(
-    service: Service, http: HttpRequest, request: ImageRequest, work: Work, kind: str
-) -> JSONResponse:
-    """Returns the last event of that kind for every image."""
-    job, facts = await service.start(request, work)
-    # The images are decoded, so that the bytes of the request need not be held any longer.
-    http.scope["release_body"]()
+async def all_answers(service: Service, http: HttpRequest, task: Task) -> JSONResponse:
+    """Returns what there is to say of every image at the end, or when the time is over."""
+    request = await service.read(http)
     answers: list[dict[str, Any]] = [{"error": "not reached in time"} for _ in request.sources]
-    try:
-        # Every moment holds at once, so that the last one of an image is its answer.
-        async for event in job:
-            if event.kind == kind:
-                answers[event.image] = event.data
-    except OutOfTimeError:
-        pass  # what is certified by then is given
-    finally:
-        job.cancel()
+
+    async def work() -> dict[str, Any]:
+        job, facts = await service.start(http, request, task)
+        try:
+            # Every moment holds at once, so that the last one of an image is its answer.
+            async for event in job:
+                if event.kind in ("moment", "answer"):
+                    answers[event.image] = event.data
+        except OutOfTimeError:
+            pass  # what is certified by then is given
+        finally:
+            job.cancel()
+        return facts
+
+    facts = await unless_gone(http.receive, work())
     return JSONResponse({"answers": answers, **{name: facts[name] for name in ANSWER_FACTS}})
 
 
-async def stream(service: Service, http: HttpRequest, work: Work) -> Response:
+async def stream(service: Service, http: HttpRequest, task: Task) -> Response:
     """Returns the events of one image as they come."""
     request = await service.read(http)
     if len(request.sources) != 1:
         raise HTTPException(422, f"events are for one image, and the request has {len(request.sources)}")
-    job, facts = await unless_gone(http.receive, service.start(request, work))
-    http.scope["release_body"]()
+    job, facts = await unless_gone(http.receive, service.start(http, request, task))
     return EventStream(job, facts, request.radius, service.public)
 
 
@@ -300,24 +293,20 @@ class EventStream(Response):
         last: dict[str, Any] = {}
         yield "facts", self.facts
         try:
-            while True:
-                await self.job.wait(0.5)
-                done = self.job.done
-                events = self.job.take()
-                if not events and not done:
-                    yield "waiting", {"position": self.job.waiting()}
-                moments = [event for event in events if event.kind == "moment"]
+            while (events := await self.job.take(0.5)) or not self.job.done:
+                if not events:
+                    yield "waiting", {"position": self.job.position()}
+                    continue
+                moments = [event.data for event in events if event.kind == "moment"]
                 for event in events:
                     if event.kind not in ("quiet", "moment"):
                         yield event.kind, event.data
                 if moments:
-                    last = moments[-1].data
+                    last = moments[-1]
                     yield "moment", last
-                if done and not events:
-                    reached = self.radius is not None and last.get("radius", 0) >= self.radius
-                    yield "end", {"reason": "radius" if reached else "n"}
-                    return
                 await asyncio.sleep(PULSE)
+            reached = self.radius is not None and last.get("radius", 0) >= self.radius
+            yield "end", {"reason": "radius" if reached else "n"}
         except OutOfTimeError:
             yield "end", {"reason": "seconds"}
         except SmoothheadsError as error:

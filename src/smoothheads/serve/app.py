@@ -50,8 +50,8 @@ def application(folder: Path, settings: Mapping[str, Any], access: Access, limit
     networks = Networks(index.networks, n=limits.n, **settings)
     service = api.Service(networks, limits, metrics, index.public)
     scheduler = service.scheduler
-    metrics.gauge("requests_active", "Requests that take turns").set_function(lambda: scheduler.jobs[0])
-    metrics.gauge("requests_waiting", "Requests in the queue").set_function(lambda: scheduler.jobs[1])
+    metrics.gauge("requests_active", "Requests that take turns").set_function(lambda: len(scheduler.active))
+    metrics.gauge("requests_waiting", "Requests in the queue").set_function(lambda: len(scheduler.waiting))
     metrics.gauge("steps", "Passes made since the start").set_function(lambda: scheduler.steps)
     ready = asyncio.Event()
 
@@ -77,7 +77,7 @@ def application(folder: Path, settings: Mapping[str, Any], access: Access, limit
         redoc_url=None,
     )
     app.include_router(api.routes(service))
-    app.include_router(runs.routes(runs.Runs(index, service.test_images)))
+    app.include_router(runs.routes(index, service.test_images))
 
     @app.get("/healthz", summary="Whether the server is alive", response_class=PlainTextResponse)
     async def healthz() -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import time
@@ -15,16 +13,16 @@ import numpy as np
 
 from smoothheads.errors import SmoothheadsError
 from smoothheads.report import tables
-from smoothheads.report.table import Cell, Table, no_formula, number, to_csv, to_latex
+from smoothheads.report.table import Cell, Table, number, to_csv, to_latex, word
 from smoothheads.results import ledger, metrics
 from smoothheads.results.compare import compare, summarize
-from smoothheads.results.metrics import binomial_band
 from smoothheads.results.results import Results
 from smoothheads.runs.models import METRICS
 from smoothheads.studies import tables as study_tables
 from smoothheads.studies.results import StudyResults
 
 POINTS = 200
+CURVE = ("radii", "accuracy", "low", "high")
 MOST_DIFFERENT = 200
 WRITTEN = 2e-6  # radii are written with six decimals, rounded down
 LIVE = 60.0
@@ -74,7 +72,8 @@ def row(name: str, path: Path, read: Callable[[Path], Results]) -> dict[str, Any
 
 def curves(logs: Sequence[Results]) -> dict[str, Any]:
     """Returns certified accuracy over the radius with 95 % intervals, and the tables of `report`."""
-    answer: dict[str, Any] = {"curves": [_curve(log) for log in logs]}
+    drawn = [{"id": log.name, "images": len(log), "norm": log.norm} | _curve(log) for log in logs]
+    answer: dict[str, Any] = {"curves": drawn}
     try:
         comparison = compare(logs, align=True)  # on the images that all of them hold
         shown = [_table(table) for table in (*tables.all_tables(comparison), per_class(comparison.logs))]
@@ -85,29 +84,24 @@ def curves(logs: Sequence[Results]) -> dict[str, Any]:
 
 def per_class(logs: Sequence[Results]) -> Table:
     """Returns the certified accuracy and the ACR of every class, one row per class."""
-    classes = np.unique(np.concatenate([log.label for log in logs])).tolist()
     columns = ["class", "images"]
     for log in logs:
         columns += [f"{log.name}: certified (%)", f"{log.name}: ACR"]
+    measured = [(log.class_certified_accuracy(), log.class_acr) for log in logs]
     rows = []
-    # A row per class; two columns per log.
-    for label in classes:
-        cells = [Cell(_class(logs[0], label)), number(int((logs[0].label == label).sum()), "d")]
-        for log in logs:
-            of = log.label == label
-            radii = metrics.certified_radii(log.correct[of], log.radius[of])
-            certified = metrics.certified_accuracy(log.correct[of], log.radius[of], (0.0,))
-            cells += [number(100 * float(certified[0]), ".0f"), number(float(radii.mean()), ".3f")]
+    for label, count in zip(*np.unique(logs[0].label, return_counts=True), strict=True):
+        cells = [Cell(_class(logs[0], label)), number(int(count), "d")]
+        for certified, acr in measured:
+            cells += [number(certified[label], ".0f", 100), number(acr[label], ".3f")]
         rows.append(tuple(cells))
-    return Table("Every class", tuple(columns), tuple(rows), ())
+    return Table("Every class", tuple(columns), tuple(rows))
 
 
 def different(logs: Sequence[Results]) -> dict[str, Any]:
     """Returns the paired difference of two logs, and the images on which they differ most."""
     comparison = compare(logs, align=True)
     first, second = comparison.logs
-    gains = metrics.certified_radii(second.correct, second.radius)
-    gains = gains - metrics.certified_radii(first.correct, first.radius)
+    gains = second.certified_radius - first.certified_radius
     # Radii are rounded when they are written: smaller gains are no gains.
     gains[np.abs(gains) < WRITTEN] = 0.0
     order = np.argsort(-np.abs(gains), kind="stable")
@@ -116,10 +110,7 @@ def different(logs: Sequence[Results]) -> dict[str, Any]:
         "tables": [_table(table) for table in tables.differences(comparison)],
         "notes": list(comparison.notes),
         "images": len(first),
-        "gain": {
-            "better": int((gains > 0).sum()),
-            "worse": int((gains < 0).sum()),
-        },
+        "gain": {"better": int((gains > 0).sum()), "worse": int((gains < 0).sum())},
         "differ": len(apart),
         "rows": [
             {
@@ -180,14 +171,13 @@ def curves_file(logs: Sequence[Results], kind: str) -> bytes:
     if kind == "tex":
         comparison = compare(logs, align=True)
         return _latex([tables.headline(comparison), *tables.differences(comparison)])
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["log", "radius", "certified_accuracy", "low", "high"])
-    for log in logs:
-        curve = _curve(log)
-        columns = (curve["radii"], curve["accuracy"], curve["low"], curve["high"])
-        writer.writerows([no_formula(log.name), *values] for values in zip(*columns, strict=True))
-    return out.getvalue().encode()
+    rows = [
+        (word(log.name), *(Cell("", value) for value in values))
+        for log in logs
+        for values in zip(*_curve(log).values(), strict=True)
+    ]
+    columns = ("log", "radius", "certified_accuracy", "low", "high")
+    return to_csv(Table("", columns, tuple(rows))).encode()
 
 
 def study(results: StudyResults) -> dict[str, Any]:
@@ -243,18 +233,12 @@ def _numbers(line: Any) -> dict[str, Any]:
     return {key: value for key, value in numbers.items() if math.isfinite(value)}
 
 
-def _curve(log: Results) -> dict[str, Any]:
-    # Certified accuracy at evenly spaced radii, with Clopper-Pearson intervals.
+def _curve(log: Results) -> dict[str, list[float]]:
+    """Returns certified accuracy at evenly spaced radii, with Clopper-Pearson intervals."""
     radii = np.linspace(0, float(log.radius.max()), POINTS + 1)
-    accuracy = metrics.certified_accuracy(log.correct, log.radius, radii.tolist())
-    low, high = binomial_band(accuracy, len(log))
-    rounded = {"radii": radii, "accuracy": accuracy, "low": low, "high": high}
-    return {
-        "id": log.name,
-        "images": len(log),
-        "norm": log.norm,
-        **{key: np.round(values, 6).tolist() for key, values in rounded.items()},
-    }
+    accuracy = log.certified_accuracy(radii)
+    columns = (radii, accuracy, *metrics.binomial_band(accuracy, len(log)))
+    return {name: np.round(values, 6).tolist() for name, values in zip(CURVE, columns, strict=True)}
 
 
 def _class(log: Results, label: int) -> str:
@@ -266,8 +250,5 @@ def data_name(log: Results) -> str | None:
 
 
 def _table(table: Table) -> dict[str, Any]:
-    def cell(each: Cell) -> dict[str, Any]:
-        return {"text": each.text, "error": each.error, "best": each.best}
-
-    rows = [[cell(each) for each in row] for row in table.rows]
+    rows = [[{"text": c.text, "error": c.error, "best": c.best} for c in row] for row in table.rows]
     return {"title": table.title, "columns": list(table.columns), "rows": rows, "notes": list(table.notes)}

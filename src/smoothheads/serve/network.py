@@ -10,9 +10,9 @@ import math
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,10 @@ from smoothheads.types import ABSTAIN, Phase, Pixels, Votes, format_radius
 OPEN_NETWORKS = 2
 """Networks in memory at a time."""
 ATTACK_STEPS, ATTACK_DRAWS, FRAMES = 10, 16, 26
-PREDICT_SAMPLES, ATTACK_SAMPLES = 1000, 500
-"""Samples where a request names none."""
+USUAL_SAMPLES: Mapping[str, int] = {"predict": 1000, "attack": 500}
+"""Samples where a request names none; a certificate takes as many as it may."""
+
+Task = Literal["certify", "predict", "attack"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,6 @@ class Event:
     data: dict[str, Any]
     samples: int = 0
     """Noisy samples that the step took."""
-
-
-QUIET = Event(-1, "quiet", {})
-"""A step that has nothing to tell."""
 
 
 class ServedNetwork:
@@ -89,7 +87,6 @@ class ServedNetwork:
             target: Radius at which it stops; None goes on to n.
             at: Position of the image in the request.
         """
-        yield Event(at, "start", {"picture": self._picture(image)})
         # Any reason to stop is a good one: with probability 1 - alpha every certificate on the way holds.
         budget = AnytimeBudget(n=n, target=target)
         seen = 0
@@ -103,11 +100,6 @@ class ServedNetwork:
             yield Event(at, "moment", moment, certificate.n - seen)
             seen = certificate.n
 
-    def predict(self, image: Pixels, *, n: int, at: int = 0) -> Iterator[Event]:
-        """Yields a quiet event per pass, and the prediction at the end."""
-        yield Event(at, "start", {"picture": self._picture(image)})
-        yield from self._predict(image, n, at, "answer", {})
-
     def attack(self, image: Pixels, *, radius: float, n: int) -> Iterator[Event]:
         """Pushes the image away from its class, and yields the predictions on the way as frames.
 
@@ -118,16 +110,15 @@ class ServedNetwork:
         """
         if (norm := self._certifier.law.norm) != "l2":
             raise ConfigError(f"Attacks are for l2 radii; this network has {norm} radii.")
-        yield Event(0, "start", {"picture": self._picture(image), "radius": radius})
         # Step 1: the class that is attacked has the most votes on the image itself.
         label = 0
-        for event in self._predict(image, n, 0, "answer", {}):
+        for event in self.predict(image, n=n):
             if event.kind == "answer":
                 label = int(np.argmax(event.data["votes"]))
             yield Event(-1, "quiet", {}, event.samples)
         # Step 2: the direction that hurts most, gradient ascent on the smoothed loss of that class.
         direction = self._direction(image, label, radius)
-        yield QUIET
+        yield Event(-1, "quiet", {})
         # Step 3: farther and farther along it, by distances that the integer grid can represent.
         q, seen = self.info.grid.max_value, -1
         for i in range(FRAMES):
@@ -136,12 +127,19 @@ class ServedNetwork:
             squared = squared_distance(image, pushed)
             # On a coarse grid several budgets allow no more than the same change.
             if squared != seen:
-                shown = {"distance": math.sqrt(squared) / q, "picture": self._picture(pushed)}
-                yield from self._predict(pushed, n, 0, "frame", shown)
+                shown = {"distance": math.sqrt(squared) / q, "picture": self.picture(pushed)}
+                for event in self.predict(pushed, n=n):
+                    yield replace(event, kind="frame", data=shown | event.data) if event.data else event
             seen = squared
 
-    def _predict(self, image: Pixels, n: int, at: int, kind: str, more: Mapping[str, Any]) -> Iterator[Event]:
-        """Runs PREDICT (Cohen et al., Algorithm 1) and asks for one block of samples at a time."""
+    def predict(self, image: Pixels, *, n: int, at: int = 0) -> Iterator[Event]:
+        """Runs PREDICT (Cohen et al., Algorithm 1): a quiet event per pass, and the prediction at the end.
+
+        Args:
+            image: Grid integers [C, H, W].
+            n: Samples.
+            at: Position of the image in the request.
+        """
         config = self._smoothed.config
 
         def run(_: Any) -> algorithm.Run[int]:
@@ -156,12 +154,13 @@ class ServedNetwork:
         for pending in self._certifier.steps(run, image):
             votes = pending.votes(Phase.ESTIMATION)
             if pending.request is None:
-                yield Event(at, kind, {**more, **self._answer(pending.result, votes)}, votes.n - seen)
+                yield Event(at, "answer", self._answer(pending.result, votes), votes.n - seen)
             else:
                 yield Event(-1, "quiet", {}, votes.n - seen)
             seen = votes.n
 
-    def _picture(self, image: Pixels) -> str:
+    def picture(self, image: Pixels) -> str:
+        """Returns the image as the page shows it."""
         data = base64.b64encode(images.png(image, self.info.grid)).decode()
         return f"data:image/png;base64,{data}"
 
@@ -270,28 +269,28 @@ class Networks:
         network = self.get(name)
         yield network.info, network.facts()
 
-    def certify(
-        self, name: str | None, pixels: Sequence[Pixels], n: int | None, radius: float | None
+    def work(
+        self, task: Task, name: str | None, pixels: Sequence[Pixels], n: int | None, radius: float | None
     ) -> Iterator[Event]:
-        """Yields a `start` and then `moment`s for every image."""
-        network = self.get(name)
-        for at, image in enumerate(pixels):
-            yield from network.certify(image, n=n or self.n, target=radius, at=at)
+        """Yields the events of certifying, predicting or attacking images.
 
-    def predict(
-        self, name: str | None, pixels: Sequence[Pixels], n: int | None, _: float | None
-    ) -> Iterator[Event]:
-        """Yields a `start` and then an `answer` for every image."""
+        Args:
+            task: What is done.
+            name: The network; the first one for None.
+            pixels: The images.
+            n: Samples per image; None takes what is usual for the task.
+            radius: Radius at which a certificate stops, or to which an attack goes.
+        """
         network = self.get(name)
+        most = min(n or USUAL_SAMPLES.get(task, self.n), self.n)
         for at, image in enumerate(pixels):
-            yield from network.predict(image, n=n or min(PREDICT_SAMPLES, self.n), at=at)
-
-    def attack(
-        self, name: str | None, pixels: Sequence[Pixels], n: int | None, radius: float | None
-    ) -> Iterator[Event]:
-        """Yields `frame`s of the first image, pushed farther and farther."""
-        network = self.get(name)
-        yield from network.attack(pixels[0], radius=radius or 2 * network.sigma, n=n or ATTACK_SAMPLES)
+            yield Event(at, "start", {"picture": network.picture(image)})
+            if task == "certify":
+                yield from network.certify(image, n=most, target=radius, at=at)
+            elif task == "predict":
+                yield from network.predict(image, n=most, at=at)
+            else:
+                yield from network.attack(image, n=most, radius=radius or 2 * network.sigma)
 
 
 def is_network(folder: Path) -> bool:

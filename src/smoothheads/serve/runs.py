@@ -10,11 +10,11 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Query
 from starlette.exceptions import HTTPException
@@ -28,9 +28,9 @@ from smoothheads.results.manifest import FILE
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 from smoothheads.runs.models import CHECKPOINT, CONFIG, METRICS
-from smoothheads.serve import logs
+from smoothheads.serve import images, logs
 from smoothheads.serve.api import ERRORS, Index, PngResponse
-from smoothheads.serve.images import cached, picture
+from smoothheads.serve.images import cached
 from smoothheads.serve.network import is_network
 from smoothheads.studies import results as study_results
 from smoothheads.studies.results import STUDY_FILE
@@ -111,71 +111,38 @@ class RunIndex:
         return self.root.name if path == self.root else path.relative_to(self.root).as_posix()
 
 
-class Runs:
-    """Reads the logs that requests name."""
+def routes(served: RunIndex, test_images: Callable[[Path], Dataset]) -> APIRouter:
+    """Returns the routes below /v1/runs.
 
-    def __init__(self, index: RunIndex, test_images: Callable[[Path], Dataset]) -> None:
-        self.index, self._test_images = index, test_images
-        self.read = cached(read_log, logs.stamp)
+    Args:
+        served: What the served folder holds.
+        test_images: Returns the test images of the data set that a network was trained on.
+    """
+    router = APIRouter(prefix="/v1/runs", responses=ERRORS)
+    read = cached(read_log, logs.stamp)
 
-    def chosen(self, names: list[str], exactly: int | None = None) -> list[Results]:
-        """Returns the logs of a request; raises HTTPException for wrong numbers and unknown names."""
+    def find(what: str, name: str, known: Mapping[str, Path]) -> Path:
+        # Names are looked up among what the walk saw, and shortened in messages.
+        if name not in known:
+            raise HTTPException(404, f"There is no {what} {name[:80]!r}; {suggest(name[:80], known)}.")
+        return known[name]
+
+    def chosen(names: list[str], exactly: int | None = None) -> list[Results]:
         if not names or len(names) > MOST or exactly not in (None, len(names)):
             raise HTTPException(422, f"choose {exactly or f'1 to {MOST}'} logs by id")
-        # Names are looked up among what the walk saw, and shortened in messages.
-        known = self.index.contents().ledgers
-        for name in names:
-            if name not in known:
-                raise HTTPException(404, f"There is no log {name[:80]!r}; {suggest(name[:80], known)}.")
-        return [replace(self.read(known[name]), name=name) for name in names]
-
-    def study(self, name: str) -> study_results.StudyResults:
-        known = self.index.contents().studies
-        if name not in known:
-            raise HTTPException(404, "no such study")
-        return study_results.load(known[name])
-
-    def overview(self) -> dict[str, Any]:
-        """Returns one row for every ledger, study and training run."""
-        contents = self.index.contents()
-        rows = [logs.row(name, path, self.read) for name, path in contents.ledgers.items()]
-        for row in rows:
-            if "error" in row:
-                row["error"] = self.index.public(row["error"])
-        return {
-            "folder": self.index.root.name,
-            "ledgers": rows,
-            "studies": list(contents.studies),
-            "trainings": [logs.training(name, folder) for name, folder in contents.trainings.items()],
-        }
-
-    def images(self, names: list[str], index: int) -> dict[str, Any]:
-        """Returns all that the logs know of one image."""
-        found = [{"id": log.name, "image": logs.image(log, index)} for log in self.chosen(names)]
-        if all(each["image"] is None for each in found):
-            raise HTTPException(404, "no such image in these logs")
-        return {"index": index, "logs": found}
-
-    def picture(self, log: Results, index: int) -> bytes:
-        """Returns a test image as PNG; it needs a network here that was trained on the log's data set."""
-        # A log names its data set only; a network that was trained on it knows where that lies.
-        for network in self.index.networks().values():
-            with suppress(SmoothheadsError, OSError):
-                if trained_config(network).data.name != logs.data_name(log):
-                    continue
-                if (found := picture(self._test_images(network), index)) is not None:
-                    return found
-        raise HTTPException(404, "the image's data set is not here")
-
-
-def routes(runs: Runs) -> APIRouter:
-    """Returns the routes below /v1/runs."""
-    router = APIRouter(prefix="/v1/runs", responses=ERRORS)
-    chosen = runs.chosen
+        known = served.contents().ledgers
+        return [replace(read(find("log", name, known)), name=name) for name in names]
 
     @router.get("", summary="Ledgers, logs, studies and training runs")
     def overview() -> Response:
-        return JSONResponse(runs.overview())
+        contents = served.contents()
+        rows = [logs.row(name, path, read) for name, path in contents.ledgers.items()]
+        for row in rows:
+            if "error" in row:
+                row["error"] = served.public(row["error"])
+        trainings = [logs.training(name, folder) for name, folder in contents.trainings.items()]
+        held = {"ledgers": rows, "studies": list(contents.studies), "trainings": trainings}
+        return JSONResponse({"folder": served.root.name, **held})
 
     @router.get("/curves", summary="Certified accuracy over the radius, and the tables of `report`")
     def curves(ids: Ids) -> Response:
@@ -191,19 +158,32 @@ def routes(runs: Runs) -> APIRouter:
 
     @router.get("/image", summary="One image in some logs")
     def image(ids: Ids, index: Index) -> Response:
-        return JSONResponse(runs.images(ids, index))
+        found = [{"id": log.name, "image": logs.image(log, index)} for log in chosen(ids)]
+        if all(each["image"] is None for each in found):
+            raise HTTPException(404, "no such image in these logs")
+        return JSONResponse({"index": index, "logs": found})
 
     @router.get("/picture", summary="That image as PNG", response_class=PngResponse)
     def picture(ids: Ids, index: Index) -> Response:
-        return PngResponse(runs.picture(chosen(ids)[0], index))
+        # A log names its data set only; a network that was trained on it knows where that lies.
+        log = chosen(ids)[0]
+        for network in served.networks().values():
+            with suppress(SmoothheadsError, OSError):
+                if trained_config(network).data.name == logs.data_name(log):
+                    found = images.picture(test_images(network), index)
+                    if found is not None:
+                        return PngResponse(found)
+        raise HTTPException(404, "the image's data set is not here")
 
     @router.get("/study", summary="The tables of a study")
     def study(name: Id = "") -> Response:
-        return JSONResponse(logs.study(runs.study(name)))
+        found = study_results.load(find("study", name, served.contents().studies))
+        return JSONResponse(logs.study(found))
 
     @router.get("/study.{kind}", summary="The figure of a study, its tables as CSV or for LaTeX")
     def study_file(kind: Kind, name: Id = "") -> Response:
-        return download(f"study.{kind}", logs.study_file(runs.study(name), kind))
+        found = study_results.load(find("study", name, served.contents().studies))
+        return download(f"study.{kind}", logs.study_file(found, kind))
 
     return router
 
