@@ -76,7 +76,7 @@ def _log(shared_data: Path, group: str, name: str) -> Results:
 def test_some(shared_data: Path, published: Some) -> None:
     log = _log(shared_data, "some", published.name)
     radii = [0.25 * i for i in range(10)]
-    cells = 100 * metrics.certified_accuracy(log.correct, log.radius, radii)
+    cells = 100 * log.certified_accuracy(radii)
     padded = published.cells + (0.0,) * (10 - len(published.cells))
     np.testing.assert_allclose(cells, padded, atol=1e-9)
     summary = summarize(log)
@@ -103,8 +103,8 @@ def test_cohen(shared_data: Path, name: str, images: int, acr: float, accuracies
     log = _log(shared_data, "cohen", name)
     radii = [0.5 * i for i in range(len(accuracies))]
     assert len(log) == images
-    assert metrics.certified_radii(log.correct, log.radius).mean() == pytest.approx(acr, abs=5e-5)
-    found = metrics.certified_accuracy(log.correct, log.radius, radii)
+    assert log.acr == pytest.approx(acr, abs=5e-5)
+    found = log.certified_accuracy(radii)
     np.testing.assert_allclose(np.round(found, 3), accuracies, atol=1e-9)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,27 +14,29 @@ from smoothheads.errors import ConfigError
 from smoothheads.noise.laws import l2_radius
 from smoothheads.results import Results, metrics
 
-CORRECT = np.array([True, True, False, True, False])
-RADIUS = np.array([0.5, 0.25, 2.0, 0.0, 0.0])
+
+def results(correct: Any, radius: Any) -> Results:
+    """Images of class 0, correct or not."""
+    count = len(correct)
+    prediction = np.where(correct, 0, 1)
+    return Results(
+        "log", np.arange(count), np.zeros(count, int), prediction, np.asarray(radius), np.ones(count)
+    )
 
 
 def test_certified_accuracy_is_not_strict_and_counts_all_images() -> None:
-    accuracy = metrics.certified_accuracy(CORRECT, RADIUS, [0, 0.25, 0.250001, 0.5, 0.75])
+    log = results([True, True, False, True, False], [0.5, 0.25, 2.0, 0.0, 0.0])
+    accuracy = log.certified_accuracy([0, 0.25, 0.250001, 0.5, 0.75])
     np.testing.assert_allclose(accuracy, [0.6, 0.4, 0.2, 0.2, 0.0])
-
-
-def test_average_certified_radius_counts_wrong_answers_as_zero() -> None:
-    assert metrics.certified_radii(CORRECT, RADIUS).mean() == pytest.approx(0.15)
+    assert log.acr == pytest.approx(0.15)  # wrong predictions count as 0
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 5)), min_size=1, max_size=40))
 def test_acr_is_the_area_under_the_curve(images: list[tuple[bool, float]]) -> None:
-    correct = np.array([c for c, _ in images])
-    radius = np.array([r for _, r in images])
-    steps = np.unique(np.concatenate([[0.0], radius]))  # CA is constant between neighbours
-    heights = metrics.certified_accuracy(correct, radius, list(steps[1:]))
-    area = float(np.sum(np.diff(steps) * heights))
-    assert area == pytest.approx(metrics.certified_radii(correct, radius).mean(), abs=1e-12)
+    log = results([c for c, _ in images], [r for _, r in images])
+    steps = np.unique(np.concatenate([[0.0], log.radius]))  # CA is constant between neighbours
+    heights = log.certified_accuracy(steps[1:])
+    assert float(np.sum(np.diff(steps) * heights)) == pytest.approx(log.acr, abs=1e-12)
 
 
 def test_classes_of_which_nothing_is_right_are_counted() -> None:

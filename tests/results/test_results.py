@@ -103,7 +103,6 @@ def test_metrics_of_the_classes() -> None:
     assert log.class_acr == pytest.approx({0: 0.3, 1: 0.05, 2: 0.0})
     assert log.class_certified_accuracy(0.2) == {0: 1.0, 1: 0.0, 2: 0.0}
     assert (log.worst_class, log.certified_classes) == (2, 2)
-    assert log.class_spread == pytest.approx(0.3)
     assert log.acr == pytest.approx(0.7 / 6)
     assert len(repr(log).splitlines()) == 5
 

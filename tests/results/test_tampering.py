@@ -19,22 +19,22 @@ from smoothheads.results.derive import linf, merge, recertify
 from smoothheads.results.ledger import Ledger, load
 from smoothheads.results.manifest import Manifest, digest
 from smoothheads.results.read import read_log
-from smoothheads.results.row import COLUMNS, Checksums, RowError, verify_row
+from smoothheads.results.row import COLUMNS, RowError, chain_of, seal, verify_row
 from smoothheads.types import Certified, Votes
 
 Change = Callable[[list[list[str]]], list[list[str]]]
 
 
-def rewrite(folder: Path, change: Change, *, seal: bool = False) -> None:
-    """Changes the rows (lists of words) of a ledger; with `seal`, by somebody who knows the checksums."""
+def rewrite(folder: Path, change: Change, *, sealed: bool = False) -> None:
+    """Changes the rows (lists of words) of a ledger; with `sealed`, by somebody who knows the checksums."""
     path = folder / "ledger.tsv"
     head, *lines = path.read_text().splitlines()
     changed = change([line.split("\t") for line in lines])
-    if seal:
-        chain = Checksums(digest(json.loads((folder / "manifest.json").read_text())))
+    if sealed:
+        chain = digest(json.loads((folder / "manifest.json").read_text()))
         for i, words in enumerate(changed):
-            sealed = chain.seal("\t".join(words[: len(COLUMNS)]))
-            chain, changed[i] = chain.after(sealed), sealed.split("\t")
+            line = seal("\t".join(words[: len(COLUMNS)]), chain)
+            chain, changed[i] = chain_of(line), line.split("\t")
     path.write_text("\n".join([head, *("\t".join(words) for words in changed), ""]))
 
 
@@ -88,7 +88,7 @@ def test_votes_show_what_checksums_do_not(
     run: Callable[..., Path], column: str, word: str, code: str
 ) -> None:
     folder = run()
-    rewrite(folder, edited(column, word), seal=True)
+    rewrite(folder, edited(column, word), sealed=True)
     with pytest.raises(LedgerError, match=r"Line 5 of .* \(image 15\) is not as it was certified"):
         read_log(folder)
     errors = {finding.code: finding.rows for finding in audit(folder).findings if finding.severity == "error"}
@@ -108,7 +108,7 @@ def test_a_larger_radius_contradicts_the_votes_of_every_budget(name: str, tmp_pa
         rows[position][COLUMNS.index("radius")] = f"{log.radius[position] + 0.3:.6f}"
         return rows
 
-    rewrite(tmp_path / name, larger, seal=True)
+    rewrite(tmp_path / name, larger, sealed=True)
     with pytest.raises(LedgerError, match="but the votes give"):
         read_log(tmp_path / name)
     assert not audit(tmp_path / name).sound

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from smoothheads.checkpoint.folder import Checkpoint
+from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import DataInfo
 from smoothheads.errors import CheckpointError
 from smoothheads.models import ModelConfig, build

@@ -18,7 +18,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from smoothheads.checkpoint.folder import save
+from smoothheads.checkpoint import save
 from smoothheads.data import describe
 from smoothheads.errors import CheckpointError, ConfigError
 from smoothheads.files import reserve, sha256

@@ -18,7 +18,6 @@ from scipy import special
 from smoothheads.attack.outcome import AttackOutcome
 from smoothheads.errors import ConfigError
 from smoothheads.files import STAMP, reserve_file, write_stamped
-from smoothheads.results import metrics
 from smoothheads.results.compare import ceiling_of
 from smoothheads.results.metrics import binomial_band
 from smoothheads.results.results import Results
@@ -41,7 +40,7 @@ def certified_accuracy(logs: Sequence[Results]) -> Figure:
     figure, axes = new_axes(f"{logs[0].norm} radius (pixels in [0, 1])", "certified accuracy", percent=True)
     for i, log in enumerate(logs):
         grid = np.linspace(0, float(log.radius.max()), 500)
-        accuracy = metrics.certified_accuracy(log.correct, log.radius, grid.tolist())
+        accuracy = log.certified_accuracy(grid)
         colour, dash = style(i)
         # Nothing is certified beyond the largest radius: the curve drops to 0 there.
         drop = [*grid, grid[-1]], [*accuracy, 0.0]

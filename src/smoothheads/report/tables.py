@@ -51,7 +51,7 @@ def headline(comparison: Comparison) -> Table:
     rows, notes = table.rows, table.notes
     if len(rows) > 1 and len({log.sigma for log in logs}) == 1:
         # Each column of the table is a mean of [logs, images].
-        hits = np.array([metrics.certified(log.correct, log.radius, comparison.radii) for log in logs])
+        hits = np.array([log.certified_at(comparison.radii) for log in logs])
         radii = np.array([log.certified_radius for log in logs])
         columns = [radii, *np.moveaxis(hits.astype(np.float64), 2, 0)]
         best = np.array([_clearly_best(column) for column in columns])  # [columns, logs]

@@ -24,6 +24,7 @@ from smoothheads.results.infer import (
     named_sigma,
 )
 from smoothheads.results.manifest import Manifest
+from smoothheads.results.metrics import image_differences
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 from smoothheads.results.row import RowError, verify_row
@@ -176,28 +177,25 @@ def check_stated(original: Results, log: Results, sigma: float | None) -> Iterat
 
 def check_images(log: Results, expected: Expected) -> Iterator[Finding]:
     """Finds images that are missing, doubled, foreign or in disorder."""
-    # Every image once, in order.
+    # Every image once, in order, and those that are expected: by their number or one by one.
     indices = log.index.tolist()
-    twice = sorted(index for index, count in Counter(indices).items() if count > 1)
-    if twice:
-        yield Finding("error", "duplicates", f"{len(twice)} images appear more than once", tuple(twice))
+    listed = indices if expected is None or isinstance(expected, int) else expected
+    doubled, missing, other = image_differences(indices, listed)
+    count = len(set(indices))
+    if doubled:
+        yield Finding("error", "duplicates", f"{len(doubled)} images appear more than once", tuple(doubled))
     if np.any(np.diff(log.index) < 0):
         yield Finding("warning", "unsorted", "images are not in rising order")
-    # All images that are expected, by their number or one by one.
-    present = set(indices)
     if expected is None:
-        yield from check_progression(sorted(present))
-    elif isinstance(expected, int):
-        if len(present) != expected:
-            yield Finding("error", "incomplete", f"{len(present)} of {expected} images")
-    else:
-        missing, other = sorted(set(expected) - present), sorted(present - set(expected))
-        if missing:
-            message = f"{len(present) - len(other)} of {len(expected)} images; {len(missing)} are missing"
-            yield Finding("error", "incomplete", message, tuple(missing))
-        if other:
-            message = f"{len(other)} images do not belong to the run"
-            yield Finding("error", "unexpected", message, tuple(other))
+        yield from check_progression(sorted(set(indices)))
+    elif isinstance(expected, int) and count != expected:
+        yield Finding("error", "incomplete", f"{count} of {expected} images")
+    if missing:
+        message = f"{count - len(other)} of {len(listed)} images; {len(missing)} are missing"
+        yield Finding("error", "incomplete", message, tuple(missing))
+    if other:
+        message = f"{len(other)} images do not belong to the run"
+        yield Finding("error", "unexpected", message, tuple(other))
 
 
 def check_progression(indices: list[int]) -> Iterator[Finding]:

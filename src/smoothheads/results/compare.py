@@ -166,7 +166,7 @@ def summarize(
         hard: The positions of the hardest half, where logs are compared on the same one.
     """
     chosen = metrics.default_radii(float(log.radius.max())) if radii is None else tuple(radii)
-    hits = metrics.certified(log.correct, log.radius, chosen)
+    hits = log.certified_at(chosen)
     noisy = log.noisy
     if noisy is not None and hard is None:
         hard = metrics.hardest_half(noisy)
@@ -204,7 +204,7 @@ def summarize_classes(
     draws = metrics.class_statistics(
         log.label,
         log.certified_radius,
-        metrics.certified(log.correct, log.radius, (0.0, *radii)),
+        log.certified_at((0.0, *radii)),
         np.random.default_rng(seed),
         resamples=resamples,
     )
@@ -301,7 +301,7 @@ def _difference(
 
     # Means over images [images, columns]: ACR, certified accuracy at each radius, accuracy under noise.
     noisy = [log.noisy for log in pair if log.noisy is not None]
-    hits = [metrics.certified(log.correct, log.radius, radii) for log in pair]
+    hits = [log.certified_at(radii) for log in pair]
     columns = [np.column_stack([log.certified_radius, hit]) for log, hit in zip(pair, hits, strict=True)]
     if voted := len(noisy) == 2:
         columns = [np.column_stack(both) for both in zip(columns, noisy, strict=True)]
@@ -351,11 +351,10 @@ def _require_comparable(logs: Sequence[Results]) -> None:
                 "or add --align (in Python align=True) to report what is there."
             )
         if not np.array_equal(log.index, baseline.index):
-            more, fewer = np.setdiff1d(log.index, baseline.index), np.setdiff1d(baseline.index, log.index)
-            parts = [f"{len(more)} others (as {more[0]})"] if len(more) else []
-            parts += [f"{len(fewer)} missing (as {fewer[0]})"] if len(fewer) else []
-            parts += ["some of them twice"] if len(log.index) != len(set(log.index.tolist())) else []
-            how = ", ".join(parts) or "the same ones in another order"
+            doubled, missing, other = metrics.image_differences(log.index.tolist(), baseline.index.tolist())
+            kinds = {"others": other, "missing": missing, "twice": doubled}
+            found = [f"{len(images)} {kind} (as {images[0]})" for kind, images in kinds.items() if images]
+            how = ", ".join(found) or "the same ones in another order"
             raise LedgerError(
                 f"{log.name} has other images than {baseline.name} ({how}); to compare the images that all "
                 "logs share, add --align (in Python align=True)."

@@ -23,6 +23,7 @@ from smoothheads.files import new_folder, reserve
 from smoothheads.noise import Uniform
 from smoothheads.results.ledger import TABLE, load, save
 from smoothheads.results.manifest import Manifest, require_same
+from smoothheads.results.metrics import image_differences
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 from smoothheads.results.row import recompute, to_line
@@ -81,13 +82,14 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
             f"The manifest of {first} does not state its indices, so nobody knows what to merge."
         )
     # Together the shards must hold every image of the run, and no other.
-    if missing := [index for index in expected if index not in lines]:
+    _, missing, other = image_differences(list(lines), expected)
+    if missing:
         some = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
         raise LedgerError(
             f"{len(missing)} of the run's {len(expected)} images are missing ({some}); finish every shard "
             "before merging."
         )
-    if other := sorted(lines.keys() - set(expected)):
+    if other:
         raise LedgerError(f"Image {other[0]} of {origin[other[0]]} does not belong to the run.")
     with new_folder(out) as folder:
         save(folder, merged, [lines[index] for index in expected])

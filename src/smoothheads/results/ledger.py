@@ -9,7 +9,6 @@ when it is read.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
@@ -29,7 +28,18 @@ from smoothheads.files import (
     write_json,
 )
 from smoothheads.results.manifest import FILE, KIND, Manifest, digest, read_manifest, require_same
-from smoothheads.results.row import CHECKS, HEADER, Checksums, RowError, from_line, to_line, verify_row
+from smoothheads.results.metrics import image_differences
+from smoothheads.results.row import (
+    CHECKS,
+    HEADER,
+    RowError,
+    chain_of,
+    from_line,
+    seal,
+    seal_error,
+    to_line,
+    verify_row,
+)
 from smoothheads.types import Certified
 
 TABLE = "ledger.tsv"
@@ -103,9 +113,9 @@ class Ledger:
                     f"{stated[0]} over {stated[1]}."
                 )
         # The checksums chain this row to all rows before it.
-        sealed = self._chain.seal(to_line(row))
+        sealed = seal(to_line(row), self._chain)
         append(self._file, f"{sealed}\n".encode(), self._path)
-        self._chain = self._chain.after(sealed)
+        self._chain = chain_of(sealed)
         self._done.add(row.index)
 
 
@@ -114,8 +124,8 @@ class LedgerContents(NamedTuple):
     rows: list[Certified]
     lines: list[str]
     """The rows as they stand in the file, without newlines and checksums."""
-    chain: Checksums
-    """The running checksum after the last row."""
+    chain: str
+    """The last checksum of the last row; that of the manifest where there is no row."""
     errors: list[RowError]
     """Rows whose checksums are wrong; filled only if damaged rows are let through."""
     size: int
@@ -139,12 +149,12 @@ def load(folder: Path | str, *, damaged: bool = False) -> LedgerContents:
 
 def save(folder: Path, manifest: Manifest, lines: Sequence[str]) -> None:
     """Writes a complete ledger from its lines without checksums, into a folder that nobody reads yet."""
-    rows, chain = [HEADER], Checksums(digest(manifest.to_json()))
+    sealed, chain = [HEADER], digest(manifest.to_json())
     for line in lines:
-        rows.append(chain.seal(line))
-        chain = chain.after(rows[-1])
+        sealed.append(seal(line, chain))
+        chain = chain_of(sealed[-1])
     write_json(folder / FILE, manifest.to_json())
-    write_atomic(folder / TABLE, "\n".join([*rows, ""]))
+    write_atomic(folder / TABLE, "\n".join([*sealed, ""]))
 
 
 def _resume(folder: Path, manifest: Manifest) -> LedgerContents:
@@ -154,7 +164,7 @@ def _resume(folder: Path, manifest: Manifest) -> LedgerContents:
     if data.count(b"\n") < 2:  # There is not one complete row, so any settings may start here.
         _require_header(data, path)
         save(folder, manifest, ())
-        return LedgerContents(manifest, [], [], Checksums(digest(manifest.to_json())), [], 0)
+        data = _read(path)
     # Rows of other settings must not be continued.
     remedy = "use another folder or rerun with the original settings"
     require_same(read_manifest(folder), manifest, f"the settings {folder} was started with", remedy)
@@ -162,8 +172,8 @@ def _resume(folder: Path, manifest: Manifest) -> LedgerContents:
 
     # Every image once, in the manifest's order: then what is missing is exactly the rest of the indices.
     indices = [row.index for row in contents.rows]
-    if twice := [index for index, count in Counter(indices).items() if count > 1]:
-        raise LedgerError(f"{path} holds images twice ({twice[:5]}); certify again with a fresh ledger.")
+    if doubled := image_differences(indices, indices).doubled:
+        raise LedgerError(f"{path} holds images twice ({doubled[:5]}); certify again with a fresh ledger.")
     if manifest.expected is not None and tuple(indices) != manifest.expected[: len(indices)]:
         raise LedgerError(f"The rows of {path} are not in its manifest's order; certify with a fresh ledger.")
 
@@ -184,7 +194,7 @@ def _parse(data: bytes, manifest: Manifest, path: Path, *, damaged: bool = False
     """Returns all complete rows of a table; a torn last line is left out."""
     _require_header(data, path)
     header, *lines = data.split(b"\n")[:-1] or [b""]  # What follows the last newline is torn.
-    chain = Checksums(digest(load_json(path.with_name(FILE))))
+    chain = digest(load_json(path.with_name(FILE)))
     contents, size = LedgerContents(manifest, [], [], chain, [], 0), len(header) + 1
     label_aware = manifest.certify.plan.uses_label
     for number, line in enumerate(lines, start=2):
@@ -198,7 +208,7 @@ def _parse(data: bytes, manifest: Manifest, path: Path, *, damaged: bool = False
             raise LedgerError(f"Line {number} of {path} is no row ({error}); certify afresh.") from error
         # First the checksums, then the certificate against its votes.
         checked: Certified | RowError = row
-        if problem := chain.error(sealed):
+        if problem := seal_error(sealed, chain):
             checked = RowError(row.index, "checksum", problem)
         elif not damaged:
             checked = verify_row(row, manifest)
@@ -209,7 +219,7 @@ def _parse(data: bytes, manifest: Manifest, path: Path, *, damaged: bool = False
                     f"{checked.message}. Restore the file or certify afresh; `audit` lists all such rows."
                 )
             contents.errors.append(checked)
-        chain = chain.after(sealed)
+        chain = chain_of(sealed)
         contents.rows.append(row if isinstance(checked, RowError) else checked)
         contents.lines.append(bare)
         size += len(line) + 1

@@ -7,7 +7,8 @@ binomial interval), and the failure probability alpha of each certificate (`fals
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,22 +26,20 @@ Bools = NDArray[np.bool_]
 _THREE_DIGITS = 0.006
 
 
-def certified(correct: Bools, radius: Floats, radii: Sequence[float]) -> Bools:
-    """Returns [images, radii]: whether the image is correct and certified at least that far.
+class ImageDifferences(NamedTuple):
+    """Tells how the images of a log differ from those that it should have; sorted indices."""
 
-    The comparison is not strict, as in every code base of the field.
-    """
-    return np.asarray(correct[:, None] & (radius[:, None] >= np.asarray(radii)[None, :]))
-
-
-def certified_accuracy(correct: Bools, radius: Floats, radii: Sequence[float]) -> Floats:
-    """Returns the certified accuracy CA(r) at each r; abstentions and wrong predictions never count."""
-    return np.asarray(certified(correct, radius, radii).mean(axis=0))
+    doubled: list[int]
+    missing: list[int]
+    other: list[int]
 
 
-def certified_radii(correct: Bools, radius: Floats) -> Floats:
-    """Returns the radius where correct and 0 elsewhere; its mean is the average certified radius (ACR)."""
-    return np.where(correct, radius, 0.0)
+def image_differences(indices: Sequence[int], expected: Collection[int]) -> ImageDifferences:
+    """Returns which images are there more than once, which are missing, and which are not expected."""
+    counts = Counter(indices)
+    doubled = sorted(index for index, count in counts.items() if count > 1)
+    wanted = set(expected)
+    return ImageDifferences(doubled, sorted(wanted - counts.keys()), sorted(counts.keys() - wanted))
 
 
 def hardest_half(probability: Floats) -> NDArray[np.intp]:

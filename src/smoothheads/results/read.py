@@ -77,15 +77,12 @@ def read_logs(
     logs = [source if isinstance(source, Results) else read_log(source) for source in sources]
     shown = [log.name for log in logs]
     for name in [name for name, count in Counter(shown).items() if count > 1]:
-        # The path of each log of this name, ending in the name instead of the file's.
-        paths: dict[int, Path] = {}
-        for i, source in enumerate(sources):
-            if logs[i].name == name and not isinstance(source, Results):
-                where = hub.local(source).resolve()
-                folder = ledger_folder(where) if where.is_dir() else where
-                paths[i] = (folder.parent if folder.name == ledger.TABLE else folder).with_name(name)
+        # The paths of the logs of this name, without what all of them begin with.
+        named = [(i, source) for i, source in enumerate(sources) if logs[i].name == name]
+        paths = {i: hub.local(each).resolve() for i, each in named if not isinstance(each, Results)}
         for i, path in paths.items():
-            shown[i] = str(path.relative_to(os.path.commonpath(paths.values())))
+            own = path.relative_to(os.path.commonpath(paths.values()))
+            shown[i] = str(own.with_suffix("") if own.suffix in _ENDINGS else own)
             shown[i] = name if shown[i] == "." else shown[i]
     # What still shares a name, such as results in memory, is numbered.
     count, seen = Counter(shown), Counter[str]()

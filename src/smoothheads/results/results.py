@@ -160,7 +160,7 @@ class Results:
     @property
     def certified_radius(self) -> Floats:
         """The radius where the prediction is correct, 0 elsewhere; its mean is the ACR."""
-        return metrics.certified_radii(self.correct, self.radius)
+        return np.where(self.correct, self.radius, 0.0)
 
     @property
     def votes(self) -> Ints | None:
@@ -231,8 +231,15 @@ class Results:
 
     def certified_accuracy(self, radius: float | Sequence[float] | Floats) -> float | Floats:
         """Returns the fraction of images that are correct and certified at least that far, at each radius."""
-        values = metrics.certified_accuracy(self.correct, self.radius, np.ravel(radius).tolist())
+        values = self.certified_at(np.ravel(radius)).mean(axis=0)
         return float(values[0]) if np.ndim(radius) == 0 else values
+
+    def certified_at(self, radii: Sequence[float] | Floats) -> Bools:
+        """Returns [images, radii]: whether the image is correct and certified at least that far.
+
+        The comparison is not strict, as in every code base of the field.
+        """
+        return np.asarray(self.correct[:, None] & (self.radius[:, None] >= np.asarray(radii)[None, :]))
 
     @property
     def class_acr(self) -> dict[int, float]:
@@ -254,12 +261,6 @@ class Results:
         """Returns the name of a class; its number if the log does not name its classes."""
         names = () if self.manifest is None else self.manifest.class_names
         return names[label] if label < len(names) else str(label)
-
-    @property
-    def class_spread(self) -> float:
-        """The largest class ACR minus the smallest."""
-        values = self.class_acr.values()
-        return max(values) - min(values)
 
     @property
     def certified_classes(self) -> int:

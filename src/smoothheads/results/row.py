@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -82,38 +82,37 @@ def from_line(
     return row
 
 
-@dataclass(frozen=True, slots=True)
-class Checksums:
-    """The checksums of a ledger: `check` covers one row, `chain` the manifest and all rows so far.
+def seal(line: str, before: str) -> str:
+    """Returns the row's line with its checksums: `check` of the row, `chain` of all until now.
 
     Both leave out the time, so that a run that was interrupted has the bytes of one that was not.
+
+    Args:
+        line: The text of the row.
+        before: `chain` of the row before; before the first row the digest of the manifest.
     """
+    # check = hash(row without its time), chain = hash(chain of the row before + check).
+    words = line.split("\t")
+    del words[COLUMNS.index("time")]
+    check = _digest("\t".join(words))
+    return f"{line}\t{check}\t{_digest(before + check)}"
 
-    last: str
-    """`chain` of the row before; before the first row the digest of the manifest."""
 
-    def seal(self, line: str) -> str:
-        """Returns the line with its two checksums."""
-        # check = hash(row without its time), chain = hash(chain of the row before + check).
-        words = line.split("\t")
-        del words[COLUMNS.index("time")]
-        check = _digest("\t".join(words))
-        return f"{line}\t{check}\t{_digest(self.last + check)}"
+def chain_of(sealed: str) -> str:
+    """Returns the last checksum of a line, with which that of the next row begins."""
+    return sealed.rpartition("\t")[2]
 
-    def after(self, sealed: str) -> Checksums:
-        """Returns the state for the next row."""
-        return Checksums(sealed.rpartition("\t")[2])
 
-    def error(self, sealed: str) -> str | None:
-        """Returns what is wrong with a sealed line, None if it stands where and as it was written."""
-        # A wrong `check` means this row, a right one with a wrong `chain` means what stands before it.
-        line, check, _ = sealed.rsplit("\t", 2)
-        again = self.seal(line)
-        if again == sealed:
-            return None
-        if again.split("\t")[-2] != check:
-            return "it was changed after it was written"
-        return "the manifest was changed, or rows before it are missing, doubled or in another order"
+def seal_error(sealed: str, before: str) -> str | None:
+    """Returns what is wrong with a sealed line, None if it stands where and as it was written."""
+    # A wrong `check` means this row, a right one with a wrong `chain` means what stands before it.
+    line, check, _ = sealed.rsplit("\t", 2)
+    again = seal(line, before)
+    if again == sealed:
+        return None
+    if again.split("\t")[-2] != check:
+        return "it was changed after it was written"
+    return "the manifest was changed, or rows before it are missing, doubled or in another order"
 
 
 def _digest(text: str) -> str:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from smoothheads import checkpoint, hub
+from smoothheads import checkpoint as layout
 from smoothheads.certify.certifier import Certifier, make_certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import ConversionCache, ConvertedModel, conversion
 from smoothheads.certify.soundness import state_fingerprint
 from smoothheads.checkpoint import checkpoint_folder, description, trained_config
-from smoothheads.checkpoint import folder as layout
 from smoothheads.config import differences, load_json, require_equal, to_dict
 from smoothheads.data import DataConfig
 from smoothheads.errors import CheckpointError, ConfigError, LedgerError
