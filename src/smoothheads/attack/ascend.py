@@ -58,16 +58,11 @@ def ascend(
     model's mode and parameters are as they were.
 
     Args:
-        model: The network, normalisation included.
         image: Grid integers [channels, height, width].
         label: The class y whose probability is lowered.
-        grid: The grid of the image.
-        sigma: The standard deviation of the noise.
         radius: The l2 radius epsilon of the attack.
         draws: The number of noise draws m behind each step.
         steps: The number of gradient steps T.
-        generator: The source of the noise.
-        loss: The loss that is raised.
         aggregation: How the heads become one classifier.
     """
     # The image in pixel units, as the network sees it.
@@ -141,10 +136,7 @@ def move(image: Pixels, direction: Real, budget: int, grid: Grid) -> Pixels:
     nor could any take one more step along it.
 
     Args:
-        image: Grid integers m.
         direction: The direction, whose length does not matter.
-        budget: The largest squared distance in grid integers.
-        grid: The grid, with q as its largest value.
     """
     check_image(image, grid)
     if direction.shape != image.shape or not bool(np.isfinite(direction).all()):

@@ -45,13 +45,8 @@ def falsify(
 
     Args:
         model: The network whose gradients lead the attack.
-        dataset: The images that were certified.
-        claims: The rows of the ledger.
-        certified: The settings of the certification.
-        settings: How hard to attack.
         converted: The converted network that was certified, if it was converted; the judge asks it.
         done: Images that were attacked before, which are taken over.
-        on_image: Gets every newly attacked image.
     """
     norm = certified.law.norm
     if norm != "l2":
@@ -153,7 +148,6 @@ class _Target:
         Returns the farthest squared distance of the attacked images, and the nearest broken one.
 
         Args:
-            radius: The radius of the attack.
             low: A squared distance at which nothing was found before.
             inside: Whether points inside the certified ball are judged.
         """

@@ -147,14 +147,7 @@ def reserve_attack(path: Path) -> None:
 
 
 def save_attack(path: Path, outcome: AttackOutcome, facts: dict[str, Any], radii: Sequence[float]) -> None:
-    """Writes table and summary, each of them whole at any moment.
-
-    Args:
-        path: The name of the results.
-        outcome: The attacked images.
-        facts: Everything needed to repeat the attack.
-        radii: The radii of the curves.
-    """
+    """Writes table and summary, each of them whole at any moment."""
     table, about = attack_files(path)
     text = json.dumps(outcome.summary(facts, radii), indent=2, sort_keys=True)
     write_stamped(about, f"{text}\n", _KIND)

@@ -104,11 +104,9 @@ def save(
     """Writes the complete checkpoint folder or nothing.
 
     Args:
-        folder: A new or empty folder.
         model: What `train` returned, which knows its configuration and data, or a network alone.
         config: The configuration that a network alone was trained with; it must describe that network.
         info: The facts about the images of a network alone.
-        facts: Entries for the manifest, such as the last metrics.
     """
     import safetensors.torch
 

@@ -45,7 +45,6 @@ def import_weights(
     Args:
         files: the file of one network, or those of several separate networks, which become one head each.
         config: data, architecture, heads, cut and sigma, which the files do not say.
-        out: a new or empty folder.
         centre_only: the network subtracts the mean but divides by nothing.
         mean: mean per channel that the network subtracts, if not that of the data set.
         std: standard deviation per channel that it divides by, likewise.

@@ -152,13 +152,7 @@ def audit(
 
 
 def check_stated(original: Results, log: Results, sigma: float | None) -> Iterator[Finding]:
-    """Warns of what could not be checked because nobody states the settings.
-
-    Args:
-        original: The log as it was read.
-        log: The log with what the caller states.
-        sigma: The stated sigma, else the inferred one, else None.
-    """
+    """Warns of what could not be checked because nobody states the settings."""
     # A ledger states everything; a foreign log may leave a setting open that nobody else states.
     missing = [name for name in ("sigma", "n", "alpha") if getattr(log, name) is None]
     if not missing or original.manifest is not None:
@@ -289,13 +283,7 @@ def check_cap(log: Results, sigma: float, stated: SampleSettings) -> Iterator[Fi
 
 
 def check_settings(fits: Sequence[Fit], sigma: float, stated: SampleSettings | None) -> Iterator[Finding]:
-    """Says what the radii reveal, and contradicts stated settings that they exclude.
-
-    Args:
-        fits: How well each n and alpha explains the radii.
-        sigma: The standard deviation of the noise.
-        stated: The n and alpha to contradict.
-    """
+    """Says what the radii reveal, and contradicts stated settings that they exclude."""
     if not fits:
         return
     # Stated settings are contradicted by radii that they cannot give.

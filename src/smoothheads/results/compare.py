@@ -161,7 +161,6 @@ def summarize(
     """Returns every number of one log, with its standard error over images.
 
     Args:
-        log: The certified images.
         radii: The radii r of certified accuracy; by default steps of a quarter.
         hard: The positions of the hardest half, where logs are compared on the same one.
     """
@@ -192,14 +191,7 @@ def summarize(
 def summarize_classes(
     log: Results, radii: Sequence[float], *, seed: int = 0, resamples: int = 1000
 ) -> ClassSummary:
-    """Returns how evenly the classes of one log are served, with bootstrap intervals over images.
-
-    Args:
-        log: The certified images.
-        radii: The radii r of certified accuracy.
-        seed: The seed of the bootstrap.
-        resamples: The number of bootstrap samples.
-    """
+    """Returns how evenly the classes of one log are served, with bootstrap intervals over images."""
     # The first row is that of the images themselves, the others are those of the bootstrap samples.
     draws = metrics.class_statistics(
         log.label,
@@ -236,11 +228,8 @@ def compare(
     certified again at the smallest alpha, and every remaining difference is named in the notes.
 
     Args:
-        sources: The logs, one by one or as a list.
         radii: The radii r of certified accuracy; by default steps of a quarter.
         align: Whether logs that differ are compared on what they share.
-        seed: The seed of the bootstrap.
-        resamples: The number of bootstrap samples.
     """
     # 1. Read everything, and refuse what no alignment can make comparable.
     logs = read_logs(flatten(sources))

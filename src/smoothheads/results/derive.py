@@ -41,7 +41,6 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Path:
 
     Args:
         folders: The ledgers of all shards, or the run's folder that they lie in.
-        out: The folder of the merged ledger.
     """
     if not folders:
         raise LedgerError("There is nothing to merge; name the folders of the shards.")
@@ -103,14 +102,7 @@ def recertify(
     alpha: float | None = None,
     aggregation: str | None = None,
 ) -> Path:
-    """Writes a ledger of the same votes, certified with another alpha or aggregation, and returns `out`.
-
-    Args:
-        source: A ledger, or results with votes.
-        out: The folder of the new ledger.
-        alpha: The new failure probability per image.
-        aggregation: The new aggregation, one of those that were counted.
-    """
+    """Writes a ledger of the same votes, certified with another alpha or aggregation, and returns `out`."""
     log = source if isinstance(source, Results) else read_log(source)
     again = recertified(log, alpha=alpha, aggregation=aggregation)
     assert again.manifest is not None

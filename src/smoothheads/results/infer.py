@@ -81,8 +81,6 @@ def infer_settings(log: Results, sigma: float, stated: Sequence[SampleSettings] 
     empty.
 
     Args:
-        log: The certified images.
-        sigma: The standard deviation of the noise.
         stated: Settings that are tried besides the usual ones.
     """
     radii = np.unique(log.radius[~log.abstained & (log.radius > 0)])[::-1][:_LARGEST].tolist()
@@ -106,9 +104,6 @@ def fit(
     Args:
         radii: The largest radii of a log, in falling order.
         digits: The precision with which the log writes them.
-        law: The law that turns probabilities into radii.
-        sigma: The standard deviation of the noise.
-        settings: n and alpha.
     """
     # A radius above the largest possible one excludes the settings at once.
     n, alpha = settings

@@ -67,8 +67,6 @@ class Ledger:
         where its rows were made with other settings, or are damaged.
 
         Args:
-            folder: The folder of the ledger.
-            manifest: The settings of this run.
             fresh: Whether rows that are there are thrown away.
             ignore: Names that may lie in a new ledger's folder.
         """

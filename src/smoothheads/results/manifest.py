@@ -174,8 +174,6 @@ def require_same(stored: Manifest, now: Manifest, what: str, remedy: str) -> Non
     """Raises a LedgerError that names every key in which two manifests differ, unless both are of one run.
 
     Args:
-        stored: The manifest on the disk.
-        now: The manifest of this run.
         what: Says in the message where the stored settings come from.
         remedy: Ends the message.
     """

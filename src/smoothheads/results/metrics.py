@@ -77,11 +77,9 @@ def class_statistics(
     which is 0. A class that a bootstrap sample misses does not count in it.
 
     Args:
-        label: The true labels [images].
         radius: The certified radii [images], 0 where the prediction is wrong.
         hits: Whether an image is correct and certified at each radius [images, radii], the first being 0.
         generator: The source of the draws; equal generators draw equal images, which pairs two logs.
-        resamples: The number of bootstrap samples.
     """
     count = len(label)
     classes, member = np.unique(label, return_inverse=True)
@@ -147,12 +145,6 @@ def bootstrap(
     """Returns percentile intervals of the column means of [images, columns], images drawn with replacement.
 
     All columns share the draws, so that the intervals of one log fit together.
-
-    Args:
-        values: One row per image.
-        generator: The source of the draws.
-        resamples: The number of bootstrap samples.
-        level: The confidence level.
     """
     count = len(values)
     means = np.empty((resamples, values.shape[1]))

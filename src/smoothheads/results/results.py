@@ -116,14 +116,7 @@ class Results:
     def of(
         cls, name: str, rows: Iterable[Certified], manifest: Manifest, errors: Sequence[RowError] = ()
     ) -> Results:
-        """Returns the rows of one certification run as `Results`.
-
-        Args:
-            name: The name of the results in tables.
-            rows: The certified images.
-            manifest: The settings of the run.
-            errors: Rows with wrong checksums.
-        """
+        """Returns the rows of one certification run as `Results`."""
         # Columns that tables and tests need, from the rows; the rows stay for what needs votes.
         rows, config = tuple(rows), manifest.certify
         return cls(

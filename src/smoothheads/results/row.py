@@ -47,7 +47,6 @@ def from_line(
     Args:
         line: The text without newline and checksums.
         aggregations: The aggregations whose votes a row has, in this order.
-        classes: The number of classes C.
         label_aware: Whether the budget certified the label instead of a class chosen by votes.
     """
     words = line.split("\t")
@@ -88,7 +87,6 @@ def seal(line: str, before: str) -> str:
     Both leave out the time, so that a run that was interrupted has the bytes of one that was not.
 
     Args:
-        line: The text of the row.
         before: `chain` of the row before; before the first row the digest of the manifest.
     """
     # check = hash(row without its time), chain = hash(chain of the row before + check).
@@ -139,8 +137,6 @@ def recompute(config: CertifyConfig, certified: Certified, correction: float) ->
     claimed radius. Raises SoundnessError for votes that this budget cannot have asked for.
 
     Args:
-        config: The settings of the certification (sigma, alpha, budget, noise).
-        certified: The image with its votes.
         correction: What the sampled noise's distance from the exact law takes off every p_lower.
     """
     # Every aggregation votes once on every sample, so all of them have one total.

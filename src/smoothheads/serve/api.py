@@ -62,9 +62,6 @@ class Service:
     """Holds what the routes share.
 
     Args:
-        networks: The classifiers.
-        limits: Bounds on requests.
-        metrics: Counters.
         public: Removes from a message what may not leave the machine.
     """
 

@@ -41,10 +41,7 @@ def application(folder: Path, settings: Mapping[str, Any], access: Access, limit
     """Returns the ASGI application; its threads and processes end with its lifespan.
 
     Args:
-        folder: The folder that is served.
         settings: How classifiers are opened: sigma, alpha and threads.
-        access: Who is answered.
-        limits: Bounds on requests.
     """
     metrics, index = Metrics(), runs.RunIndex(folder)
     networks = Networks(index.networks, n=limits.n, **settings)

@@ -35,14 +35,10 @@ def decode(data: bytes, info: DataInfo, name: str, limit: int, resize: bool = Fa
     is read from the head of the file, so that nothing large is unpacked.
 
     Args:
-        data: The image file.
         info: Shape and grid that the network takes.
-        name: Name of the image in messages.
         limit: Most pixels, width times height.
         resize: Whether another size or colour is allowed.
 
-    Raises:
-        DataError: For what is no image, or not of that size.
     """
     try:
         return _fit(data, info, name, limit, resize)

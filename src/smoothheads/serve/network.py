@@ -82,10 +82,7 @@ class ServedNetwork:
         """Yields certificates that hold at every moment, one per pass; their radii only grow.
 
         Args:
-            image: Grid integers [C, H, W].
-            n: Most samples.
             target: Radius at which it stops; None goes on to n.
-            at: Position of the image in the request.
         """
         # Any reason to stop is a good one: with probability 1 - alpha every certificate on the way holds.
         budget = AnytimeBudget(n=n, target=target)
@@ -104,9 +101,7 @@ class ServedNetwork:
         """Pushes the image away from its class, and yields the predictions on the way as frames.
 
         Args:
-            image: Grid integers [C, H, W].
             radius: Farthest l2 distance.
-            n: Samples per frame.
         """
         if (norm := self._certifier.law.norm) != "l2":
             raise ConfigError(f"Attacks are for l2 radii; this network has {norm} radii.")
@@ -133,13 +128,7 @@ class ServedNetwork:
             seen = squared
 
     def predict(self, image: Pixels, *, n: int, at: int = 0) -> Iterator[Event]:
-        """Runs PREDICT (Cohen et al., Algorithm 1): a quiet event per pass, and the prediction at the end.
-
-        Args:
-            image: Grid integers [C, H, W].
-            n: Samples.
-            at: Position of the image in the request.
-        """
+        """Runs PREDICT (Cohen et al., Algorithm 1): a quiet event per pass, and the prediction at the end."""
         config = self._smoothed.config
 
         def run(_: Any) -> algorithm.Run[int]:
@@ -199,7 +188,6 @@ class Networks:
 
     Args:
         folders: Lists the folders of the classifiers by name.
-        n: Most samples per image.
         sigma: Standard deviation of the noise for checkpoints; None takes that of the training.
         alpha: Probability that a certificate is wrong; None takes 0.001, or that of an export.
         threads: Threads of a checkpoint's network; an export states its own.
@@ -275,9 +263,7 @@ class Networks:
         """Yields the events of certifying, predicting or attacking images.
 
         Args:
-            task: What is done.
             name: The network; the first one for None.
-            pixels: The images.
             n: Samples per image; None takes what is usual for the task.
             radius: Radius at which a certificate stops, or to which an attack goes.
         """

@@ -115,7 +115,6 @@ def routes(served: RunIndex, test_images: Callable[[Path], Dataset]) -> APIRoute
     """Returns the routes below /v1/runs.
 
     Args:
-        served: What the served folder holds.
         test_images: Returns the test images of the data set that a network was trained on.
     """
     router = APIRouter(prefix="/v1/runs", responses=ERRORS)

@@ -123,7 +123,6 @@ class Scheduler:
         """Adds a job; raises BusyError where the queue is full.
 
         Args:
-            work: An iterator with short steps.
             seconds: Time limit, from the first step on.
             small: Whether it has a few steps only.
         """

@@ -63,7 +63,6 @@ class ImageRequest(BaseModel):
 
         Args:
             files: Image files that came with a form; they are the first ones.
-            most: The largest number of images.
         """
         texts = [*([] if self.image is None else [self.image]), *self.images]
         self._sources = [*files, *(_from_base64(text, f"image {i}") for i, text in enumerate(texts, 1))]
@@ -128,7 +127,6 @@ def parse(body: bytes | Mapping[str, str], files: Sequence[bytes], limits: Limit
     Args:
         body: JSON, or the fields of a form.
         files: The files of the form.
-        limits: The limits of the server.
     """
     try:
         if isinstance(body, bytes):

@@ -66,10 +66,8 @@ class Server:
         host: Address to listen at. Others than this machine's own need a token.
         port: Port to listen at; 0 takes any free one.
         token: Password that clients must send; None admits everybody who reaches the server.
-        limits: Bounds on requests.
         sigma: Standard deviation of the noise for checkpoints; None takes that of the training.
         alpha: Probability that a certificate is wrong; None takes 0.001, or that of the export.
-        threads: Threads of the network.
         frame_ancestors: Pages that may show this one in a frame, in the words of Content-Security-Policy.
 
     Raises:

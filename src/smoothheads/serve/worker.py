@@ -20,12 +20,7 @@ START_SECONDS: Final = 60.0
 
 
 class Workers:
-    """A few processes of anyio, which start when they are first needed and end with the event loop.
-
-    Args:
-        size: Number of processes.
-        seconds: Time limit of a call.
-    """
+    """A few processes of anyio, which start when they are first needed and end with the event loop."""
 
     def __init__(self, size: int, seconds: float) -> None:
         self._free, self.seconds = CapacityLimiter(size), seconds
