@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import NamedTuple
 
 from smoothheads import device as devices
 from smoothheads.attack.ascend import ascend, move, squared_distance
@@ -103,11 +102,8 @@ def _images(dataset: Dataset, claims: Sequence[Claim]) -> Callable[[Claim], Pixe
     return lambda claim: dataset.image(positions[claim.index])
 
 
-class _Broken(NamedTuple):
-    """An image that the judge confidently gives another class than claimed."""
-
-    squared: int
-    prediction: int
+_Broken = tuple[int, int]
+"""Squared distance of an image to which the judge gives another class than claimed, and that class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +179,13 @@ class _Target:
             # `near`, at which nothing was found.
             for _ in range(self.settings.halvings if broken is not None else 0):
                 assert broken is not None
-                middle = int(((sqrt(near) + sqrt(broken.squared)) / 2) ** 2)
+                middle = int(((sqrt(near) + sqrt(broken[0])) / 2) ** 2)
                 if middle <= near:
                     break
                 nearer = self._judge(move(self.image, direction, middle, grid), inside=inside)
                 near, broken = (middle, broken) if nearer is None else (near, nearer)
             nearest += [] if broken is None else [broken]
-        return farthest, min(nearest, key=lambda each: each.squared, default=None)
+        return farthest, min(nearest, key=lambda each: each[0], default=None)
 
     def _judge(self, point: Pixels, *, inside: bool) -> _Broken | None:
         """Returns the point if PREDICT gives it another class than claimed, with confidence.
@@ -203,7 +199,7 @@ class _Target:
         prediction = self.judge.predict(point).prediction  # noise keyed by the attacked image's content
         if prediction in (ABSTAIN, self.claim.prediction):
             return None
-        return _Broken(squared, prediction)
+        return squared, prediction
 
     def _budget(self, radius: float) -> int:
         return squared_grid_budget(radius, self.judge.info.grid.max_value)

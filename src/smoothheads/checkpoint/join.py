@@ -41,46 +41,41 @@ def join(members: Sequence[Checkpoint]) -> tuple[MultiHead, RunConfig]:
                 )
     if len(members) == 1:
         return first.model, first.config
-    # Split every member into its heads: their normalisation, and trunk and head as one network.
-    heads: list[tuple[State, State]] = []
+    # Every head as a network of its own: the normalisation (its own, else that in front), trunk and head.
+    heads: list[State] = []
     for member in members:
         state = member.model.state_dict()
-        for k in range(len(member.model.heads)):
-            network = _below(state, "trunk.") | _below(state, f"heads.{k}.")
-            normalize = _below(network, "normalize.") or _below(state, "normalize.")
-            layers = {name: value for name, value in network.items() if not name.startswith("normalize.")}
-            heads.append((normalize, layers))
+        front = {f"normalize.{name}": value for name, value in _below(state, "normalize.").items()}
+        trunk = _below(state, "trunk.")
+        heads += [front | trunk | _below(state, f"heads.{k}.") for k in range(len(member.model.heads))]
     # One normalisation in front of all heads if they agree, else one inside each head.
-    shared = heads[0][0]
+    norms = [_below(head, "normalize.") for head in heads]
     alike = all(
-        normalize.keys() == shared.keys()
-        and all(torch.equal(normalize[name], shared[name]) for name in shared)
-        for normalize, _ in heads
+        norm.keys() == norms[0].keys() and all(torch.equal(norm[name], norms[0][name]) for name in norm)
+        for norm in norms
     )
     # A network of the same architecture, cut at the input, takes all weights under their new names.
     config = ModelConfig(
         arch=first.config.model.arch,
         heads=len(heads),
         cut="input",
-        normalize=not alike or bool(shared),
+        normalize=any(norms),
         normalize_heads=not alike,
     )
     info = first.info
     model = build(config, shape=info.shape, classes=info.classes, mean=info.mean, std=info.std, seed=0)
-    state = {
-        f"heads.{k}.{name}": value for k, (_, layers) in enumerate(heads) for name, value in layers.items()
-    }
-    if alike:
-        state |= {f"normalize.{name}": value for name, value in shared.items()}
-    else:
-        like = next(normalize for normalize, _ in heads if normalize)
-        neutral = {
-            "mean": torch.zeros_like(like["mean"]),
-            "std": torch.ones_like(like["std"]),
-        }  # changes no bit
-        for k, (normalize, _) in enumerate(heads):
-            state |= {f"heads.{k}.normalize.{name}": value for name, value in (normalize or neutral).items()}
-    model.load_state_dict(state)
+    joined: State = {}
+    for k, head in enumerate(heads):
+        for name, value in head.items():
+            in_front = alike and name.startswith("normalize.")
+            joined[name if in_front else f"heads.{k}.{name}"] = value
+    # A head without normalisation among others gets one that changes no bit.
+    for name, value in model.state_dict().items():
+        if ".normalize." in name:
+            joined.setdefault(
+                name, torch.zeros_like(value) if name.endswith("mean") else torch.ones_like(value)
+            )
+    model.load_state_dict(joined)
     return model.eval(), replace(first.config, model=config, init=None)
 
 

@@ -21,8 +21,8 @@ class Spread:
 
     def __init__(self, heads: int) -> None:
         self.heads, self.images, self.samples = heads, 0, 0
-        self._correct_R = np.zeros(1 + heads)
-        self._wrong_together_LL = np.zeros((heads, heads))
+        self._pairs = np.triu_indices(heads, 1)
+        self._wrong_together_RR = np.zeros((1 + heads, 1 + heads))
         self._differing = 0.0
         self._variances = np.zeros(2)
 
@@ -31,14 +31,13 @@ class Spread:
         logits_RMC = with_ensemble(logits_LMC)
         classes_RM = logits_RMC.argmax(-1)
         samples = classes_RM.shape[1]
-        # Errors of each head, and jointly of every pair of heads.
+        # Errors of the ensemble and of each head, alone (on the diagonal) and jointly of every pair.
         wrong_RM = (classes_RM != label).astype(np.float64)
-        self._correct_R += samples - wrong_RM.sum(1)
-        self._wrong_together_LL += wrong_RM[1:] @ wrong_RM[1:].T
+        self._wrong_together_RR += wrong_RM @ wrong_RM.T
         # Samples on which two heads predict different classes, averaged over all pairs.
-        first, second = np.triu_indices(self.heads, 1)
         if self.heads > 1:
-            self._differing += samples * float(np.mean(classes_RM[1 + first] != classes_RM[1 + second]))
+            first, second = (classes_RM[1 + heads] for heads in self._pairs)
+            self._differing += samples * float(np.mean(first != second))
         # Variance of the logits over the noise, averaged over classes (and heads).
         variance_RC = logits_RMC.var(1, ddof=1) if samples > 1 else np.full_like(logits_RMC[:, 0], np.nan)
         self._variances += variance_RC[0].mean(), variance_RC[1:].mean()
@@ -54,16 +53,14 @@ class Spread:
     def error_correlation(self) -> float | None:
         """The mean correlation of two heads' errors; None if it is not defined."""
         # Phi coefficient: covariance of two Bernoulli variables over their standard deviations.
-        together = self._wrong_together_LL / self.samples
-        wrong_L = together.diagonal()
-        scale_L = np.sqrt(wrong_L * (1 - wrong_L))
-        first, second = np.triu_indices(self.heads, 1)
-        usable = scale_L[first] * scale_L[second] > 0
-        first, second = first[usable], second[usable]
-        if not len(first):
-            return None
-        covariance = together[first, second] - wrong_L[first] * wrong_L[second]
-        return float(np.mean(covariance / (scale_L[first] * scale_L[second])))
+        together_LL = self._wrong_together_RR[1:, 1:] / self.samples
+        wrong_L = together_LL.diagonal()
+        covariance_LL = together_LL - np.outer(wrong_L, wrong_L)
+        deviation_L = np.sqrt(wrong_L * (1 - wrong_L))
+        scale_LL = np.outer(deviation_L, deviation_L)
+        # A head that is always right, or never, correlates with none.
+        pairs = tuple(heads[scale_LL[self._pairs] > 0] for heads in self._pairs)
+        return float(np.mean(covariance_LL[pairs] / scale_LL[pairs])) if len(pairs[0]) else None
 
     @property
     def variance_ratio(self) -> float | None:
@@ -73,7 +70,8 @@ class Spread:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain values; accuracies are fractions of all samples."""
-        accuracy, *heads = (self._correct_R / self.samples).tolist()
+        wrong_R = self._wrong_together_RR.diagonal()
+        accuracy, *heads = ((self.samples - wrong_R) / self.samples).tolist()
         return {
             "images": self.images,
             "samples": self.samples,

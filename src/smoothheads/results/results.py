@@ -57,20 +57,14 @@ class Row:
 
     @property
     def certificate(self) -> Certificate:
-        return self._voted.certificate
-
-    @property
-    def selection(self) -> Votes:
-        """The votes that chose the class."""
-        return self._voted.selection
+        return self._with_votes().certificate
 
     @property
     def votes(self) -> Votes:
         """The votes that the bound is computed from, of every aggregation."""
-        return self._voted.votes
+        return self._with_votes().votes
 
-    @property
-    def _voted(self) -> Certified:
+    def _with_votes(self) -> Certified:
         if self.record is None:
             raise LedgerError(f"Image {self.index} comes from a log without votes; use its radius.")
         return self.record
@@ -400,16 +394,17 @@ def stack(results: Sequence[Results], column: str = "certified_radius") -> NDArr
 
 def check_labels_agree(results: Sequence[Results]) -> None:
     """Raises LedgerError for the first image that has two labels: then the logs are of different data."""
-    # Logs may have different images, so every image is looked up by its index.
+    # Logs may have different images, so only those that two of them share are compared.
     first = results[0]
-    labels = dict(zip(first.index.tolist(), first.label.tolist(), strict=True))
     for other in results[1:]:
-        for index, label in zip(other.index.tolist(), other.label.tolist(), strict=True):
-            if labels.get(index, label) != label:
-                raise LedgerError(
-                    f"Image {index} has label {labels[index]} in {first.name} and {label} in {other.name}; "
-                    "give logs of the same data."
-                )
+        shared, here, there = np.intersect1d(first.index, other.index, return_indices=True)
+        differ = np.flatnonzero(first.label[here] != other.label[there])
+        if len(differ):
+            i = differ[0]
+            raise LedgerError(
+                f"Image {shared[i]} has label {first.label[here[i]]} in {first.name} and "
+                f"{other.label[there[i]]} in {other.name}; give logs of the same data."
+            )
 
 
 def _label_fraction(row: Certified, aggregation: str) -> float:

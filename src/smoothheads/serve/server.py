@@ -203,9 +203,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise ConfigError(f"Port {port} is in use: choose another --port.") from None
-        why = error.strerror or str(error)
+        taken = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
         raise ConfigError(
-            f"Cannot listen at {host} port {port} ({why}): choose another --host or --port."
+            f"Cannot listen at {host} port {port} ({taken}): choose another --host or --port."
         ) from None
