@@ -222,19 +222,20 @@ def _build(config: ModelConfig, info: DataInfo, folder: Path) -> MultiHead:
             sizes = [math.prod(file.get_slice(name).get_shape()) for name in file.keys()]  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{folder / WEIGHTS} cannot be read ({error}); restore it.") from None
-    count = None
-    if config.heads <= len(sizes) and math.prod(info.shape) <= 3 * MAX_PIXELS and info.classes <= sum(sizes):
+    small = math.prod(info.shape) <= 3 * MAX_PIXELS
+    fits = small and config.heads <= len(sizes) and info.classes <= sum(sizes)
+    if fits:
         # A sketch on torch's device `meta` has shapes and no values.
         try:
             with torch.device("meta"):
                 sketch = build(config, **facts, seed=0)  # type: ignore[arg-type]
-            count = sum(value.numel() for value in sketch.state_dict().values())
+            fits = sum(value.numel() for value in sketch.state_dict().values()) <= sum(sizes)
         except (RuntimeError, NotImplementedError):  # too large for torch to count
-            count = None
-    if count is None or count > sum(sizes):
+            fits = False
+    if not fits:
         raise CheckpointError(
-            f"{folder / CONFIG} describes a network of {'too many' if count is None else format(count, ',')} "
-            f"weights (heads: {config.heads}, shape: {info.shape}, classes: {info.classes}), and "
-            f"{WEIGHTS} has {sum(sizes):,}; restore the original checkpoint."
+            f"{folder / CONFIG} describes a larger network (heads: {config.heads}, shape: {info.shape}, "
+            f"classes: {info.classes}) than the {sum(sizes):,} weights of {WEIGHTS} can fill; restore the "
+            "original checkpoint."
         )
     return build(config, **facts, seed=0)  # type: ignore[arg-type]

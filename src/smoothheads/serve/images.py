@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -130,16 +129,13 @@ def picture(dataset: Dataset, index: int) -> bytes | None:
 def samples(dataset: Dataset, count: int) -> list[dict[str, Any]]:
     """Returns some images to try, from every class in turn."""
     # First the first image of every class, then all second ones, ...
-    seen: Counter[int] = Counter()
-    turns = []
-    for position, label in enumerate(dataset.labels[:CANDIDATES].tolist()):
-        turns.append((seen[label], label, position))
-        seen[label] += 1
+    labels = dataset.labels[:CANDIDATES]
+    turn = [np.count_nonzero(labels[:position] == label) for position, label in enumerate(labels)]
     return [
         {
             "index": int(dataset.indices[position]),
-            "label": int(dataset.labels[position]),
-            "class": dataset.info.class_names[int(dataset.labels[position])],
+            "label": int(labels[position]),
+            "class": dataset.info.class_names[labels[position]],
         }
-        for _, _, position in sorted(turns)[:count]
+        for position in np.lexsort((labels, turn))[:count]
     ]
