@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from smoothheads.certify.bounds import clopper_pearson_lower, max_radius
-from smoothheads.errors import ConfigError
 from smoothheads.noise.laws import l2_radius
 from smoothheads.results import Results, metrics
 
@@ -64,7 +63,6 @@ def test_default_radii_are_those_of_the_tables() -> None:
     assert metrics.default_radii(0.953) == (0.0, 0.25, 0.5, 0.75)
     assert metrics.default_radii(1.0) == (0.0, 0.25, 0.5, 0.75, 1.0)
     assert len(metrics.default_radii(3.81)) == 10
-    assert metrics.default_radii(0.3, step=0.1) == (0.0, 0.1, 0.2, 0.3)
     assert metrics.default_radii(0.0) == (0.0,)
 
 
@@ -88,21 +86,20 @@ def test_bootstrap_agrees_with_normal_theory_and_with_itself() -> None:
 
 
 def test_bootstrap_covers() -> None:
-    """Of 300 intervals at 90 % about 270 hold the truth; 1e-6 says at least 242 of them."""
+    """Of 300 intervals at 95 % about 285 hold the truth; 1e-6 says at least 250 of them."""
     generator = np.random.default_rng(2)
     hits = 0
     for _ in range(300):
         values = generator.exponential(size=(200, 1))
-        ((low, high),) = metrics.bootstrap(values, generator, resamples=200, level=0.9)
+        ((low, high),) = metrics.bootstrap(values, generator, resamples=200)
         hits += low <= 1.0 <= high
-    assert stats.binom.ppf(1e-6, 300, 0.88) <= hits <= stats.binom.isf(1e-6, 300, 0.90)
+    assert stats.binom.ppf(1e-6, 300, 0.92) <= hits
 
 
-@pytest.mark.parametrize("level", [0.9, 0.95])
-def test_binomial_band_is_clopper_pearson(level: float) -> None:
-    low, high = metrics.binomial_band(np.arange(31) / 30, 30, level=level)
+def test_binomial_band_is_clopper_pearson() -> None:
+    low, high = metrics.binomial_band(np.arange(31) / 30, 30)
     for hits in range(31):
-        exact = stats.binomtest(hits, 30).proportion_ci(level, "exact")
+        exact = stats.binomtest(hits, 30).proportion_ci(0.95, "exact")
         assert (low[hits], high[hits]) == pytest.approx((exact.low, exact.high))
     assert (low[0], high[30]) == (0, 1)
 
@@ -133,10 +130,3 @@ def test_the_exact_bound_holds_and_is_the_smallest(images: int, alpha: float) ->
     wrong = metrics.false_certificates(images, alpha)
     assert wrong == stats.binom.ppf(0.999, images, alpha)
     assert stats.binom.sf(wrong, images, alpha) <= 0.001 < stats.binom.sf(wrong - 1, images, alpha)
-
-
-def test_nonsense_is_refused() -> None:
-    with pytest.raises(ConfigError, match="images 0"):
-        metrics.false_certificates(0, 0.001)
-    with pytest.raises(ConfigError, match="alpha 0"):
-        metrics.false_certificates(10, 0)

@@ -32,6 +32,7 @@ from smoothheads.results.row import RowError, verify_row
 Severity = Literal["error", "warning", "note"]
 Expected = int | Sequence[int] | None
 _SEVERITIES = ("error", "warning", "note")
+_STEP = 0.25  # between the radii of the field's tables
 _USUAL_STEPS = (20, 100)
 _TEST_SETS = (10_000, 50_000)  # CIFAR-10 and ImageNet, of which the field certifies every k-th image
 _NEEDED = ("engine", "weights", "data", "indices", "versions")
@@ -253,16 +254,16 @@ def check_columns(log: Results) -> Iterator[Finding]:
         yield Finding("note", "time", "column `time` is in seconds, not H:MM:SS")
 
 
-def check_rounding(log: Results, step: float = 0.25) -> Iterator[Finding]:
+def check_rounding(log: Results) -> Iterator[Finding]:
     """Finds radii of three digits: rounded to the nearest, about half of them claim too much."""
     shown = log.radius[log.radius > 0]
     if not len(shown) or digits_of(log).significant > 3:
         return
     # A radius rounded up onto 0.25, 0.5, ... counts in a table although the true one may lie below.
-    ties = np.flatnonzero(log.correct & (log.radius > 0) & (np.abs(log.radius % step) < 1e-9)).tolist()
+    ties = np.flatnonzero(log.correct & (log.radius > 0) & (np.abs(log.radius % _STEP) < 1e-9)).tolist()
     message = (
         "radii have three digits, rounded to the nearest: about half of them claim more than was shown; "
-        f"correct images exactly on a multiple of {step:g}, where a table counts them: {len(ties)}"
+        f"correct images exactly on a multiple of {_STEP:g}, where a table counts them: {len(ties)}"
     )
     yield Finding("warning", "rounding", message, _indices(log, ties))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from smoothheads.certify.bounds import max_radius
 from smoothheads.errors import LedgerError
@@ -192,19 +193,26 @@ def summarize_classes(
     log: Results, radii: Sequence[float], *, seed: int = 0, resamples: int = 1000
 ) -> ClassSummary:
     """Returns how evenly the classes of one log are served, with bootstrap intervals over images."""
-    # The first row is that of the images themselves, the others are those of the bootstrap samples.
-    draws = metrics.class_statistics(
-        log.label,
-        log.certified_radius,
-        log.certified_at((0.0, *radii)),
-        np.random.default_rng(seed),
-        resamples=resamples,
-    )
+    count = len(log)
+    classes, member = np.unique(log.label, return_inverse=True)
+    membership = sparse.csr_array((np.ones(count), (member, np.arange(count))), (len(classes), count))
+    # Sums per class of: images, certified radii, hits at each radius. A bootstrap sample weights the images.
+    columns = np.column_stack([np.ones(count), log.certified_radius, log.certified_at((0.0, *radii))])
+    draws, generator = np.empty((1 + resamples, columns.shape[1])), np.random.default_rng(seed)
+    # Row 0 are the images themselves, every other row draws as many with replacement.
+    for i in range(1 + resamples):
+        chosen = generator.integers(count, size=count) if i else np.arange(count)
+        weights = np.bincount(chosen, minlength=count)
+        sums = membership @ (weights[:, None] * columns)  # [classes, 3 + radii]
+        # Class means of the classes that were drawn; of them the number above 0, the smallest, the spread.
+        drawn = sums[sums[:, 0] > 0]
+        acr, accuracy = drawn[:, 1] / drawn[:, 0], drawn[:, 2:] / drawn[:, :1]
+        served = np.count_nonzero(accuracy[:, 0])
+        draws[i] = [served, acr.min(), acr.max() - acr.min(), *accuracy.min(axis=0)[1:]]
     intervals = percentiles(draws[1:])
     numbers = [Bootstrapped(float(v), interval) for v, interval in zip(draws[0], intervals, strict=True)]
     certified, worst_acr, spread, *accuracy = numbers
-    present = len(np.unique(log.label))
-    return ClassSummary(present, log.worst_class, certified, worst_acr, spread, tuple(accuracy), draws)
+    return ClassSummary(len(classes), log.worst_class, certified, worst_acr, spread, tuple(accuracy), draws)
 
 
 def ceiling_of(log: Results) -> float | None:

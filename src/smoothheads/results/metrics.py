@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, special
+from scipy import special
 
 from smoothheads.certify.algorithm import two_sided_p_value
-from smoothheads.errors import ConfigError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -24,6 +23,7 @@ Bools = NDArray[np.bool_]
 
 # A foreign log writes radii with three digits: half a unit of the last one is at most 0.5 %, with some room.
 _THREE_DIGITS = 0.006
+_TAIL = (1 - 0.95) / 2  # on each side of an interval of 95 % confidence
 
 
 class ImageDifferences(NamedTuple):
@@ -56,48 +56,9 @@ def at_ceiling(radius: Floats, ceiling: float, room: float | None = None) -> Boo
     return np.asarray(radius >= ceiling - (_THREE_DIGITS * ceiling if room is None else room))
 
 
-def default_radii(top: float, step: float = 0.25, most: int = 10) -> tuple[float, ...]:
+def default_radii(top: float) -> tuple[float, ...]:
     """Returns 0, 0.25, ... up to `top`, at most ten: the columns of the field's tables."""
-    count = min(int(top / step + 1e-9) + 1, most)
-    return tuple(round(i * step, 10) for i in range(count))
-
-
-def class_statistics(
-    label: Ints,
-    radius: Floats,
-    hits: Bools,
-    generator: np.random.Generator,
-    *,
-    resamples: int = 1000,
-) -> Floats:
-    """Returns how evenly the classes are served: the images themselves, then bootstrap samples of them.
-
-    The columns are the number of classes with a certificate, the smallest class ACR, the spread between
-    classes (largest minus smallest class ACR), and the smallest class accuracy at each radius but the first,
-    which is 0. A class that a bootstrap sample misses does not count in it.
-
-    Args:
-        radius: The certified radii [images], 0 where the prediction is wrong.
-        hits: Whether an image is correct and certified at each radius [images, radii], the first being 0.
-        generator: The source of the draws; equal generators draw equal images, which pairs two logs.
-    """
-    count = len(label)
-    classes, member = np.unique(label, return_inverse=True)
-    membership = sparse.csr_array((np.ones(count), (member, np.arange(count))), (len(classes), count))
-    # Sums per class of: images, certified radii, hits at each radius. A bootstrap sample weights the images.
-    columns = np.column_stack([np.ones(count), radius, hits])
-    statistics = np.empty((1 + resamples, 2 + hits.shape[1]))
-    # Row 0 are the images themselves, every other row draws as many with replacement.
-    for i in range(1 + resamples):
-        draws = generator.integers(count, size=count) if i else np.arange(count)
-        weights = np.bincount(draws, minlength=count)
-        sums = membership @ (weights[:, None] * columns)  # [classes, 2 + radii]: images, radii, hits
-        # Class means, and of them the number above 0, the smallest and the spread.
-        drawn = sums[sums[:, 0] > 0]
-        acr, accuracy = drawn[:, 1] / drawn[:, 0], drawn[:, 2:] / drawn[:, :1]
-        certified = np.count_nonzero(accuracy[:, 0])
-        statistics[i] = [certified, acr.min(), acr.max() - acr.min(), *accuracy.min(axis=0)[1:]]
-    return statistics
+    return tuple(0.25 * i for i in range(min(int(top / 0.25 + 1e-9) + 1, 10)))
 
 
 class Estimate(NamedTuple):
@@ -127,22 +88,20 @@ def mean(values: Floats | Bools) -> Estimate:
     return Estimate(float(np.mean(values)), error)
 
 
-def interval_of_median(values: Floats, level: float = 0.95) -> MedianInterval:
-    """Returns the median between the two order statistics that enclose the true one with this confidence.
+def interval_of_median(values: Floats) -> MedianInterval:
+    """Returns the median between the two order statistics that enclose the true one with 95 % confidence.
 
-    If the values are too few for it (below 6 for 95 %), the interval is all of their range.
+    If the values are too few for it (below 6), the interval is all of their range.
     """
     ordered, count = np.sort(values), len(values)
     # The number of values below the true median is binomial (count, 1/2): find its lower quantile.
     cumulated = special.bdtr(np.arange(count + 1), count, 0.5)
-    below = max(int(np.searchsorted(cumulated, (1 - level) / 2)), 1)
+    below = max(int(np.searchsorted(cumulated, _TAIL)), 1)
     return MedianInterval(float(np.median(ordered)), float(ordered[below - 1]), float(ordered[count - below]))
 
 
-def bootstrap(
-    values: Floats, generator: np.random.Generator, *, resamples: int = 2000, level: float = 0.95
-) -> list[Interval]:
-    """Returns percentile intervals of the column means of [images, columns], images drawn with replacement.
+def bootstrap(values: Floats, generator: np.random.Generator, *, resamples: int = 2000) -> list[Interval]:
+    """Returns 95 % intervals of the column means of [images, columns], images drawn with replacement.
 
     All columns share the draws, so that the intervals of one log fit together.
     """
@@ -152,22 +111,22 @@ def bootstrap(
     for i in range(resamples):
         weights = np.bincount(generator.integers(count, size=count), minlength=count)
         means[i] = weights @ values / count
-    return percentiles(means, level)
+    return percentiles(means)
 
 
-def percentiles(samples: Floats, level: float = 0.95) -> list[Interval]:
-    """Returns the interval that holds the middle of each column of bootstrap samples."""
-    low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2], axis=0)
+def percentiles(samples: Floats) -> list[Interval]:
+    """Returns the interval that holds the middle 95 % of each column of bootstrap samples."""
+    low, high = np.quantile(samples, [_TAIL, 1 - _TAIL], axis=0)
     return [Interval(float(a), float(b)) for a, b in zip(low, high, strict=True)]
 
 
-def binomial_band(fractions: Floats, count: int, *, level: float = 0.95) -> tuple[Floats, Floats]:
-    """Returns low and high of the exact (Clopper-Pearson) interval of each fraction of `count` images."""
-    hits, tail = np.round(fractions * count), (1 - level) / 2
+def binomial_band(fractions: Floats, count: int) -> tuple[Floats, Floats]:
+    """Returns low and high of the exact 95 % interval (Clopper-Pearson) of fractions of `count` images."""
+    hits = np.round(fractions * count)
     # The ends are quantiles of beta distributions; 0 and 1 where no image or every image hits.
-    low = np.where(hits > 0, special.betaincinv(np.maximum(hits, 1), count - hits + 1, tail), 0.0)
+    low = np.where(hits > 0, special.betaincinv(np.maximum(hits, 1), count - hits + 1, _TAIL), 0.0)
     misses = np.maximum(count - hits, 1)
-    high = np.where(hits < count, special.betaincinv(hits + 1, misses, 1 - tail), 1.0)
+    high = np.where(hits < count, special.betaincinv(hits + 1, misses, 1 - _TAIL), 1.0)
     return low, high
 
 
@@ -182,12 +141,7 @@ def paired_test(first: Bools, second: Bools) -> float:
     return two_sided_p_value(max(only_first, only_second), min(only_first, only_second))
 
 
-def false_certificates(images: int, alpha: float, rho: float = 0.001) -> int:
-    """Returns how many certificates at most are wrong, with probability at least 1 - rho."""
-    if images < 1 or not (0 < alpha < 1 and 0 < rho < 1):
-        raise ConfigError(
-            f"Give at least one image, and alpha and rho between 0 and 1 (images {images}, alpha {alpha}, "
-            f"rho {rho})."
-        )
-    # Wrong certificates are at most binomial (images, alpha): find the quantile 1 - rho.
-    return next(wrong for wrong in range(images + 1) if special.bdtrc(wrong, images, alpha) <= rho)
+def false_certificates(images: int, alpha: float) -> int:
+    """Returns how many certificates at most are wrong, with probability at least 0.999."""
+    # Wrong certificates are at most binomial (images, alpha): find the quantile 0.999.
+    return next(wrong for wrong in range(images + 1) if special.bdtrc(wrong, images, alpha) <= 0.001)
