@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 
 from smoothheads.errors import SmoothheadsError
 from smoothheads.provenance import versions
-from smoothheads.serve import api, runs
+from smoothheads.serve import api, runs, schemas
 from smoothheads.serve.guard import COOKIE, GONE, LOGIN, PAGE, Access, Guard, Metrics, QuietAccept
 from smoothheads.serve.images import ResizableError
 from smoothheads.serve.network import Networks
@@ -141,9 +141,7 @@ def _handle_errors(app: FastAPI, public: Callable[[str], str]) -> None:
                 more = {"resize": True} if isinstance(error, ResizableError) else {}
                 return JSONResponse({"error": public(str(error)), **more}, 422)
             case RequestValidationError():
-                first = error.errors()[0]  # a mistake in the query
-                why = str(first["msg"]).removesuffix(".")
-                text = f"The parameter {first['loc'][-1]}: {why[:1].lower()}{why[1:]}."
+                text = schemas.sentence(error.errors()[0], "parameter")  # a mistake in the query
                 return JSONResponse({"error": text}, 422)
             case HTTPException():
                 return JSONResponse({"error": error.detail}, error.status_code, error.headers)

@@ -15,7 +15,7 @@ from smoothheads.errors import SmoothheadsError
 from smoothheads.report import tables
 from smoothheads.report.table import Cell, Table, number, to_csv, to_latex, word
 from smoothheads.results import ledger, metrics
-from smoothheads.results.compare import compare, summarize
+from smoothheads.results.compare import compare
 from smoothheads.results.results import Results
 from smoothheads.runs.models import METRICS
 from smoothheads.studies import tables as study_tables
@@ -49,14 +49,12 @@ def row(name: str, path: Path, read: Callable[[Path], Results]) -> dict[str, Any
         log = read(path)
     except SmoothheadsError as error:
         return {"id": name, "error": str(error), "live": is_live(path)}
-    summary, expected = summarize(log), None if log.manifest is None else log.manifest.expected
-    done = expected is None or len(log) >= len(expected)
-    acr, error_of_acr = summary.acr
+    acr, error_of_acr = metrics.mean(log.certified_radius)
     return {
         "id": name,
         "images": len(log),
-        "expected": None if expected is None else len(expected),
-        "live": not done and is_live(path),
+        "expected": len(log) + log.missing,
+        "live": log.missing > 0 and is_live(path),
         "data": data_name(log),
         "sigma": log.sigma,
         "n": log.n,
@@ -64,8 +62,8 @@ def row(name: str, path: Path, read: Callable[[Path], Results]) -> dict[str, Any
         "norm": log.norm,
         "budget": log.manifest and log.budget,
         "acr": {"value": acr, "standard_error": None if math.isnan(error_of_acr) else error_of_acr},
-        "accuracy": summary.accuracy,
-        "abstained": summary.abstained.value,
+        "accuracy": float(log.correct.mean()),
+        "abstained": float(log.abstained.mean()),
         "changed": stamp(path)[0] / 1e9,
     }
 

@@ -136,22 +136,26 @@ def parse(body: bytes | Mapping[str, str], files: Sequence[bytes], limits: Limit
             given = {name: value for name, value in body.items() if value != ""}
             request = ImageRequest.model_validate(given, context=limits)
     except ValidationError as error:
-        raise ConfigError(sentence(error)) from None
+        raise ConfigError(sentence(error.errors(include_url=False, include_input=False)[0])) from None
     request.read_sources(files, limits.images)
     return request
 
 
-def sentence(error: ValidationError) -> str:
-    """Returns the first problem as one sentence."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    # The last part of the location is the field; only its name is from the client.
-    place = ".".join(str(part) for part in first["loc"])[:80]
+def sentence(first: Mapping[str, Any], what: str = "field") -> str:
+    """Returns one sentence on a problem that pydantic found.
+
+    Args:
+        first: The first of its errors.
+        what: What a value is called.
+    """
+    # Only the name of the value is from the client.
+    place = ".".join(str(part) for part in first["loc"] if part != "query")[:80]
     if first["type"] == "extra_forbidden":
         return f"There is no field {place!r}; {suggest(place, ImageRequest.model_fields)}."
     message = first["msg"].removeprefix("Value error, ").removesuffix(".")
     if not place:
         return f"The request is not as described in /openapi.json: {message}."
-    return f"The field {place}: {message[:1].lower()}{message[1:]}."
+    return f"The {what} {place}: {message[:1].lower()}{message[1:]}."
 
 
 def _from_base64(text: str, name: str) -> bytes:
