@@ -24,7 +24,7 @@ from smoothheads.results.infer import (
     named_sigma,
 )
 from smoothheads.results.manifest import Manifest
-from smoothheads.results.metrics import image_differences
+from smoothheads.results.metrics import Bools, image_differences
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 from smoothheads.results.row import RowError, verify_row
@@ -232,20 +232,17 @@ def check_columns(log: Results) -> Iterator[Finding]:
     """Finds columns that contradict each other."""
     # Some scripts write a running total where each image should have 0 or 1.
     written = log.columns.get("correct", ())
-    wrong = [i for i, text in enumerate(written) if text not in _TRUTH[bool(log.correct[i])]]
+    pairs = zip(log.index.tolist(), log.correct.tolist(), written, strict=False)
+    wrong = tuple(index for index, correct, text in pairs if text not in _TRUTH[correct])
     totals = [str(total) for total in np.cumsum(log.correct)]
     if wrong and list(written) == totals:
         yield Finding("error", "correct-column", "column `correct` is a running total, not 0 or 1 per image")
     elif wrong:
         message = f"column `correct` contradicts label and predict in {len(wrong)} rows"
-        yield Finding("error", "correct-column", message, _indices(log, wrong))
+        yield Finding("error", "correct-column", message, wrong)
     # An abstention claims nothing, and no ball has a negative radius.
-    bad = np.flatnonzero(log.abstained & (log.radius != 0)).tolist()
-    if bad:
-        yield Finding("error", "abstention", f"{len(bad)} abstentions have a radius", _indices(log, bad))
-    negative = np.flatnonzero(log.radius < 0).tolist()
-    if negative:
-        yield Finding("error", "negative", f"{len(negative)} radii are below 0", _indices(log, negative))
+    yield from _rows(log, log.abstained & (log.radius != 0), "abstention", "abstentions have a radius")
+    yield from _rows(log, log.radius < 0, "negative", "radii are below 0")
     # The field writes H:MM:SS; a mixture makes sums of times wrong.
     clock = [":" in text for text in log.columns.get("time", ())]
     if any(clock) and not all(clock):
@@ -260,12 +257,12 @@ def check_rounding(log: Results) -> Iterator[Finding]:
     if not len(shown) or digits_of(log).significant > 3:
         return
     # A radius rounded up onto 0.25, 0.5, ... counts in a table although the true one may lie below.
-    ties = np.flatnonzero(log.correct & (log.radius > 0) & (np.abs(log.radius % _STEP) < 1e-9)).tolist()
+    ties = log.index[log.correct & (log.radius > 0) & (np.abs(log.radius % _STEP) < 1e-9)].tolist()
     message = (
         "radii have three digits, rounded to the nearest: about half of them claim more than was shown; "
         f"correct images exactly on a multiple of {_STEP:g}, where a table counts them: {len(ties)}"
     )
-    yield Finding("warning", "rounding", message, _indices(log, ties))
+    yield Finding("warning", "rounding", message, tuple(ties))
 
 
 def check_cap(log: Results, sigma: float, stated: SampleSettings) -> Iterator[Finding]:
@@ -273,14 +270,13 @@ def check_cap(log: Results, sigma: float, stated: SampleSettings) -> Iterator[Fi
     # n votes out of n give the largest radius there is; written digits leave a little room above it.
     top = max_radius(stated.n, stated.alpha, sigma, log.law.radius)
     digits = digits_of(log)
-    above = [i for i, r in enumerate(log.radius.tolist()) if r > 0 and r > top + digits.room(r)]
-    if above:
-        most = float(log.radius.max())
-        message = (
-            f"{len(above)} radii, up to {most:g} ({most / sigma:.4g} sigma), are above {top:.4g} "
-            f"({top / sigma:.4g} sigma), the largest that {stated} can show"
-        )
-        yield Finding("error", "cap", message, _indices(log, above))
+    above = np.array([r > 0 and r > top + digits.room(r) for r in log.radius.tolist()], dtype=bool)
+    most = float(log.radius.max(initial=0.0))
+    message = (
+        f"radii, up to {most:g} ({most / sigma:.4g} sigma), are above {top:.4g} "
+        f"({top / sigma:.4g} sigma), the largest that {stated} can show"
+    )
+    yield from _rows(log, above, "cap", message)
 
 
 def check_settings(fits: Sequence[Fit], sigma: float, stated: SampleSettings | None) -> Iterator[Finding]:
@@ -338,5 +334,8 @@ def check_votes(log: Results, manifest: Manifest) -> Iterator[Finding]:
         yield Finding("error", code, message, tuple(error.image for error in errors))
 
 
-def _indices(log: Results, positions: Sequence[int]) -> tuple[int, ...]:
-    return tuple(int(log.index[i]) for i in positions)
+def _rows(log: Results, wrong: Bools, code: str, message: str) -> Iterator[Finding]:
+    """Yields an error about some rows, if there are any; its text is their number and the message."""
+    if wrong.any():
+        rows = tuple(log.index[wrong].tolist())
+        yield Finding("error", code, f"{len(rows)} {message}", rows)

@@ -206,9 +206,9 @@ def summarize_classes(
         sums = membership @ (weights[:, None] * columns)  # [classes, 3 + radii]
         # Class means of the classes that were drawn; of them the number above 0, the smallest, the spread.
         drawn = sums[sums[:, 0] > 0]
-        acr, accuracy = drawn[:, 1] / drawn[:, 0], drawn[:, 2:] / drawn[:, :1]
-        served = np.count_nonzero(accuracy[:, 0])
-        draws[i] = [served, acr.min(), acr.max() - acr.min(), *accuracy.min(axis=0)[1:]]
+        acr, hits = drawn[:, 1] / drawn[:, 0], drawn[:, 2:] / drawn[:, :1]
+        served = np.count_nonzero(hits[:, 0])
+        draws[i] = [served, acr.min(), acr.max() - acr.min(), *hits.min(axis=0)[1:]]
     intervals = percentiles(draws[1:])
     numbers = [Bootstrapped(float(v), interval) for v, interval in zip(draws[0], intervals, strict=True)]
     certified, worst_acr, spread, *accuracy = numbers
@@ -348,9 +348,9 @@ def _require_comparable(logs: Sequence[Results]) -> None:
                 "or add --align (in Python align=True) to report what is there."
             )
         if not np.array_equal(log.index, baseline.index):
-            doubled, missing, other = metrics.image_differences(log.index.tolist(), baseline.index.tolist())
-            kinds = {"others": other, "missing": missing, "twice": doubled}
-            found = [f"{len(images)} {kind} (as {images[0]})" for kind, images in kinds.items() if images]
+            images = metrics.image_differences(log.index.tolist(), baseline.index.tolist())
+            kinds = {"others": images.other, "missing": images.missing, "twice": images.doubled}
+            found = [f"{len(some)} {kind} (as {some[0]})" for kind, some in kinds.items() if some]
             how = ", ".join(found) or "the same ones in another order"
             raise LedgerError(
                 f"{log.name} has other images than {baseline.name} ({how}); to compare the images that all "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter, Query
@@ -13,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from smoothheads.data import DataInfo
@@ -254,7 +253,7 @@ async def stream(service: Service, http: HttpRequest, task: Task) -> Response:
     return EventStream(job, facts, request.radius, service.public)
 
 
-class EventStream(Response):
+class EventStream(StreamingResponse):
     """Sends the events of a job; when the client leaves, the job is cancelled at once."""
 
     media_type = "text/event-stream"
@@ -266,24 +265,19 @@ class EventStream(Response):
         radius: float | None,
         public: Callable[[str], str],
     ) -> None:
-        super().__init__(None, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
+        super().__init__(self._text(), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         self.job, self.facts, self.radius, self.public = job, facts, radius, public
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        # Here and not in the generator below: one that was never started does not run its `finally`.
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Here and not in the generators below: one that was never started does not run its `finally`.
         try:
-            with suppress(GoneError):
-                await unless_gone(receive, self._send(send))
+            await super().__call__(scope, receive, send)
         finally:
             self.job.cancel()
 
-    async def _send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+    async def _text(self) -> AsyncIterator[str]:
         async for name, data in self._events():
-            text = f"event: {name}\ndata: {json.dumps(data, allow_nan=False)}\n\n"
-            await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+            yield f"event: {name}\ndata: {json.dumps(data, allow_nan=False)}\n\n"
 
     async def _events(self) -> AsyncIterator[tuple[str, Any]]:
         """Yields the place in the queue, then the events; of moments that came together only the last."""
