@@ -52,7 +52,8 @@ class Outcome(NamedTuple):
     def accuracy(self, radii: Sequence[float]) -> Floats:
         """Certified accuracy in points [orders, radii]."""
         hits = self.right[..., None] & (self.radius[..., None] >= np.asarray(radii))
-        return 100 * hits.mean(axis=1)
+        accuracy: Floats = 100 * hits.mean(axis=1)
+        return accuracy
 
 
 def replay(orders: Sequence[Record], **changes: Any) -> Outcome:

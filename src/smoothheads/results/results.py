@@ -60,6 +60,11 @@ class Row:
         return self._with_votes().certificate
 
     @property
+    def selection(self) -> Votes:
+        """The votes that chose the class."""
+        return self._with_votes().selection
+
+    @property
     def votes(self) -> Votes:
         """The votes that the bound is computed from, of every aggregation."""
         return self._with_votes().votes

@@ -37,13 +37,13 @@ ABOUT: Final = (
 _log = logging.getLogger(__name__)
 
 
-def application(folder: Path, settings: Mapping[str, Any], access: Access, limits: Limits) -> ASGIApp:
+def application(index: runs.RunIndex, settings: Mapping[str, Any], access: Access, limits: Limits) -> ASGIApp:
     """Returns the ASGI application; its threads and processes end with its lifespan.
 
     Args:
         settings: How classifiers are opened: sigma, alpha and threads.
     """
-    metrics, index = Metrics(), runs.RunIndex(folder)
+    metrics = Metrics()
     networks = Networks(index.networks, n=limits.n, **settings)
     service = api.Service(networks, limits, metrics, index.public)
     scheduler = service.scheduler

@@ -106,7 +106,8 @@ class Server:
         if not folder.is_dir():
             raise CheckpointError(f"There is no folder {folder}: check the path.")
         # What cannot be served is refused now, and not when the first client comes.
-        contents = RunIndex(folder).contents()
+        index = RunIndex(folder)
+        contents = index.contents()
         if contents == Contents():
             raise CheckpointError(
                 f"{folder} holds no checkpoint, export, ledger, study or training run: check the path; "
@@ -120,7 +121,7 @@ class Server:
         self.host, self.port = host, self._socket.getsockname()[1]
         self._server = uvicorn.Server(
             uvicorn.Config(
-                application(folder, settings, access, limits),
+                application(index, settings, access, limits),
                 http=connection_class(limits),
                 ws="none",
                 log_level="warning",
