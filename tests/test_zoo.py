@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from tests.example import FEW, example_export
+from tests.example import FEW, example_export, example_run
 
 import smoothheads as sh
 from smoothheads import checkpoint, zoo
@@ -146,6 +146,28 @@ def test_files_that_are_not_installed(tiny: Path) -> None:
     shutil.rmtree(tiny)
     with pytest.raises(CheckpointError, match="not in this installation"):
         sh.load_checkpoint("zoo:digits-tiny")
+
+
+def test_half_precision_is_another_function(tmp_path: Path) -> None:
+    """The checkpoint holds the rounded weights, and its hash is theirs."""
+    original = checkpoint.load(example_run())
+    checkpoint.save(tmp_path / "half", original.model, original.config, original.info, half=True)
+    half, full = tmp_path / "half" / "model.safetensors", example_run() / "checkpoint" / "model.safetensors"
+    assert half.stat().st_size < 0.6 * full.stat().st_size
+    rounded = checkpoint.load(tmp_path / "half")
+    assert rounded.weights_hash != original.weights_hash
+    for name, value in rounded.model.state_dict().items():
+        before = original.model.state_dict()[name]
+        assert value.dtype == before.dtype
+        assert torch.equal(value, before.half().float() if before.dtype == torch.float32 else before)
+
+
+def test_half_precision_of_too_large_weights_is_refused(tmp_path: Path) -> None:
+    loaded = checkpoint.load(example_run())
+    next(loaded.model.parameters()).data.fill_(1e6)
+    with pytest.raises(CheckpointError, match="beyond half precision"):
+        checkpoint.save(tmp_path / "half", loaded.model, loaded.config, loaded.info, half=True)
+    assert not (tmp_path / "half").exists()
 
 
 def test_index_of_the_repository_is_complete() -> None:

@@ -99,6 +99,8 @@ def save(
     model: MultiHead | Trained,
     config: RunConfig | None = None,
     info: DataInfo | None = None,
+    *,
+    half: bool = False,
     **facts: Any,
 ) -> None:
     """Writes the complete checkpoint folder or nothing.
@@ -107,8 +109,12 @@ def save(
         model: What `train` returned, which knows its configuration and data, or a network alone.
         config: The configuration that a network alone was trained with; it must describe that network.
         info: The facts about the images of a network alone.
+        half: Store weights in half precision. The checkpoint then is the network with the rounded weights:
+            another function than the one that was trained, so certify what `load` returns.
+        facts: Further entries of the manifest.
     """
     import safetensors.torch
+    import torch
 
     from smoothheads.training.fit import Trained
 
@@ -129,6 +135,11 @@ def save(
             f"({built}); pass its own, or ModelConfig(arch='own', heads=..., cut='own')."
         )
     tensors = {name: value.contiguous() for name, value in model.state_dict().items()}
+    if half:
+        for name, value in tensors.items():
+            tensors[name] = value.half() if value.dtype == torch.float32 else value
+            if not tensors[name].isfinite().all():
+                raise CheckpointError(f"{name} has values beyond half precision; save it without half=True.")
     # The manifest comes last: it holds the hashes of the others.
     with new_folder(Path(folder)) as partial:
         write_atomic(partial / WEIGHTS, safetensors.torch.save(tensors))
