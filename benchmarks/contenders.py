@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from benchmarks.timing import BATCH, Job, build_network, random_images
 from torch import nn
 
 from benchmarks import plain
@@ -23,7 +24,6 @@ from smoothheads.models.multihead import MultiHead
 from smoothheads.runs.certify import certification_images
 from smoothheads.runs.models import engines_folder, open_checkpoint
 from smoothheads.smoothed import Smoothed
-from smoothheads.studies.measure import BATCH, Job, build_network, random_images
 from smoothheads.types import Phase
 
 PLAIN: Final = "plain loop"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.timing import ratio
 from matplotlib.figure import Figure
 
 from smoothheads.files import STAMP, has_stamp, reserve, write_stamped
 from smoothheads.report import plots
 from smoothheads.report.table import Cell, Table, to_markdown, to_text
 from smoothheads.results.metrics import Floats, MedianInterval, interval_of_median
-from smoothheads.studies.measure import ratio
 
 FORMAT = "smoothheads-bench/1"
 Facts = Mapping[str, Mapping[str, Cell]]

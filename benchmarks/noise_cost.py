@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import tyro
+from benchmarks.timing import Job, interleaved, ratio
 from numpy.typing import NDArray
 
 from smoothheads.certify.config import CertifyConfig
@@ -25,7 +26,6 @@ from smoothheads.models import ModelConfig, build
 from smoothheads.noise import FloatGaussian, Noise, make_noise
 from smoothheads.noise.base import FloatNoise
 from smoothheads.results.metrics import Floats
-from smoothheads.studies.measure import Job, interleaved, ratio
 from smoothheads.types import Grid, Phase, Pixels
 
 

@@ -22,12 +22,12 @@ import numpy as np
 import torch
 import tyro
 from benchmarks.contenders import fresh
+from benchmarks.timing import describe_machine, interleaved, ratio
 
 from smoothheads import ranks
 from smoothheads.device import threads
 from smoothheads.objectives import Gaussian, ObjectiveConfig
 from smoothheads.results.metrics import interval_of_median
-from smoothheads.studies.measure import describe_machine, interleaved, ratio
 from smoothheads.training import TrainConfig
 from smoothheads.training.loop import StepDone, Trainer
 

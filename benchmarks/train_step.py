@@ -13,11 +13,11 @@ import tyro
 from benchmarks.contenders import Bench, fresh
 from benchmarks.frame import BenchResults, Turns, compared
 from benchmarks.plain import SomeStep
+from benchmarks.timing import Job, describe_machine, interleaved, training_job
 
 from smoothheads import device as devices
 from smoothheads.data.loader import plain_batches
 from smoothheads.objectives import Gaussian, ObjectiveConfig, TeachingConfig
-from smoothheads.studies.measure import Job, describe_machine, interleaved, training_job
 from smoothheads.training import TrainConfig
 from smoothheads.training.loop import Trainer
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import tyro
 from benchmarks.frame import BenchResults, Turns, compared
+from benchmarks.timing import Job, describe_machine, interleaved
 
 from benchmarks import contenders
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.studies.measure import Job, describe_machine, interleaved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

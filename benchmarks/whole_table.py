@@ -18,11 +18,11 @@ import numpy as np
 import tyro
 from benchmarks.frame import BenchResults, bars, machine_line, times_faster
 from benchmarks.plain import MeanOfHeads
+from benchmarks.timing import describe_machine
 
 from benchmarks import contenders
 from smoothheads.report.table import Cell, Table, number
 from smoothheads.results.metrics import Floats, MedianInterval
-from smoothheads.studies.measure import describe_machine
 
 PLAIN: Final = "plain loop, fixed"
 BUDGETS: Final[Mapping[str, Mapping[str, Any]]] = {

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 from benchmarks.plain import MeanOfHeads
+from benchmarks.timing import Job
 
 from benchmarks import contenders
 from smoothheads import device
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import openvino
 from smoothheads.errors import ConfigError
-from smoothheads.studies.measure import Job
 
 CONFIG = CertifyConfig(sigma=0.5, seed=0, n=100, block=20)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.frame import BenchResults, compared
+from benchmarks.timing import describe_machine
 
 from smoothheads.report.table import Cell, to_text
-from smoothheads.studies.measure import describe_machine
 
 
 def results() -> BenchResults:

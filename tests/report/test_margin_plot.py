@@ -17,7 +17,7 @@ def test_a_curve_for_the_ensemble_and_each_head(heads: int, names: list[str]) ->
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == names
-    values, edges, _ = axes.patches[-1].get_data()  # type: ignore[attr-defined]
+    values, edges, _ = axes.patches[0].get_data()  # type: ignore[attr-defined]
     assert values.sum() == pytest.approx(1)
     right = margins.to_dict()["curves"]["ensemble"]["correct"]
     assert values[edges[:-1] > -1e-9].sum() == pytest.approx(right)

@@ -22,7 +22,7 @@ from smoothheads.results.metrics import MedianInterval
 from smoothheads.studies import claims, costs, diagnoses, experiments, jobs, paper, tables
 from smoothheads.studies.figures import acr_figure
 from smoothheads.studies.plan import join_plans, make_plan
-from smoothheads.studies.results import NetworkSize, RowFacts, StudyResults, StudyRow, save
+from smoothheads.studies.results import NetworkSize, RowFacts, StudyResults, StudyRow, load, save
 
 TRAINED = [each for each in experiments.EXPERIMENTS.values() if each.trained]
 
@@ -491,37 +491,21 @@ def test_a_part_of_smoke_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureF
     assert not (tmp_path / "other.md").exists()
 
 
-def test_costs_alone_need_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = tmp_path / "kept"
-    assert main(["paper", "table2", "--costs", "--scale", "smoke", "--out", str(kept)]) == 0
-    assert [path.name for path in kept.iterdir()] == ["costs.json"]
-    ran = capsys.readouterr().out
-    assert "certify: some / dnn5" in ran
-    assert main(["paper", "table2", "--from", str(kept)]) == 0
-    assert capsys.readouterr().out == ran
-    costs_of = Path(kept / "costs.json")
-    before = costs_of.read_text()
-    for option in ("--plan", "--status"):  # nothing is measured, nothing written
-        assert main(["paper", "table5", "--costs", "--scale", "smoke", "--out", str(kept), option]) == 0
-    assert costs_of.read_text() == before
-    told = json.loads(before)
-    told["train"]["macer single"] = [1.0, 2.0]  # of another table, on this machine with these settings
-    costs_of.write_text(json.dumps(told))
-    measured = costs.load(kept)
-    assert measured is not None
-    costs.save(replace(measured, train={"gaussian some": (1.0, 1.0)}), kept)
-    again = json.loads(costs_of.read_text())["train"]
-    assert (again["macer single"], again["gaussian some"]) == ([1.0, 2.0], [1.0, 1.0])
-    costs.save(replace(measured, settings=replace(measured.settings, images=3), train={}), kept)
-    assert (
-        "macer single" not in json.loads(costs_of.read_text())["train"]
-    )  # ratios of two settings mean nothing
+def test_costs_are_shown_without_rows_and_refused_if_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = Path(__file__).parents[2] / "benchmarks" / "paper" / costs.FILE
+    (tmp_path / costs.FILE).write_text(saved.read_text())
+    assert main(["paper", "table2", "--from", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "certify: some / dnn5" in shown
+    assert main(["paper", "table2", "--scale", "smoke", "--out", str(tmp_path)]) == 0  # has nothing to train
+    assert capsys.readouterr().out == shown
+    told = json.loads(saved.read_text())
     for damaged in ({**told, "train": {"some": [1.0]}}, {**told, "params": {"gaussian some": "many"}}, {}):
-        costs_of.write_text(json.dumps(damaged))
+        (tmp_path / costs.FILE).write_text(json.dumps(damaged))
         with pytest.raises(LedgerError, match="The measured costs in"):
-            costs.load(kept)
-    assert main(["paper", "table3", "--costs", "--scale", "smoke"]) == 2
-    assert "name table2, table5, table8 or all" in capsys.readouterr().err
+            costs.load(tmp_path)
 
 
 def test_two_networks_are_drawn_on_the_same_noise(tmp_path: Path) -> None:
@@ -530,7 +514,7 @@ def test_two_networks_are_drawn_on_the_same_noise(tmp_path: Path) -> None:
     run = paper.start([experiment], scale, store=tmp_path)
     assert run is not None
     assert run.run_on(Inline()) == {}
-    plan = run.plan
+    plan, rows = run.plan, run.results()["fig2"].certified
     found = diagnoses.measure_gaps(plan, run.store, draws=200)
     assert found == diagnoses.measure_gaps(plan, run.store, draws=200)
     assert [each.image for each in found.values()] == [found["gaussian some"].image] * 2
@@ -539,11 +523,12 @@ def test_two_networks_are_drawn_on_the_same_noise(tmp_path: Path) -> None:
     assert paper.figure(experiment, study) is not None
     assert len(diagnoses.gap_table(study).rows) == 2
     save(study, tmp_path / "kept")
-    assert diagnoses.saved_gaps(plan, tmp_path / "kept", draws=200) == found
-    assert not diagnoses.saved_gaps(plan, tmp_path / "kept", draws=300)  # other draws: to be measured
-    renamed = [replace(row, certification=replace(row.certification, key="other")) for row in plan.rows]
-    assert not diagnoses.saved_gaps(replace(plan, rows=tuple(renamed)), tmp_path / "kept", draws=200)
-    assert not diagnoses.saved_gaps(plan, tmp_path, draws=200)
+    assert load(tmp_path / "kept").gaps == found
+    assert diagnoses.is_measured(found, rows, draws=200)
+    assert not diagnoses.is_measured(found, rows, draws=300)
+    other = {arm: replace(each, weights="of another network") for arm, each in found.items()}
+    assert not diagnoses.is_measured(other, rows, draws=200)
+    assert not diagnoses.is_measured({}, rows, draws=200)
 
 
 def test_fig2_is_shown_from_what_was_kept_without_its_networks(
@@ -560,7 +545,7 @@ def test_fig2_is_shown_from_what_was_kept_without_its_networks(
 def test_figures_have_a_curve_per_family() -> None:
     gains = {"single-m2": 0.1, "some-2": 0.2, "some": 0.3, "some-hard": 0.1}
     found = study_of({f"gaussian {name}": gain for name, gain in gains.items()})
-    drawn = {name: paper.figure(experiments.get(name), found) for name in ("fig4", "fig5", "fig7", "table3")}
+    drawn = {name: paper.figure(experiments.get(name), found) for name in ("fig4", "fig5", "table3")}
     assert drawn["fig4"] is not None
     axes = drawn["fig4"].axes[0]
     assert np.array_equal(axes.lines[0].get_xdata(), [1, 2, 5])
@@ -580,7 +565,6 @@ def test_figures_have_a_curve_per_family() -> None:
     assert drawn["fig5"] is not None  # of one sigma: paired differences instead of curves through one point
     labels = [text.get_text() for text in drawn["fig5"].axes[0].get_yticklabels()]
     assert labels == ["fig5", "C16 some − some-hard, gaussian 0.25"]
-    assert drawn["fig7"] is not None
     assert drawn["table3"] is None
 
 

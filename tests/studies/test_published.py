@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections import Counter
+from importlib import resources
 
 import pytest
 
 from smoothheads.cli import main
+from smoothheads.objectives import TeachingConfig
+from smoothheads.objectives.pace import scheduled_lambda
 from smoothheads.studies import claims
 from smoothheads.studies.costs import total
 from smoothheads.studies.experiments import EXPERIMENTS, published_rows
@@ -68,6 +72,16 @@ def test_every_claim_has_an_experiment_and_a_way_to_answer_it() -> None:
         assert {name for pair in (*claim.above, *claim.close) for name in pair} <= structures
 
 
+def test_the_schedules_of_lambda_are_those_of_the_formula() -> None:
+    lines = (resources.files("smoothheads.studies") / "published" / "fig7.csv").read_text().splitlines()
+    for line in csv.DictReader(lines):
+        config = TeachingConfig(lambda_last=float(line.pop("lambda_last")))
+        for column, text in line.items():
+            if column.startswith("t"):
+                found = scheduled_lambda(config, epoch=int(column[1:]), epochs=150, classes=10)
+                assert found == pytest.approx(float(text), abs=1e-6)
+
+
 @pytest.mark.parametrize(
     "form", ["--format text", "--format markdown", "--format latex", "--format csv", "--json"]
 )
@@ -87,7 +101,5 @@ def test_experiments_are_listed_and_unknown_ones_suggested(capsys: pytest.Captur
     assert [title.partition(":")[0] for title in titles] == ["fig4", "table6"]
     assert main(["paper", "tabel3", "--published"]) == 2
     assert "did you mean 'table3'" in capsys.readouterr().err
-    assert main(["paper", "fig1", "--published"]) == 2
-    assert "smoothheads info resnet110 --heads 5 --cut stage2" in capsys.readouterr().err
     assert main(["paper", "table3", "--scale", "smal"]) == 2
     assert "did you mean 'small'" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from smoothheads.errors import LedgerError
 from smoothheads.files import exclusive, sha256
 from smoothheads.report.table import to_text
 from smoothheads.runs.executors import Future
+from smoothheads.runs.models import METRICS
 from smoothheads.runs.train import train_run
 from smoothheads.studies import jobs
 from smoothheads.studies import results as saved
@@ -148,7 +148,7 @@ def test_failed_arm_does_not_stop_the_others(finished: StudyRun) -> None:
     broken = broken.replace("seeds = [0, 1]", "seeds = [0]")
     run = start(broken, finished.store.root)
     failed = run.run_on(Inline())
-    found = run.results(failed)["small"]
+    found = run.results()["small"]
     assert len(failed) == 2  # the training and its certification
     assert "loss is nan" in found.failed["0.25/broken/0"]
     assert len(found.certified) == 3
@@ -260,7 +260,7 @@ def test_empty_tables_are_not_shown(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "not yet" in shown.out
     assert "Cost" not in shown.out
     assert "Gains" not in shown.out
-    assert "12 waiting, 0 failed; the time left is known when something has been measured" in shown.err
+    assert "trainings: 6, 0 of them finished; certifications: 4, 0 of them finished; running: 0" in shown.err
 
 
 def test_plan_estimates_the_time_without_a_trial_training(
@@ -272,25 +272,41 @@ def test_plan_estimates_the_time_without_a_trial_training(
     assert main(command) == 0
     shown = capsys.readouterr().err
     assert "trainings: 6, 0 of them finished" in shown
-    assert "estimated from the arithmetic" in shown
+    assert " left with " in shown
+
+
+def train_epochs(run: StudyRun, item: Item, *seconds: float, finished: bool = True) -> None:
+    """Writes what a training leaves on the disk after epochs that took so long."""
+    folder = run.store.artefact(item)
+    folder.mkdir(parents=True)
+    (folder / METRICS).write_text("".join(f'{{"seconds": {each}}}\n' for each in seconds))
+    if finished:
+        run.store.finish(item, {})
+
+
+def test_time_left_is_estimated_from_the_arithmetic_before_anything_is_measured(tmp_path: Path) -> None:
+    run = start(TEXT, tmp_path)
+    run.seconds_per_gmac = 2.0
+    total = sum(studies.item_work(item, run.plan.images) for item in run.plan.items)
+    assert run.status().seconds_left == pytest.approx(2.0 * total)
 
 
 def test_time_left_follows_finished_items(tmp_path: Path) -> None:
     run = start(TEXT, tmp_path)
-    assert math.isnan(run.status().seconds_left)
-    first, second, *_ = (item for item in run.plan.items if isinstance(item, Training))
+    first = next(item for item in run.plan.items if isinstance(item, Training))
     work = {item.key: studies.item_work(item, run.plan.images) for item in run.plan.items}
-    total = sum(work.values())
-    run.store.finish(first, {"seconds": 30.0})
+    train_epochs(run, first, 30.0)
     pace = 30.0 / work[first.key]
-    assert run.status().seconds_left == pytest.approx(pace * (total - work[first.key]))
-    run.store.finish(
-        second, {"seconds": 0.2 * pace * work[second.key], "fraction": 0.1}
-    )  # a stopped one, at half pace
-    done = work[first.key] + 0.1 * work[second.key]
-    pace = (30.0 + 0.2 * pace * work[second.key]) / done
-    left = total - work[first.key] - work[second.key]
-    assert run.status().seconds_left == pytest.approx(pace * left)
+    assert run.status().seconds_left == pytest.approx(pace * (sum(work.values()) - work[first.key]))
+
+
+def test_time_left_follows_the_epochs_of_a_running_training(tmp_path: Path) -> None:
+    run = start(TEXT.replace("train.epochs = 1", "train.epochs = 4"), tmp_path)
+    first = next(item for item in run.plan.items if isinstance(item, Training))
+    work = {item.key: studies.item_work(item, run.plan.images) for item in run.plan.items}
+    train_epochs(run, first, 5.0, finished=False)
+    pace = 5.0 / (work[first.key] / 4)
+    assert run.status().seconds_left == pytest.approx(pace * (sum(work.values()) - work[first.key] / 4))
 
 
 def test_longer_items_weigh_more_in_the_time_left(tmp_path: Path) -> None:
@@ -299,7 +315,7 @@ def test_longer_items_weigh_more_in_the_time_left(tmp_path: Path) -> None:
     trainings = [item for item in work if isinstance(item, Training)]
     for item in trainings:
         if item.config.train.epochs == 1:
-            long.store.finish(item, {"seconds": 1.0})
+            train_epochs(long, item, 1.0)
     left = sum(work[item] for item in work if long.store.facts(item) is None)
     done = sum(work[item] for item in trainings if item.config.train.epochs == 1)
     assert long.status().seconds_left == pytest.approx(4.0 / done * left)
@@ -312,7 +328,7 @@ def test_time_left_follows_running_certifications(finished: StudyRun, tmp_path: 
     certifications = [item for item in run.plan.items if isinstance(item, Certification)]
     for item in run.plan.items:
         if not isinstance(item, Certification):
-            run.store.finish(item, {"seconds": 10.0})
+            run.store.finish(item, {})
     made, ledger = finished.store.artefact(certifications[0]), run.store.artefact(certifications[0])
     ledger.mkdir(parents=True)
     (ledger / "manifest.json").write_text((made / "manifest.json").read_text())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -13,15 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from smoothheads.cli.common import Form, OutFolder, ResultCommand, print_tables, say
-from smoothheads.cli.progress import Progress
-from smoothheads.errors import ConfigError, duration
+from smoothheads.errors import ConfigError
 
 if TYPE_CHECKING:
     from smoothheads.runs.on_ray import Cluster
-    from smoothheads.studies.costs import Costs
     from smoothheads.studies.experiments import Experiment
     from smoothheads.studies.results import StudyResults
-    from smoothheads.studies.run import Status, StudyRun
+    from smoothheads.studies.run import StudyRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +51,13 @@ class StudyOptions(ResultCommand):
         cluster = parse_cluster(self.on, self.ray_address, self.workers)
         # --status and --plan start nothing, so that they may run beside the study itself.
         if self.status:
-            say(status_line(studies.status(), self.workers))
+            say(studies.status().line(self.workers))
             return studies.results()
         say(studies.describe(self.workers))
         if self.plan:
             return None
         with silent(cluster):
-            return studies.run(self.workers, cluster, lambda status, jobs: say(status_line(status, jobs)))
+            return studies.run(self.workers, cluster, lambda status, jobs: say(status.line(jobs)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,13 +125,11 @@ class PaperCommand(StudyOptions):
     imports: Annotated[tuple[str, ...], tyro.conf.arg(name="import")] = ()
     """Certification logs of others, compared on the images that all of them have: paths that name base,
     structure and sigma (some/gaussian-0.25.tsv), folders of such, or BASE/STRUCTURE/SIGMA=PATH."""
-    costs: bool = False
-    """Only cost tables (table2, table5, table8), and of them only the costs, which need no training."""
     page: Path | None = None
     """With --from: write all of it as one Markdown page, with a figure of the claims next to it."""
 
     def run(self) -> int:
-        from smoothheads.studies import experiments, paper
+        from smoothheads.studies import costs, experiments, paper
 
         # Without a name: the list of experiments. Without a source of results: the published values.
         has_results = bool(self.scale or self.source or self.imports)
@@ -150,17 +145,18 @@ class PaperCommand(StudyOptions):
             return self._write_page(self.page)
         if self.out is not None:
             paper.reserve_folders(self.out, chosen)
-        # Our rows first, then logs of others beside them, then what was measured of the cost.
+        # Our rows first, then logs of others beside them, then costs that were measured into the same folder.
         found = self._results_of(chosen)
         if found is None:
             return 0
         if self.imports:
             found = paper.with_imports(found, paper.read_logs(self.imports, say), say)
-        costs = self._costs_of(chosen)
+        folder = self.source or self.out
+        measured = None if folder is None else costs.load(folder)
         # Files before text: a reader of the text that goes away, as `head` does, must not cost the files.
         if self.out is not None and not self.status:
-            paper.save_all(found, costs if any(each.kind == "cost" for each in chosen) else None, self.out)
-        shown = [table for each in chosen for table in paper.all_tables(each, found[each.id], costs)]
+            paper.save_all(found, self.out)
+        shown = [table for each in chosen for table in paper.all_tables(each, found[each.id], measured)]
         print_tables(shown, self.format, as_json=self.json)
         return 1 if any(study.failed for study in found.values()) else 0
 
@@ -182,10 +178,6 @@ class PaperCommand(StudyOptions):
         chosen = every if "all" in self.experiments else named or every
         if self.imports and not named:
             raise ConfigError("--import needs an experiment: name the one whose rows the logs are.")
-        if self.costs:
-            chosen = [each for each in chosen if each.kind == "cost"]
-            if not chosen:
-                raise ConfigError("--costs needs a cost table: name table2, table5, table8 or all.")
         # Of a folder that an earlier run wrote everything that it holds is shown.
         if self.source is not None and not named and self.page is None:
             saved = [each for each in chosen if paper.is_saved(each, self.source)]
@@ -206,44 +198,13 @@ class PaperCommand(StudyOptions):
         if self.scale is None:
             return found
         scale = experiments.scale(self.scale)
-        trained = [] if self.costs else chosen
-        studies = paper.start(trained, scale, store=self.store, out=self.out, root=self.root, on_note=say)
+        studies = paper.start(chosen, scale, store=self.store, out=self.out, root=self.root, on_note=say)
         if studies is None:
-            if self.plan:
-                say("costs alone: nothing is trained, they are measured in some minutes")
-            return None if self.plan else found
+            return found
         made = self.results(studies)
         if made is None:
             return None
         return found | (made if self.status else paper.finish(studies, made, scale))
-
-    def _costs_of(self, chosen: Sequence[Experiment]) -> Costs | None:
-        """Returns saved costs, on which claims of other tables rest too, or measures the chosen tables."""
-        from smoothheads.studies import costs, experiments
-
-        if self.source is not None:
-            return costs.load(self.source)
-        if self.scale is None or not any(each.kind == "cost" for each in chosen):
-            return None
-        if self.status:
-            return None if self.out is None else costs.load(self.out)
-        from smoothheads.studies.measure import measure
-
-        settings = experiments.scale(self.scale).costs
-        with Progress("costs") as progress:
-            progress.begin(2 * (settings.rounds + 1), 0)
-            tables = tuple(each.id for each in chosen if each.kind == "cost")
-            return measure(tables, settings, lambda: progress.add(1))
-
-
-def status_line(status: Status, jobs: int | None) -> str:
-    """Returns how many trainings and certifications are done, and the time left."""
-    from smoothheads.device import cores
-
-    counts = ", ".join(f"{status.count(state)} {state}" for state in ("done", "running", "waiting", "failed"))
-    if math.isnan(status.seconds_left):
-        return f"study: {counts}; the time left is known when something has been measured"
-    return f"study: {counts}; about {duration(status.seconds_left / (jobs or cores()))} left"
 
 
 def parse_cluster(

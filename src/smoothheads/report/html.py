@@ -20,12 +20,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from smoothheads.config import leaves
-from smoothheads.errors import duration
 from smoothheads.files import STAMP, has_stamp, reserve, write_stamped
 from smoothheads.provenance import versions
 from smoothheads.report import plots, tables, words
 from smoothheads.report.table import Table
-from smoothheads.results.compare import Comparison, Summary, compare
+from smoothheads.results.compare import Comparison, compare
 from smoothheads.results.results import Results
 from smoothheads.types import Grid, Pixels, format_radius
 
@@ -76,11 +75,7 @@ def write(
 ) -> list[Path]:
     """Writes the page and the plots, and returns their paths, the page first.
 
-    Args:
-        comparison: The logs with their summaries and differences.
-        folder: The folder of the page and the plots.
-        title: The title of the page.
-        gallery: Pictures that show what a certificate is.
+    The gallery are pictures that show what a certificate is.
     """
     folder = Path(folder)
     write_stamped(folder / PAGE, page(comparison, title=title, gallery=gallery))
@@ -93,14 +88,8 @@ def write(
 
 
 def page(comparison: Comparison, *, title: str, gallery: Gallery = ()) -> str:
-    """Returns HTML that needs nothing else: no script, no link, no font. All text from files is escaped.
-
-    Args:
-        comparison: The logs with their summaries and differences.
-        title: The title of the page.
-        gallery: Pictures that show what a certificate is.
-    """
-    logs, summaries = comparison.logs, comparison.summaries
+    """Returns HTML that needs nothing else: no script, no link, no font. All text from files is escaped."""
+    logs = comparison.logs
     # The lead: data, images and settings, as far as they are known.
     known = {
         "sigma": {f"{log.sigma:g}" for log in logs if log.sigma is not None},
@@ -141,13 +130,12 @@ def page(comparison: Comparison, *, title: str, gallery: Gallery = ()) -> str:
         header(title, lead),
         section("What a certificate is", _explanation(logs[-1]), pictures),
         section("What these numbers say", list_html(words.verdict(comparison), "verdict")),
-        _cards(summaries[0]) if len(summaries) == 1 else "",
         section("Certified accuracy", table_html(tables.headline(comparison)), accuracy),
         section("Paired differences", *(table_html(t) for t in tables.differences(comparison))),
         section("Classes", table_html(tables.class_table(comparison))),
         section("How sure the network is under noise", probabilities),
         section("What is guaranteed", guarantee),
-        section("Settings and cost", table_html(tables.background(comparison)), _totals(logs)),
+        section("Settings and cost", table_html(tables.background(comparison))),
         section("Where the numbers come from", *(_provenance(log) for log in logs)),
     ]
     return document(title, parts)
@@ -303,50 +291,6 @@ def _explanation(log: Results) -> str:
         f'font-size="12" fill="currentColor">{bars}{ball}</svg><figcaption>{escape(caption)}</figcaption>'
         "</figure>"
     )
-
-
-def _cards(summary: Summary) -> str:
-    middle = len(summary.radii) // 2
-    cards = [
-        ("average certified radius", f"{summary.acr.value:.3f}", f"± {summary.acr.standard_error:.3f}"),
-        ("correct and certified", f"{100 * summary.accuracy:.1f} %", "radius above 0"),
-        (
-            f"certified at r = {summary.radii[middle]:g}",
-            f"{100 * summary.certified[middle].value:.1f} %",
-            f"± {100 * summary.certified[middle].standard_error:.1f}",
-        ),
-        (
-            "abstained",
-            f"{100 * summary.abstained.value:.1f} %",
-            f"± {100 * summary.abstained.standard_error:.1f}, of {len(summary.log):,} images",
-        ),
-    ]
-    inner = "".join(
-        f"<div><span>{escape(name)}</span><strong>{escape(value)}</strong><small>{escape(below)}</small></div>"
-        for name, value, below in cards
-    )
-    return f"<div class=cards>{inner}</div>"
-
-
-def _totals(logs: Sequence[Results]) -> str:
-    """Lists what was certified, as far as the ledger says, and what that cost in all."""
-    forms = {
-        "arch": "{}",
-        "heads": "{} head(s)",
-        "method": "method {}",
-        "seed": "training seed {}",
-        "epochs": "{} epochs",
-    }
-    lines = []
-    for log in logs:
-        known = {} if log.manifest is None else log.manifest.network
-        network = [form.format(known[name]) for name, form in forms.items() if name in known]
-        seconds = known.get("seconds")
-        network += [f"trained in {duration(seconds)}"] if isinstance(seconds, int | float) else []
-        samples = "" if log.samples is None else f"{int(log.samples.sum()):,} samples, "
-        cost = f"certified with {samples}{duration(float(log.seconds.sum()))} in all."
-        lines.append(f"{log.name}: {', '.join(network)}{'; ' if network else ''}{cost}")
-    return list_html(lines)
 
 
 def _provenance(log: Results) -> str:

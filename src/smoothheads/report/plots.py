@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -31,7 +31,6 @@ DASHES = ("-", "--", "-.", ":")
 FORMATS = ("png", "svg", "pdf")
 _PROBABILITIES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 _LOWEST = float(special.ndtri(_PROBABILITIES[0]))
-_STEPS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # between the ticks of a radius axis
 INK, GREY, AXIS, GRID = "#222222", "#767676", "#bbbbbb", "#e4e4e4"
 
 
@@ -100,7 +99,6 @@ def label_probability(logs: Sequence[Results]) -> Figure:
     axes.xaxis.set_major_locator(FixedLocator([float(special.ndtri(p)) for p in _PROBABILITIES]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda z, _: f"{special.ndtr(z):.4g}"))
     axes.axvline(0, color=GREY, linewidth=0.8)
-    _radius_axis(axes, [log for _, log, _ in shown], limit)
     names = [log.name if log.noisy is not None else f"{log.name} (lower bound)" for _, log, _ in shown]
     _legend(axes, names, "lower left")
     return figure
@@ -114,26 +112,23 @@ def margin_histogram(networks: Sequence[tuple[str, Margins]], title: str) -> Fig
     figure, axes = new_axes(
         "log-probability of the label minus that of the best other class", "fraction of samples"
     )
-    names: list[tuple[Any, str]] = []
-    for number, (network, margins) in enumerate(networks):
-        heads = len(margins.names) - 1
+    curves = [(name, margins, 0) for name, margins in networks]
+    if len(networks) == 1:
+        margins = networks[0][1]
+        heads = list(margins.names) if len(margins.names) > 2 else ["network"]
+        curves = [(name, margins, row) for row, name in enumerate(heads)]
+    for i, (name, margins, row) in enumerate(curves):
+        colour, dash = style(i)
         edges, counts_RB = margins.histogram(60)
-        share_RB = counts_RB / counts_RB[0].sum()
-        # Heads are shown only where there is room: of a single network.
-        alone = len(networks) == 1
-        for k in range(1, heads + 1) if alone and heads > 1 else ():
-            axes.stairs(share_RB[k], edges, color=style(k)[0], linestyle=style(k)[1], linewidth=1.1)
-        axes.stairs(share_RB[0], edges, color=style(number)[0], fill=True, alpha=0.25, linewidth=0)
-        outline = axes.stairs(share_RB[0], edges, color=style(number)[0], linewidth=1.8)
-        names.append((outline, network if not alone else "ensemble" if heads > 1 else "network"))
-        if alone and heads > 1:
-            names += list(zip(axes.patches[:heads], margins.names[1:], strict=True))
+        share_B = counts_RB[row] / counts_RB[row].sum()
+        axes.stairs(share_B, edges, color=colour, linestyle=dash, linewidth=1.1 if row else 1.8, label=name)
+        if row == 0:
+            axes.stairs(share_B, edges, color=colour, fill=True, alpha=0.25, linewidth=0)
     axes.axvline(0, color=GREY, linewidth=0.8)
     axes.set_ylim(bottom=0)
     axes.set_title(title, fontsize=10, color=INK, parse_math=False)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
-    lines, labels = zip(*names, strict=True)
-    axes.legend(lines, labels, frameon=False, fontsize=9, labelcolor=INK, handlelength=1.6)
+    axes.legend(frameon=False, fontsize=9, labelcolor=INK, handlelength=1.6)
     return figure
 
 
@@ -226,26 +221,6 @@ def _mark_ceiling(axes: Axes, logs: Sequence[Results]) -> None:
         fontsize=8,
         color=GREY,
     )
-
-
-def _radius_axis(axes: Axes, logs: Sequence[Results], limit: tuple[float, float]) -> None:
-    """Adds an axis of the radius that a probability gives, where sigma and noise are the same for all."""
-    maps = {(log.law, log.sigma) for log in logs}
-    if len(maps) != 1:
-        return
-    law, sigma = maps.pop()
-    if sigma is None:
-        return
-    # A tick stands where a class of that probability would have a round radius.
-    most = sigma * float(law.unit_radius(special.ndtr(np.array(limit[1]))))
-    step = next((step for step in _STEPS if most / step <= 5), _STEPS[-1])
-    radii = np.arange(0, most, step).tolist()
-    top = axes.secondary_xaxis("top")
-    places = [float(special.ndtri(law.probability(radius, sigma))) for radius in radii]
-    top.set_xticks(places, [f"{radius:g}" for radius in radii])
-    top.set_xlabel(f"{law.norm} radius of a class this probable", color=INK)
-    top.tick_params(length=0, labelcolor=INK, labelsize=9)
-    top.spines["top"].set_visible(False)
 
 
 def _legend(

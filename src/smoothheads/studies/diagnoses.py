@@ -1,54 +1,52 @@
-"""Two diagnoses of the paper: log-probability gaps of an image (Figure 2) and lambda in training (Fig. 7)."""
+"""The paper's Figure 2: log-probability gaps of one image under noise.
+
+One image proves little: the claim is answered by the fraction of misclassified samples over all certified
+images, which follows from the ledgers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from smoothheads.objectives import TeachingConfig
 from smoothheads.report.table import Table, number, word
-from smoothheads.studies.plan import PlannedRow, StudyPlan
-from smoothheads.studies.results import STUDY_FILE, GapCurve, StudyResults, load
+from smoothheads.studies.plan import RowName, StudyPlan
+from smoothheads.studies.results import GapCurve, StudyResults, StudyRow
 from smoothheads.studies.store import StudyStore
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Row = TypeVar("Row", bound=RowName)
 IMAGE_SEED = 0
-"""Chooses the image of Figure 2 among the certified ones."""
+"""Chooses the image among the certified ones."""
 BINS = 40
-LAMBDA_LAST = (1.2, 1.0, 0.8, 1.6)
-EPOCHS_SHOWN = (1, 2, 10, 25, 50, 100, 150)
 
 
-# Figure 2. One image proves little: the claim is answered by the fraction of misclassified samples over all
-# certified images, which follows from the ledgers.
-
-
-def shown_rows(plan: StudyPlan) -> list[PlannedRow]:
+def shown_rows(rows: Sequence[Row]) -> list[Row]:
     """Returns the rows of the first seed and sigma, whose networks are drawn."""
-    first = plan.study.seeds[0], plan.study.sigmas[0]
-    return [row for row in plan.rows if (row.seed, row.sigma) == first]
+    return [row for row in rows if (row.seed, row.sigma) == (rows[0].seed, rows[0].sigma)]
+
+
+def is_measured(gaps: Mapping[str, GapCurve], rows: Sequence[StudyRow], draws: int) -> bool:
+    """Returns whether there are gaps of the very networks of these rows, with so many draws."""
+    return bool(rows) and all(
+        row.arm in gaps and gaps[row.arm].draws == draws and gaps[row.arm].weights in row.facts.weights
+        for row in rows
+    )
 
 
 def measure_gaps(plan: StudyPlan, store: StudyStore, draws: int) -> dict[str, GapCurve]:
-    """Returns the gaps of all networks on the same image and the same noise, by arm.
-
-    Args:
-        plan: The plan of fig2.
-        store: Where its networks are.
-        draws: The number of noise draws.
-    """
+    """Returns the gaps of all networks in the store on the same image and the same noise, by arm."""
     from smoothheads.runs import diversity
     from smoothheads.runs.models import open_checkpoint
     from smoothheads.runs.sampling import Sampling
     from smoothheads.studies.jobs import certified_images
 
-    rows = [row for row in shown_rows(plan) if store.facts(row.network) is not None]
+    rows = [row for row in shown_rows(plan.rows) if store.facts(row.network) is not None]
     study = store.collect(replace(plan, rows=tuple(rows)))
     # Draw the image among those that every network certifies correctly: of an image that is lost without
     # noise the gaps show nothing.
@@ -78,22 +76,6 @@ def measure_gaps(plan: StudyPlan, store: StudyStore, draws: int) -> dict[str, Ga
             weights=str((store.facts(row.network) or {}).get("weights", "")),
         )
     return curves
-
-
-def saved_gaps(plan: StudyPlan, folder: Path, draws: int) -> dict[str, GapCurve]:
-    """Returns what `measure_gaps` gave for these very networks, if the folder of the study has it."""
-    if not (folder / STUDY_FILE).is_file():
-        return {}
-    # The curves are those of the plan if they have its arms, draws and certified networks.
-    before = load(folder)
-    certifications = {(row.arm, row.facts.certification) for row in before.rows}
-    same = all(
-        (row.arm, row.certification.key) in certifications
-        and row.arm in before.gaps
-        and before.gaps[row.arm].draws == draws
-        for row in shown_rows(plan)
-    )
-    return before.gaps if same else {}
 
 
 def gap_table(study: StudyResults) -> Table:
@@ -129,41 +111,5 @@ def gap_figure(gaps: Mapping[str, GapCurve]) -> Figure:
         colour, dash = plots.style(i)
         axes.stairs(np.array(each.counts) / each.draws, each.edges, color=colour, linestyle=dash, label=arm)
     axes.axvline(0, color="#222222", linestyle="--", linewidth=1)
-    axes.legend(frameon=False)
-    return figure
-
-
-# Figure 7, which needs no training
-
-
-def lambda_curve(last: float, *, classes: int = 10, epochs: int = 150) -> list[float]:
-    """Returns lambda of every epoch t = 1 to T: -log10(a t + b), which falls from ln C to lambda_last."""
-    from smoothheads.objectives.pace import scheduled_lambda  # imports torch
-
-    config = TeachingConfig(lambda_last=last)
-    return [scheduled_lambda(config, epoch=t, epochs=epochs, classes=classes) for t in range(1, epochs + 1)]
-
-
-def lambda_table() -> Table:
-    """Returns the values of the paper's four schedules on CIFAR-10."""
-    rows = [
-        (number(last, "g"), *(number(lambda_curve(last)[t - 1], ".6f") for t in EPOCHS_SHOWN))
-        for last in LAMBDA_LAST
-    ]
-    return Table(
-        title="fig7: lambda against the epoch, -log10(a t + b) from ln 10 over 150 epochs",
-        columns=("lambda_last", *(f"t = {t}" for t in EPOCHS_SHOWN)),
-        rows=tuple(rows),
-    )
-
-
-def lambda_figure() -> Figure:
-    """Draws the paper's four schedules."""
-    from smoothheads.report import plots
-
-    figure, axes = plots.new_axes("epoch", "lambda")
-    for i, last in enumerate(LAMBDA_LAST):
-        colour, dash = plots.style(i)
-        axes.plot(range(1, 151), lambda_curve(last), dash, color=colour, label=f"lambda_last {last:g}")
     axes.legend(frameon=False)
     return figure

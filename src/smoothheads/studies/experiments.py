@@ -93,19 +93,8 @@ EXPERIMENTS = {
 }
 
 
-_DRAWING = "a drawing; smoothheads info resnet110 --heads 5 --cut stage2 counts what it shows"
-_WITHOUT_NUMBERS = {
-    "table1": "notation; docs/methods.md names the same things",
-    "alg1": "a definition; see docs/methods.md",
-    "fig1": _DRAWING,
-    "fig6": _DRAWING,
-}
-
-
 def get(name: str) -> Experiment:
     """Returns an experiment by its name; raises ConfigError that suggests the nearest one."""
-    if name in _WITHOUT_NUMBERS:
-        raise ConfigError(f"{name} of the paper has no numbers: it is {_WITHOUT_NUMBERS[name]}.")
     if name not in EXPERIMENTS:
         raise ConfigError(f"{name!r} is not an experiment of the paper; {suggest(name, EXPERIMENTS)}")
     return EXPERIMENTS[name]
@@ -190,21 +179,6 @@ class ExperimentScale:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CostSettings:
-    """How cost tables are measured; by default with networks as large as the paper's."""
-
-    arch: str = "resnet110"
-    side: int = 32
-    images: int = 32
-    """Images per training step; times are per image. With few of them the optimiser and the cosine term,
-    which cost the same for any number, weigh more than in a real run."""
-    samples: int = 100
-    """Noisy samples per turn of a certification."""
-    rounds: int = 7
-    threads: int = 1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Scale:
     """Overrides of all experiments: data, network and epochs may shrink, the comparison stays."""
 
@@ -219,7 +193,6 @@ class Scale:
     images: dict[str, Any] = field(default_factory=dict)
     draws: int = 10_000
     """Noise draws of fig2."""
-    costs: CostSettings = field(default_factory=CostSettings)
     experiments: dict[str, ExperimentScale] = field(default_factory=dict)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 import traceback
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
@@ -34,7 +33,7 @@ from smoothheads.runs.train import train_run
 from smoothheads.studies.plan import Certification, Item, Joining, StudyPlan, make_plan
 from smoothheads.studies.results import NetworkSize
 from smoothheads.studies.spec import Images, Study
-from smoothheads.studies.store import LOG, StudyStore, rows_written, training_facts
+from smoothheads.studies.store import LOG, StudyStore, training_facts
 from smoothheads.training import RunConfig
 
 STOP_SECONDS = 60.0
@@ -72,7 +71,6 @@ def perform(job: StudyJob) -> str | None:
                 return None
             with suppress(OSError):
                 _RESET_PEAK.write_text("5")  # from here on the system notes the largest memory anew
-            started, fraction = time.monotonic(), 1.0 - store.fraction(item)
             try:
                 facts = _make(item, store)
             except HeldError:  # somebody trains or certifies into its folder without a study
@@ -83,8 +81,7 @@ def perform(job: StudyJob) -> str | None:
                 message = str(error) if known else f"{type(error).__name__}: {error}"
                 store.fail(item, message)
                 return message
-            facts |= {"seconds": time.monotonic() - started, "fraction": fraction, "peak_mib": _peak_mib()}
-            store.finish(item, facts | {"processor": processor()})
+            store.finish(item, facts | {"peak_mib": _peak_mib(), "processor": processor()})
             return None
     except HeldError:
         return ELSEWHERE
@@ -102,7 +99,7 @@ def _make(item: Item, store: StudyStore) -> dict[str, Any]:
             out,
             training=lambda: _training_set(data),
         )
-        return {"images": rows_written(out)}
+        return {}
     if isinstance(item, Joining):
         checkpoint = ensemble_run([store.checkpoint(member) for member in item.members], out)
         facts = {}

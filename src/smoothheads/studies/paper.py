@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smoothheads.errors import ConfigError
-from smoothheads.files import reserve_file
 from smoothheads.report.table import NONE, Cell, Table, number, word
 from smoothheads.report.tables import CLASSES
 from smoothheads.results import read_log
@@ -23,8 +22,8 @@ from smoothheads.results.results import check_labels_agree
 from smoothheads.studies import costs as cost_tables
 from smoothheads.studies import experiments, results
 from smoothheads.studies.costs import Costs
-from smoothheads.studies.experiments import EXPERIMENTS, Experiment, PublishedRow, Scale
-from smoothheads.studies.results import NetworkSize, RowFacts, Stack, StudyResults, StudyRow
+from smoothheads.studies.experiments import EXPERIMENTS, Experiment, PublishedRow, Scale, published_table
+from smoothheads.studies.results import GapCurve, NetworkSize, RowFacts, Stack, StudyResults, StudyRow
 from smoothheads.studies.tables import class_table, classes_certified
 from smoothheads.studies.tables import costs as cost_table
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
     from smoothheads.studies.run import StudyRun
 
-_BASES = ("gaussian", "consistency", "smoothmix", "smoothadv", "macer")
-_SIGMAS = (0.25, 0.5, 1.0)
 _AXES: dict[str, tuple[str, str, dict[str, tuple[str, ...]]]] = {
     "fig3": (
         "share",
@@ -85,7 +82,6 @@ def start(
         root: Where the data set lies.
         on_note: Called with remarks for the user.
     """
-    from smoothheads.studies import diagnoses
     from smoothheads.studies.jobs import plan_study
     from smoothheads.studies.run import StudyRun
     from smoothheads.studies.store import StudyStore
@@ -95,33 +91,29 @@ def start(
         return None
     plans = {each.id: plan_study(experiments.study(each, scale, root)) for each in trained}
     folders = {} if out is None else {name: out / name for name in plans}
-    run = StudyRun(plans, StudyStore(Path(store)), folders, on_note)
-    if "fig2" in plans:
-        # Its curves need the networks, rows alone do not do; curves that were saved are as good.
-        plan = run.plans["fig2"]
-        run.gaps = {} if out is None else diagnoses.saved_gaps(plan, out / "fig2", scale.draws)
-        if not run.gaps:
-            run.need_networks(diagnoses.shown_rows(plan))
-    return run
+    return StudyRun(plans, StudyStore(Path(store)), folders, on_note)
 
 
 def finish(run: StudyRun, found: dict[str, StudyResults], scale: Scale) -> dict[str, StudyResults]:
-    """Returns the results of a run with what is measured on its networks: the curves of fig2.
+    """Returns the results of a run with the curves of fig2, which are measured on its networks.
 
-    Args:
-        run: The run that has made the networks.
-        found: Its results by experiment.
-        scale: The scale, which says how many draws the curves have.
+    Curves that were exported with the rows of these networks are not measured again, as the networks may be
+    gone.
     """
     from smoothheads.studies import diagnoses
 
     if "fig2" not in found:
         return found
-    plan = run.plans["fig2"]
-    run.gaps = run.gaps or diagnoses.measure_gaps(plan, run.store, scale.draws)
-    if len(run.gaps) < len(diagnoses.shown_rows(plan)):
-        run.on_note("fig2: its figure lacks networks that failed.")
-    return {**found, "fig2": replace(found["fig2"], gaps=run.gaps)}
+    plan, folder = run.plans["fig2"], run.folders.get("fig2")
+    saved: Mapping[str, GapCurve] = {}
+    if folder is not None and (folder / results.STUDY_FILE).is_file():
+        saved = results.load(folder).gaps
+    shown = diagnoses.shown_rows(found["fig2"].certified)
+    if not diagnoses.is_measured(saved, shown, scale.draws):
+        saved = diagnoses.measure_gaps(plan, run.store, scale.draws) or saved
+    if missing := [row.arm for row in diagnoses.shown_rows(plan.rows) if row.arm not in saved]:
+        run.on_note(f"fig2: its figure lacks {', '.join(missing)}, of which the store has no network.")
+    return {**found, "fig2": replace(found["fig2"], gaps=dict(saved))}
 
 
 # Saving and loading
@@ -131,30 +123,18 @@ def reserve_folders(folder: Path, chosen: Sequence[Experiment]) -> None:
     """Raises StorageError if something else lies where `save_all` writes."""
     for each in chosen:
         results.reserve_folder(folder / each.id)
-    reserve_file(folder / cost_tables.FILE, cost_tables.STAMP)
 
 
-def save_all(found: Mapping[str, StudyResults], costs: Costs | None, folder: Path) -> None:
-    """Writes a folder of results with figures for every experiment, and the costs next to them.
-
-    Args:
-        found: The experiments by name.
-        costs: What was measured for cost tables, if anything.
-        folder: The folder of all experiments.
-    """
+def save_all(found: Mapping[str, StudyResults], folder: Path) -> None:
+    """Writes a folder of results with a page and a figure for every experiment that has rows."""
     from smoothheads.studies.figures import write
     from smoothheads.studies.page import write_study_page
 
     for name, study in found.items():
-        experiment = experiments.get(name)
-        if experiment.kind == "cost" and not study.rows:
-            continue  # there are only costs
-        results.save(study, folder / name)
         if study.rows:
+            results.save(study, folder / name)
             write_study_page(study, folder / name)
-        write(figure(experiment, study), folder / name, name)
-    if costs is not None:
-        cost_tables.save(costs, folder)
+            write(figure(experiments.get(name), study), folder / name, name)
 
 
 def is_saved(experiment: Experiment, folder: Path) -> bool:
@@ -165,10 +145,8 @@ def is_saved(experiment: Experiment, folder: Path) -> bool:
 
 def load_saved(experiment: Experiment, folder: Path) -> StudyResults:
     """Returns the saved results of an experiment; a cost table may have costs alone."""
-    if (
-        experiment.kind in ("cost", "schedule")
-        and not (folder / experiment.id / results.STUDY_FILE).is_file()
-    ):
+    has_rows = (folder / experiment.id / results.STUDY_FILE).is_file()
+    if not has_rows and (experiment.kind == "cost" or not experiment.trained):
         return empty(experiment)
     return results.load(folder / experiment.id)
 
@@ -210,8 +188,8 @@ def all_tables(experiment: Experiment, study: StudyResults, costs: Costs | None)
     """
     from smoothheads.studies import claims, diagnoses
 
-    if experiment.kind == "schedule":
-        return [diagnoses.lambda_table()]
+    if not experiment.rows:
+        return [published_table(experiment)]
     shown = [comparison(experiment, study)] if experiment.trained else []
     if any(row.facts.imported is not None for row in study.certified):
         shown.append(class_table(study))
@@ -312,8 +290,6 @@ def figure(experiment: Experiment, study: StudyResults) -> Figure | None:
     """Returns the paper's figure of what was measured; None if it has none, or nothing was measured."""
     from smoothheads.studies import claims, diagnoses, figures
 
-    if experiment.kind == "schedule":
-        return diagnoses.lambda_figure()
     if study.gaps:
         return diagnoses.gap_figure(study.gaps)
     if experiment.id not in _AXES or not study.certified:
@@ -343,6 +319,14 @@ def figure(experiment: Experiment, study: StudyResults) -> Figure | None:
 
 
 # Logs of others
+
+_LOG_NAMES = (
+    r"(?P<base>[a-z]+)/(?P<structure>[\w-]+)/(?P<sigma>\d+(\.\d+)?)=.*",
+    r"(.*/)?cifar10-(?P<base>[a-z]+)-(?P<sigma>\d+(\.\d+)?)\.tsv",
+    r"(.*/)?(?P<structure>[\w-]+)/(?P<base>[a-z]+)-(?P<sigma>\d+(\.\d+)?)\.(tsv|txt|log)",
+)
+"""How the name of a log tells base, structure and sigma: stated, as eth-sri/acr-weakness names the logs of
+single networks, and as a folder per structure."""
 
 
 def read_logs(paths: Sequence[str], on_note: Callable[[str], None] = lambda _: None) -> list[StudyRow]:
@@ -455,17 +439,11 @@ def import_notes(study: StudyResults) -> list[str]:
 
 
 def _parse_name(text: str) -> tuple[str, str, float] | None:
-    """Returns base, structure and sigma of a log, from BASE/STRUCTURE/SIGMA=PATH or from the path itself."""
-    given, _, path = text.rpartition("=")
-    if not given and (single := re.fullmatch(r"cifar10-([a-z]+)-([\d.]+)\.tsv", Path(path).name)):
-        base, sigma = single[1], float(single[2])  # eth-sri/acr-weakness publishes single networks
-        return (base, "single", sigma) if base in _BASES and sigma in _SIGMAS else None
-    # The last word of each kind counts: folders above may have such names too.
-    words = given.split("/") if given else re.split(r"[/\\_]|(?<=[a-z])-(?=[\d.])|\.tsv|\.txt|\.log", path)
-    bases = [word for word in words if word in _BASES]
-    structures = [
-        word for word in words if re.fullmatch(r"single\d?|dnn\d+|heads(-mid)?|some(-\w+)?|drt3", word)
-    ]
-    numbers = [float(word) for word in words if re.fullmatch(r"\d+(\.\d+)?", word)]
-    sigmas = [number for number in numbers if number in _SIGMAS]
-    return (bases[-1], structures[-1], sigmas[-1]) if bases and structures and sigmas else None
+    """Returns base, structure and sigma of a log; None unless they are a row of the paper."""
+    rows = {(row.base, row.structure, row.sigma) for each in EXPERIMENTS.values() for row in each.rows}
+    for pattern in _LOG_NAMES:
+        if found := re.fullmatch(pattern, text.replace("\\", "/")):
+            parts = {"structure": "single", **found.groupdict()}
+            name = parts["base"], parts["structure"], float(parts["sigma"])
+            return name if name in rows else None
+    return None

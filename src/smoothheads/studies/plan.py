@@ -152,15 +152,13 @@ class StudyPlan:
     rows: tuple[PlannedRow, ...]
     images: int = 0
     """How many images are certified for every row."""
-    networks: tuple[Network, ...] = ()
-    """Networks that are needed for something else than their rows."""
 
     @cached_property
     def items(self) -> tuple[Item, ...]:
         """Everything that has to be made, each item once and after what it needs."""
         found: dict[str, Item] = {}
-        for last in (*(row.certification for row in self.rows), *self.networks):
-            for item in _with_needed(last):
+        for row in self.rows:
+            for item in with_needed(row.certification):
                 found.setdefault(item.key, item)
         return tuple(found.values())
 
@@ -174,7 +172,7 @@ class StudyPlan:
         rounds = list(dict.fromkeys(row.seed for row in self.rows))
 
         def order(row: PlannedRow) -> tuple[int, float]:
-            total = sum(work.get(item.key, 0.0) for item in _with_needed(row.certification))
+            total = sum(work.get(item.key, 0.0) for item in with_needed(row.certification))
             return rounds.index(row.seed), -total
 
         return replace(self, rows=tuple(sorted(self.rows, key=order)))
@@ -274,9 +272,10 @@ def _aggregation_in(row: PlannedRow, other: PlannedRow) -> str | None:
     return "head-1" if len(parts) == 1 else f"prefix-{len(parts)}"
 
 
-def _with_needed(item: Item) -> Iterator[Item]:
+def with_needed(item: Item) -> Iterator[Item]:
+    """Yields an item after everything that it needs."""
     for needed in item.needs:
-        yield from _with_needed(needed)
+        yield from with_needed(needed)
     yield item
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,7 +15,7 @@ from smoothheads.device import cores, threads
 from smoothheads.errors import SmoothheadsError, duration
 from smoothheads.files import exclusive
 from smoothheads.studies import results
-from smoothheads.studies.plan import Certification, Item, Joining, PlannedRow, StudyPlan, Training, join_plans
+from smoothheads.studies.plan import Certification, Item, Joining, StudyPlan, Training, join_plans
 from smoothheads.studies.results import GapCurve, StudyResults
 from smoothheads.studies.spec import Study, read_study
 from smoothheads.studies.store import LOG, StudyStore
@@ -35,17 +35,31 @@ ENOUGH_SECONDS = 3.0
 """Measured work that is enough to extrapolate from."""
 
 
+_KINDS = {Training: "trainings", Joining: "ensembles", Certification: "certifications"}
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """How far a study is."""
 
-    states: Mapping[str, State]
-    """The state of every item, by its key."""
+    states: Mapping[tuple[str, State], int]
+    """How many items of each kind have which state."""
     seconds_left: float
-    """Seconds of work that are left, of one process; nan until something has been measured."""
+    """Estimated seconds of work that are left, of one process."""
 
     def count(self, state: State) -> int:
-        return sum(each == state for each in self.states.values())
+        return sum(count for (_, each), count in self.states.items() if each == state)
+
+    def line(self, workers: int | None = None) -> str:
+        """Returns how much is done, and the time left with so many processes, by default one per core."""
+        jobs, parts = workers or cores(), []
+        for kind in ("trainings", "certifications"):
+            total = sum(count for (each, _), count in self.states.items() if each == kind)
+            parts.append(f"{kind}: {total}, {self.states.get((kind, 'done'), 0)} of them finished")
+        return (
+            f"{'; '.join(parts)}; running: {self.count('running')}, failed: {self.count('failed')}; "
+            f"about {duration(self.seconds_left / jobs)} left with {jobs} processes"
+        )
 
 
 @dataclass
@@ -63,8 +77,6 @@ class StudyRun:
     store: StudyStore
     folders: Mapping[str, Path] = field(default_factory=dict)
     on_note: Callable[[str], None] = lambda _: None
-    gaps: dict[str, GapCurve] = field(default_factory=dict)
-    """The curves of fig2, which are measured with its networks."""
 
     def __post_init__(self) -> None:
         self.plan, self.plans = join_plans(self.plans)
@@ -85,81 +97,79 @@ class StudyRun:
                 self.store.import_rows(folder)
         self.missing = self.plan.without(self.store.saved_rows())
 
-    def need_networks(self, rows: list[PlannedRow]) -> None:
-        """Makes the networks of these rows even if the rows are saved."""
-        self.missing = replace(self.missing, networks=tuple(row.network for row in rows))
-
-    def results(self, failed: Mapping[str, str] | None = None) -> dict[str, StudyResults]:
-        found = {name: self.store.collect(plan, failed) for name, plan in self.plans.items()}
-        if self.gaps:
-            found["fig2"] = replace(found["fig2"], gaps=self.gaps)
-        return found
+    def results(self) -> dict[str, StudyResults]:
+        return {name: self.store.collect(plan) for name, plan in self.plans.items()}
 
     def export(self) -> None:
         """Writes what has been made to the output folders, as the store may not outlive the run."""
         for name, folder in self.folders.items():
             with exclusive(folder, wait=True):
                 # Somebody else may have exported rows of the same study meanwhile, from another store.
+                gaps: dict[str, GapCurve] = {}
                 if (folder / results.STUDY_FILE).is_file():
-                    self.store.import_rows(folder)
-                results.write_unlocked(self.results()[name], folder)
+                    gaps = self.store.import_rows(folder).gaps
+                results.write_unlocked(replace(self.store.collect(self.plans[name]), gaps=gaps), folder)
 
     def describe(self, workers: int | None = None) -> str:
         """Returns what the plan needs, what has been made of it, and an estimate of the time, in lines."""
-        # What there is: rows, trainings and certifications, and rows that share a ledger.
         lines = [f"{self.plan.study.title}: {len(self.plan.rows)} rows, {self.plan.images} images each"]
         if saved := len(self.plan.rows) - len(self.missing.rows):
             lines.append(f"{saved} rows are finished and will not be made again")
-        for name, kind in (("trainings", Training), ("certifications", Certification)):
-            items = [item for item in self.missing.items if isinstance(item, kind)]
-            done = sum(self.store.facts(item) is not None for item in items)
-            lines.append(f"{name}: {len(items)}, {done} of them finished")
         shared = Counter((row.arm, row.aggregation) for row in self.plan.rows if row.certification != row.own)
         for (arm, aggregation), count in shared.items():
             rows = f"{count} row{'s' if count > 1 else ''}"
             lines.append(f"{arm}: {rows} from {aggregation} of another ledger")
-        # Before anything was measured: all arithmetic that is left, at the speed of a single network here.
-        jobs, seconds = workers or cores(), self.status().seconds_left
-        if math.isnan(seconds):
-            left = [(item, 1 - self.store.fraction(item)) for item in self.missing.items]
-            gmacs = sum(item_work(item, self.plan.images) * fraction for item, fraction in left)
-            seconds = gmacs * seconds_per_gmac(self.missing)
-        lines.append(f"about {duration(seconds / jobs)} with {jobs} processes, estimated from the arithmetic")
-        return "\n".join(lines)
+        return "\n".join([*lines, self.status().line(workers)])
 
     def status(self) -> Status:
         """Returns how far the studies are by what is on the disk, perhaps made by another process.
 
-        What has begun counts as running. The time that is left is extrapolated from finished work, trainings
-        apart from certifications.
+        What has begun counts as running. The time that is left is extrapolated from the epochs and images on
+        the disk, those of trainings apart from those of certifications.
         """
-        states: dict[str, State] = {}
-        seconds, measured, left = (dict.fromkeys((Training, Joining, Certification), 0.0) for _ in range(3))
+        states: Counter[tuple[str, State]] = Counter()
+        seconds, measured, left = (dict.fromkeys(_KINDS, 0.0) for _ in range(3))
         for item in self.missing.items:
             kind, work = type(item), item_work(item, self.plan.images)
-            facts, fraction = self.store.facts(item), self.store.fraction(item)
-            if facts is not None:
-                states[item.key] = "done"
-                # A training that was stopped and continued has seconds for its last part alone.
-                if "seconds" in facts:
-                    measured[kind] += work * facts.get("fraction", 1.0)
-                    seconds[kind] += facts["seconds"]
+            fraction, spent = self.store.progress(item)
+            if spent:
+                measured[kind] += work * fraction
+                seconds[kind] += spent
+            state: State
+            if self.store.facts(item) is not None:
+                state = "done"
             elif self.store.failure(item) is not None:
-                states[item.key] = "failed"
+                state = "failed"
             else:
-                states[item.key] = "running" if self.store.artefact(item).exists() else "waiting"
+                state = "running" if self.store.artefact(item).exists() else "waiting"
                 left[kind] += work * (1 - fraction)
-                if fraction > 0:
-                    measured[kind] += work * fraction
-                    seconds[kind] += self.store.seconds_spent(item)
-        # A kind of which little has been measured gets the pace of everything.
-        done = sum(measured.values())
-        overall = sum(seconds.values()) / done if done else math.nan
+            states[_KINDS[kind], state] += 1
+        # A kind of which little has been measured gets the pace of everything, or of two forward passes here.
         total = 0.0
         for kind, work in left.items():
-            known = measured[kind] > 0 and seconds[kind] >= ENOUGH_SECONDS
-            total += work * (seconds[kind] / measured[kind] if known else overall) if work else 0.0
+            spent, done = seconds[kind], measured[kind]
+            if spent < ENOUGH_SECONDS:
+                spent, done = sum(seconds.values()), sum(measured.values())
+            total += work * (spent / done if done else self.seconds_per_gmac) if work else 0.0
         return Status(states, total)
+
+    @cached_property
+    def seconds_per_gmac(self) -> float:
+        """How long a billion multiply-accumulates take here, by two forward passes of one network."""
+        import torch
+
+        from smoothheads.data import describe
+        from smoothheads.studies.jobs import network_size, untrained
+
+        network = next(item for item in self.missing.items if isinstance(item, Training))
+        images = torch.zeros(50, *describe(network.data).shape)
+        model = untrained(network.model, network.data).eval()
+        with torch.inference_mode(), threads(1):
+            model(images)  # the first pass allocates memory
+            started = time.perf_counter()
+            model(images)
+            seconds = time.perf_counter() - started
+        return seconds / (len(images) * network_size(network.model, network.data).gmacs)
 
     def run(
         self,
@@ -184,8 +194,8 @@ class StudyRun:
             from smoothheads.studies.on_ray import RayJobs
 
             executor = RayJobs(cluster)
-        failed = self.run_on(executor, on_status)
-        return self.results(failed)
+        self.run_on(executor, on_status)
+        return self.results()
 
     def run_on(  # noqa: PLR0912
         self, executor: Executor, on_status: Callable[[Status, int], None] | None = None
@@ -203,20 +213,17 @@ class StudyRun:
         for item in waiting:
             store.forget_failure(item)
         running: dict[Future[str | None], StudyJob] = {}
-        exported, reported = self._certified(), time.monotonic()
+        exported, reported, now = len(done), time.monotonic(), time.monotonic
         with closing(executor):
             while waiting or running:
-                # An item whose needs failed fails with the same message.
+                # In the order of the plan, start what can be started. An item whose needs failed fails with
+                # the same message.
                 for item in list(waiting):
+                    ready = all(need.key in done for need in item.needs)
                     if broken := [failed[need.key] for need in item.needs if need.key in failed]:
                         failed[item.key] = broken[0]
                         waiting.remove(item)
-                # Start what can be started, in the order of the plan.
-                for item in list(waiting):
-                    ready = all(need.key in done for need in item.needs)
-                    if len(running) >= executor.slots:
-                        break
-                    if ready and retry_at.get(item.key, 0.0) <= time.monotonic():
+                    elif len(running) < executor.slots and ready and retry_at.get(item.key, 0) <= now():
                         job = StudyJob(item, store)
                         running[executor.submit(perform, job)] = job
                         waiting.remove(item)
@@ -230,22 +237,18 @@ class StudyRun:
                         done.add(job.key)
                     elif message == ELSEWHERE:
                         waiting.append(job.item)
-                        retry_at[job.key] = time.monotonic() + RETRY_SECONDS
+                        retry_at[job.key] = now() + RETRY_SECONDS
                     else:
                         failed[job.key] = message
                 # From time to time: say how far it is, and export new rows.
-                if time.monotonic() - reported >= STATUS_SECONDS:
-                    reported = time.monotonic()
+                if now() - reported >= STATUS_SECONDS:
+                    reported = now()
                     if on_status is not None:
                         on_status(self.status(), executor.slots)
-                    if self._certified() > exported:
-                        exported = self._certified()
+                    if len(done) > exported:
+                        exported = len(done)
                         self.export()
         return failed
-
-    def _certified(self) -> int:
-        items = [item for item in self.missing.items if isinstance(item, Certification)]
-        return sum(self.store.facts(item) is not None for item in items)
 
 
 def run(
@@ -315,27 +318,6 @@ def item_work(item: Item, images: int) -> float:
             return network_size(network.model, network.data).gmacs * samples
         case _:
             return 0.0
-
-
-@threads(1)
-def seconds_per_gmac(plan: StudyPlan, samples: int = 50) -> float:
-    """Returns how long a billion multiply-accumulates take here, by two forward passes of one network."""
-    import torch
-
-    from smoothheads.data import describe
-    from smoothheads.studies.jobs import network_size, untrained
-
-    network = next((item for item in plan.items if not isinstance(item, Certification | Joining)), None)
-    if network is None:
-        return 0.0
-    model = untrained(network.model, network.data).eval()
-    images = torch.zeros(samples, *describe(network.data).shape)
-    with torch.inference_mode():
-        model(images)  # the first pass allocates memory
-        started = time.perf_counter()
-        model(images)
-        seconds = time.perf_counter() - started
-    return seconds / (samples * network_size(network.model, network.data).gmacs)
 
 
 def _outcome(future: Future[str | None], job: StudyJob) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -247,7 +246,7 @@ class _StudyFile:
 
 
 def read_study(path: Path | str) -> Study:
-    """Reads a study from a TOML file; raises ConfigError that names the line and the nearest known key."""
+    """Reads a study from a TOML file; raises ConfigError that names the key and the nearest known one."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -293,16 +292,10 @@ def parse_study(text: str, name: str, file: str) -> Study:
         )
         _check_configurable(study)
     except SettingError as error:
-        line, found = line_of(text, error.key)
-        if re.fullmatch(r"arms\.[^.]+", found):
-            # What an arm does not set itself stands in [all].
-            inherited, place = line_of(text, "all" + error.key.removeprefix(found))
-            line = line if place in ("", "all") else inherited
         # An unknown table inside of an arm or setting is most often the rest of a name with a dot.
-        named = error.key.startswith(("arms.", "settings.")) and "Unknown setting" in str(error)
-        is_table = named and re.match(r"\s*\[", text.splitlines()[line - 1])
-        hint = " (A name that holds a dot needs quotes.)" if is_table else ""
-        raise ConfigError(f"{file}{f', line {line}' if line else ''}: {error}{hint}") from None
+        deep = error.key.startswith(("arms.", "settings.")) and "Unknown setting" in str(error)
+        hint = " (A name that holds a dot needs quotes.)" if deep and error.key.count(".") == 2 else ""
+        raise ConfigError(f"{file}, at {error.key}: {error}{hint}") from None
     return study
 
 
@@ -311,33 +304,6 @@ def load_toml(text: str, file: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file} is not valid TOML: {error}.") from None
-
-
-def line_of(text: str, key: str) -> tuple[int, str]:
-    """Returns the line that sets a dotted key, or else the nearest table around it, and the key found there.
-
-    Follows `[table]` headers and dotted keys; a key of an inline table has the line of that table.
-    """
-    table, line, found = "", 0, ""
-    # The place of a line is its own key below the last [table]; the longest place on the way to `key` wins.
-    for number, content in enumerate(text.splitlines(), start=1):
-        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", content):
-            place = table = _unquoted(header[1])
-        elif assignment := re.match(r"\s*([\w.\"'-]+(?:\s*\.\s*[\w\"'-]+)*)\s*=", content):
-            place = f"{table}.{_unquoted(assignment[1])}".strip(".")
-        else:
-            continue
-        # A dotted key sets the tables on its way too: `train.epochs = 1` is the place of `train`.
-        if f"{place}.".startswith(f"{key}.") and key:
-            place = key
-        if f"{key}.".startswith(f"{place}.") and len(place) > len(found):
-            line, found = number, place
-    return line, found
-
-
-def _unquoted(key: str) -> str:
-    """Returns a dotted key without the quotes around those parts that hold dots themselves."""
-    return ".".join(part.strip("\"'") for part in re.findall(r"\"[^\"]*\"|'[^']*'|[^.\s]+", key))
 
 
 def _check_configurable(study: Study) -> None:

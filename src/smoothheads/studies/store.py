@@ -27,15 +27,24 @@ from smoothheads.files import exclusive, write_json
 from smoothheads.provenance import versions
 from smoothheads.results import Results, read_log
 from smoothheads.results.derive import recertified
-from smoothheads.results.manifest import FILE, read_manifest
+from smoothheads.results.ledger import TABLE
+from smoothheads.results.manifest import read_manifest
 from smoothheads.results.row import parse_time
 from smoothheads.runs.models import METRICS
 from smoothheads.studies import results
-from smoothheads.studies.plan import Certification, Item, Network, PlannedRow, StudyPlan, Training, Votes
+from smoothheads.studies.plan import (
+    Certification,
+    Item,
+    Network,
+    PlannedRow,
+    StudyPlan,
+    Training,
+    Votes,
+    with_needed,
+)
 from smoothheads.studies.results import RowFacts, StudyResults, StudyRow
 
 DONE, FAILED, LOG = "done.json", "failed.json", "output.txt"
-_LEDGER = "ledger.tsv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,29 +89,23 @@ class StudyStore:
     def forget_failure(self, item: Item) -> None:
         (self.folder(item) / FAILED).unlink(missing_ok=True)
 
-    def fraction(self, item: Item) -> float:
-        """Returns how much of an item has been made, by what is on the disk."""
-        path = self.artefact(item)
-        if self.facts(item) is not None:
-            return 1.0
-        # Epochs of a training, images of a certification; joining takes no time.
-        if isinstance(item, Training):
-            return min(1.0, _count_lines(path / METRICS) / item.config.train.epochs)
-        if isinstance(item, Certification) and (path / FILE).is_file():
-            expected = len(read_manifest(path).expected or ())
-            return rows_written(path) / expected if expected else 0.0
-        return 0.0
+    def progress(self, item: Item) -> tuple[float, float]:
+        """Returns how much of an item has been made and how many seconds that took, by what is on the disk.
 
-    def seconds_spent(self, item: Item) -> float:
-        """Returns how long the epochs or images on the disk took; a last line may be torn."""
-        path, seconds = self.artefact(item), 0.0
-        with suppress(OSError, ValueError, LookupError, TypeError):
-            for line in (path / METRICS).read_text().splitlines():
-                seconds += float(json.loads(line)["seconds"])
-        with suppress(OSError, ValueError, LookupError):
-            for line in (path / _LEDGER).read_text().splitlines()[1:]:
-                seconds += parse_time(line.split("\t")[5])
-        return seconds
+        Of a training epochs count, of a certification images; joining takes no time. A last line may be torn.
+        """
+        seconds, total, path = list[float](), 0, self.artefact(item)
+        with suppress(OSError, ValueError, LookupError, TypeError, SmoothheadsError):
+            if isinstance(item, Training):
+                total = item.config.train.epochs
+                for line in (path / METRICS).read_text().splitlines():
+                    seconds.append(float(json.loads(line)["seconds"]))
+            elif isinstance(item, Certification):
+                total = len(read_manifest(path).expected or ())
+                for line in (path / TABLE).read_text().splitlines()[1:]:
+                    seconds.append(parse_time(line.split("\t")[5]))
+        done = self.facts(item) is not None
+        return 1.0 if done else min(1.0, len(seconds) / max(1, total)), sum(seconds)
 
     # Rows
 
@@ -111,15 +114,19 @@ class StudyStore:
         parts = (path.stem.partition("-") for path in (self.root / results.ROWS).glob("*.json"))
         return {(key, aggregation) for key, _, aggregation in parts}
 
-    def import_rows(self, folder: Path) -> None:
-        """Copies the certified rows of a folder that `--out` wrote; raises LedgerError if it is damaged."""
-        saved = self.saved_rows()
-        for row in results.load(folder).certified:
+    def import_rows(self, folder: Path) -> StudyResults:
+        """Copies the certified rows of a folder that `--out` wrote, and returns what it holds.
+
+        Raises LedgerError if it is damaged.
+        """
+        study, saved = results.load(folder), self.saved_rows()
+        for row in study.certified:
             if row.facts.certification and row.facts.votes not in saved:
                 self._save_row(row.log, row.facts)
+        return study
 
-    def collect(self, plan: StudyPlan, failed: Mapping[str, str] | None = None) -> StudyResults:
-        """Returns the results of a plan, as far as they have been made; `failed` has messages by item."""
+    def collect(self, plan: StudyPlan) -> StudyResults:
+        """Returns the results of a plan, as far as they have been made."""
         study = plan.study
         return StudyResults(
             name=study.name,
@@ -127,13 +134,13 @@ class StudyStore:
             arms={arm.name: arm.title for arm in study.arms},
             radii=study.show.radii,
             differences=study.differences,
-            rows=tuple(self._row(row, failed or {}) for row in plan.rows),
+            rows=tuple(self._row(row) for row in plan.rows),
             certify=dict(study.certify),
             images=study.images,
             made_by=versions() | {"machine": platform.machine()},
         )
 
-    def _row(self, row: PlannedRow, failed: Mapping[str, str]) -> StudyRow:
+    def _row(self, row: PlannedRow) -> StudyRow:
         name = (row.setting, row.sigma, row.arm, row.seed)
         try:
             found = self._saved_row(row)
@@ -145,8 +152,7 @@ class StudyStore:
         if found is not None:
             return StudyRow(*name, *found)
         # Not certified: because something that it needs has failed, or because its turn has not come.
-        items = (*row.network.members, row.network, row.certification)
-        broken = [failed.get(i.key) or self.failure(i) for i in items if self.facts(i) is None]
+        broken = (self.failure(item) for item in with_needed(row.certification) if self.facts(item) is None)
         if message := next(filter(None, broken), None):
             return StudyRow(*name, None, RowFacts(failed=message))
         facts = RowFacts(certification=row.certification.key, aggregation=row.aggregation)
@@ -199,11 +205,6 @@ class StudyStore:
         return self.root / results.ROWS / f"{votes[0]}-{votes[1]}.json"
 
 
-def rows_written(ledger: Path) -> int:
-    """Returns how many images are in a ledger that may still be growing."""
-    return max(0, _count_lines(ledger / _LEDGER) - 1)
-
-
 def training_facts(run: Path) -> dict[str, Any]:
     """Returns loss and easy fraction of the last epoch, and the median seconds of an epoch."""
     path = run / METRICS
@@ -218,7 +219,3 @@ def training_facts(run: Path) -> dict[str, Any]:
     if "easy_fraction" in last:
         facts["easy_fraction"] = float(np.mean(last["easy_fraction"]))
     return facts
-
-
-def _count_lines(path: Path) -> int:
-    return path.read_bytes().count(b"\n") if path.is_file() else 0
