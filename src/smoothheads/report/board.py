@@ -3,9 +3,10 @@ the audit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
 from os.path import relpath
 from pathlib import Path
 
@@ -22,19 +23,6 @@ from smoothheads.results.results import Results
 
 RADII = (0.25, 0.5, 0.75, 1.0)
 ENDINGS = (".tsv", ".txt", ".log")
-_SORT = """
-const tables = document.querySelectorAll("table");
-tables.forEach(table => table.querySelectorAll("th[data-sort]").forEach((head, i) =>
-  head.addEventListener("click", () => {
-    const down = head.dataset.sort !== "down";
-    table.querySelectorAll("th[data-sort]").forEach(each => each.dataset.sort = "");
-    head.dataset.sort = down ? "down" : "up";
-    const key = row => row.children[i].dataset.value;
-    const order = (a, b) => isNaN(key(a)) || isNaN(key(b)) ? key(b).localeCompare(key(a)) : key(b) - key(a);
-    const rows = [...table.tBodies[0].rows].sort((a, b) => down ? order(a, b) : order(b, a));
-    table.tBodies[0].append(...rows);
-  })));
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,49 +32,39 @@ class BoardEntry:
     path: Path
     log: Results
     audit: Audit
-    study: Mapping[str, str] | None = None
-    """Method and network, for a row of a study."""
-    rederived: bool = False
-    """Whether the reader of the study has re-derived the radius of every correct image."""
+    method: str | None
+    network: str | None
+    verified: tuple[str, ...]
+    """The checks that this log has passed."""
+    claimed: tuple[str, ...]
+    """The statements of the log or its name that nobody has checked."""
 
-    @property
-    def verified(self) -> list[str]:
-        """The checks that this log has passed."""
-        checks = [
-            "images complete" if self.log.manifest else "images as usual in the field",
-            "columns consistent",
-        ]
-        if self.rederived:
-            checks += ["checksum of the rows", "the radius of every correct image re-derived from its votes"]
-        elif self.log.rows:
-            checks += ["checksums of manifest and rows", "every radius re-derived from its votes"]
-        elif self.audit.stated is not None:
-            checks.append("radii possible for the stated n and alpha")
-        elif (best := self.audit.best_fit) is not None:
-            checks.append(f"radii fit {best.settings}")
-        return checks
 
-    @property
-    def claimed(self) -> list[str]:
-        """The statements of the log or its name that nobody has checked."""
-        if self.log.manifest is not None:
-            return ["network and data, by their hashes"]
-        if self.study is not None:
-            return ["network, by the hash of its weights", "data, sigma and method, by the study", "time"]
-        named = [] if self.audit.sigma is None else ["sigma, by its name and radii"]
-        return [*named, "method, network and data, by its name", "time"]
-
-    @property
-    def warnings(self) -> list[str]:
-        return [f.message for f in self.audit.findings if f.severity == "warning"]
+def entry_of(path: Path, log: Results, result: Audit) -> BoardEntry:
+    """Returns the entry of a ledger, which its votes verify, or of somebody's log, which its numbers do."""
+    if log.manifest is not None:
+        network = log.manifest.network
+        arch = f"{network['arch']}, {network.get('heads')} heads" if network.get("arch") else None
+        checks = ("checksums of manifest and rows", "every radius re-derived from its votes")
+        verified = ("images complete", "columns consistent", *checks)
+        claimed = ("network and data, by their hashes",)
+        return BoardEntry(path, log, result, network.get("method"), arch, verified, claimed)
+    verified = ("images as usual in the field", "columns consistent")
+    if result.stated is not None:
+        verified += ("radii possible for the stated n and alpha",)
+    elif (best := result.best_fit) is not None:
+        verified += (f"radii fit {best.settings}",)
+    sigma = () if result.sigma is None else ("sigma, by its name and radii",)
+    claimed = (*sigma, "method, network and data, by its name", "time")
+    return BoardEntry(path, log, result, None, None, verified, claimed)
 
 
 def find_logs(folder: Path | str) -> list[Path]:
     """Returns the ledgers and log files below a folder."""
     folder = Path(folder)
     ledgers = [path.parent for path in folder.rglob(TABLE) if not is_partial(path)]
-    files = [path for path in folder.rglob("*") if path.suffix in ENDINGS and path.is_file()]
-    return sorted([*ledgers, *(path for path in files if path.name != TABLE and not is_partial(path))])
+    logs = [path for path in folder.rglob("*") if path.suffix in ENDINGS and path.is_file()]
+    return sorted([*ledgers, *(path for path in logs if path.name != TABLE and not is_partial(path))])
 
 
 def collect(folder: Path | str) -> tuple[list[BoardEntry], dict[Path, str]]:
@@ -103,21 +81,14 @@ def collect(folder: Path | str) -> tuple[list[BoardEntry], dict[Path, str]]:
         if errors:
             refused[path] = errors[0]
         else:
-            entries.append(BoardEntry(path, log, result))
+            entries.append(entry_of(path, log, result))
     return entries, refused
 
 
 def board_html(
     entries: Sequence[BoardEntry], refused: dict[Path, str], *, title: str, out: Path | str
 ) -> str:
-    """Returns the page; links lead from `out` to the evidence.
-
-    Args:
-        entries: The logs that passed the audit.
-        refused: The others, with the reason.
-        title: The title of the page.
-        out: The file that the page is written to.
-    """
+    """Returns the page of entries and refused logs; links lead from `out` to the evidence."""
     folder = Path(out).parent
     columns = ("log", "data", "method", "network", "sigma", "images", "ACR", *(f"CA {r:g}" for r in RADII))
     columns += ("classes", "worst class", "worst ACR", "spread", "samples", "seconds")
@@ -135,8 +106,9 @@ def board_html(
     # Below the table: what was checked of every entry, and what was not.
     details = ""
     for entry in entries:
-        lines = {"verified": entry.verified, "only claimed": entry.claimed, "warnings": entry.warnings}
-        lines["not seen by the audit"] = list(entry.audit.unseen)
+        warnings = [each.message for each in entry.audit.findings if each.severity == "warning"]
+        lines = {"verified": entry.verified, "only claimed": entry.claimed, "warnings": warnings}
+        lines["not seen by the audit"] = entry.audit.unseen
         facts = "".join(f"<dt>{name}</dt><dd>{escape('; '.join(x))}</dd>" for name, x in lines.items() if x)
         details += f"<details><summary>{escape(entry.log.name)}</summary><dl>{facts}</dl></details>"
     others = [f"{relpath(path, folder)}: {reason}" for path, reason in refused.items()]
@@ -148,24 +120,19 @@ def board_html(
             section("Entries", table_html(table, links=[relpath(entry.path, folder) for entry in entries])),
             section("What was checked, what was only claimed, and what nobody could see", details),
             section("Not on the board", list_html(others) if others else ""),
-            f"<script>{_SORT}</script>",
+            f"<script>{files('smoothheads.report').joinpath('sort.js').read_text('utf-8')}</script>",
         ],
     )
 
 
 def _row(entry: BoardEntry) -> tuple[Cell, ...]:
     log, manifest = entry.log, entry.log.manifest
-    facts = {} if manifest is None else manifest.network
     data = manifest.data.name if manifest is not None and manifest.data else None
-    network = f"{facts['arch']}, {facts.get('heads')} heads" if facts.get("arch") else None
-    method = facts.get("method")
-    if entry.study is not None:
-        method, network = entry.study["method"], entry.study["network"]
     classes = summarize_classes(log, ())
     numbers = (classes.certified, classes.worst_acr, classes.spread)
     return (
         word(log.name),
-        *(word(str(value)) if value else NONE for value in (data, method, network)),
+        *(word(str(value)) if value else NONE for value in (data, entry.method, entry.network)),
         number(entry.audit.sigma, "g"),
         number(len(log), ",d"),
         number(log.acr, ".3f"),
