@@ -402,7 +402,7 @@ def study_results(root: Path) -> Once:
 def measured_costs(root: Path) -> Once:
     from smoothheads.report.table import to_text
     from smoothheads.studies import costs
-    from smoothheads.studies.experiments import CostSettings
+    from smoothheads.studies.costs import CostSettings
 
     measured = costs.Costs(
         settings=CostSettings(arch="resnet8", side=8, rounds=2),

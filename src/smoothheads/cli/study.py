@@ -210,14 +210,7 @@ class PaperCommand(StudyOptions):
 def parse_cluster(
     on: str | None, address: str | None, workers: int | None, threads: int = 1
 ) -> Cluster | None:
-    """Returns the Ray cluster that the options name, or None without `--on ray`.
-
-    Args:
-        on: "ray" or None.
-        address: host:port of the cluster's head.
-        workers: Processes; None takes as many as fit.
-        threads: Threads of each process.
-    """
+    """Returns the Ray cluster that the options name, or None without `--on ray`."""
     if on is None:
         if address is not None:
             raise ConfigError("--ray-address needs --on ray: add it, or drop the address.")

@@ -56,10 +56,8 @@ def report(
 
     Args:
         sources: The logs; the first is the baseline of the differences.
-        out: The folder of the page and the plots.
         radii: The radii r of certified accuracy; by default steps of a quarter.
         align: Whether logs that differ are compared on what they share.
-        title: The title of the page.
     """
     reserve_report(Path(out))
     return write(compare(*sources, radii=radii, align=align), Path(out), title)[0]
@@ -170,7 +168,6 @@ def table_html(table: Table, links: Sequence[str] = ()) -> str:
     """Returns a table as HTML.
 
     Args:
-        table: The table.
         links: Where the names in the first column lead; cells then carry their values for sorting.
     """
     left = [" class=words" if table.has_words(i) else "" for i in range(len(table.columns))]
@@ -204,7 +201,6 @@ def plot_html(figure: Figure, key: str, caption: str) -> str:
     """Returns a plot as inline SVG that scales with the page, uses its font and follows dark mode.
 
     Args:
-        figure: The plot.
         key: Keeps the ids of two plots on one page apart.
         caption: The text below the plot and for screen readers.
     """
@@ -229,11 +225,7 @@ def triptych(image: Pixels, grid: Grid, *, sigma: float, radius: float, seed: in
     """Returns a PNG of three panels: the image, one noisy sample, a random change of exactly that norm.
 
     Args:
-        image: The image on the grid.
-        grid: Its pixel values.
-        sigma: The noise level sigma of the sample.
         radius: The l2 norm of the change.
-        seed: The seed of both draws.
     """
     generator = np.random.default_rng(seed)
     clean = image / grid.max_value

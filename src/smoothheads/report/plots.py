@@ -55,8 +55,6 @@ def attacked_accuracy(outcome: AttackOutcome, name: str, attacked: Sequence[floa
     """Returns accuracy over radius as certified and as attacks have left it: the truth lies between.
 
     Args:
-        outcome: The attacked images.
-        name: The name of the ledger.
         attacked: Radii that were attacked, which are in sight whatever came of it.
     """
     figure, axes = new_axes("l2 radius (pixels in [0, 1])", "accuracy within the radius", percent=True)
@@ -177,8 +175,6 @@ def new_axes(x: str, y: str, *, percent: bool = False) -> tuple[Figure, Axes]:
     """Returns a figure with one plot.
 
     Args:
-        x: The label of the horizontal axis.
-        y: The label of the vertical axis.
         percent: Whether the vertical axis shows fractions from 0 to 1 in per cent.
     """
     figure, (axes,) = new_panels(1)

@@ -45,8 +45,6 @@ def number(value: float | None, form: str, scale: float = 1) -> Cell:
     """Returns a cell of a value as `format` shows it, perhaps in another unit.
 
     Args:
-        value: The value; None gives a dash.
-        form: How it is formatted.
         scale: What it is multiplied by in the text, such as 100 for per cent.
     """
     return NONE if value is None else Cell(format(scale * value if scale != 1 else value, form), value)

@@ -68,14 +68,7 @@ def headline(comparison: Comparison) -> Table:
 
 
 def certified(title: str, summaries: Sequence[Summary], radii: Sequence[str], what: str = "log") -> Table:
-    """Returns ACR and certified accuracy of any certificates.
-
-    Args:
-        title: The title of the table.
-        summaries: One row each.
-        radii: The names of the columns of certified accuracy.
-        what: The name of the first column.
-    """
+    """Returns ACR and certified accuracy of any certificates."""
     rows = [
         (word(s.log.name), _estimate(s.acr, ".3f"), *(_estimate(each, ".1f", 100) for each in s.certified))
         for s in summaries
@@ -145,7 +138,6 @@ def class_rows(
         names: The first columns, which say what a row is about.
         radii: The radii r at which the worst class is shown.
         rows: The cells of these columns, then those of `class_cells`.
-        note: How the numbers came about.
     """
     at_radii = (f"worst at {radius:.2f}" for radius in radii)
     columns = (*names, "classes", "worst", "worst ACR", "spread", *at_radii)
@@ -156,8 +148,6 @@ def class_cells(worst: Cell, present: int, numbers: Sequence[Bootstrapped]) -> t
     """Returns the cells of one row of `class_rows`.
 
     Args:
-        worst: Names the class with the smallest ACR.
-        present: The number of classes that the images have.
         numbers: Certified classes, smallest class ACR, spread, and smallest accuracy at each radius.
     """
 
@@ -286,7 +276,6 @@ def linf(log: Results, levels: Sequence[float] | None = None, dimension: int | N
     """Returns l-infinity certificates in steps of the images' grid, as such threats are stated (8/255).
 
     Args:
-        log: Certificates in the norm of the noise.
         levels: The radii of the table in steps of the grid; by default powers of two.
         dimension: The number of pixel values, for a log that does not state its shape.
     """
@@ -302,8 +291,6 @@ def top_k(log: Results, ks: Sequence[int], radii: Sequence[float] | None = None)
     """Returns top-k certificates, below those of the first place that the log itself certifies.
 
     Args:
-        log: A ledger of Gaussian noise with its votes.
-        ks: The numbers of places k.
         radii: The l2 radii of the table; by default steps of a quarter.
     """
     others = [replace(derive.top_k(log, k), name=f"top-{k}") for k in ks]

@@ -94,13 +94,7 @@ def of_experiment(name: str) -> list[PaperClaim]:
 
 
 def evidence(claim: PaperClaim, study: StudyResults, ratios: Ratios) -> Iterator[Evidence]:
-    """Yields every comparison of which both sides were measured.
-
-    Args:
-        claim: The claim.
-        study: The certified rows of the experiment that answers it.
-        ratios: Measured ratios of costs.
-    """
+    """Yields every comparison of which both sides were measured."""
     bases = list(dict.fromkeys(arm.split(" ")[0] for arm in study.arms))
     # 1. Differences of certified rows, in every setting, at every sigma and for every base method.
     for (setting, sigma), base in itertools.product(study.groups(), bases):

@@ -211,13 +211,7 @@ def scale(name: str) -> Scale:
 
 
 def study(experiment: Experiment, chosen: Scale, root: str | None = None) -> Study:
-    """Returns the experiment as a study.
-
-    Args:
-        experiment: What to run; every published row is an arm at its sigma.
-        chosen: The scale, which says what is smaller than in the paper.
-        root: Where the data set lies.
-    """
+    """Returns the experiment as a study."""
     own = chosen.experiments.get(experiment.id, ExperimentScale())
     recipe = "imagenet-resnet50" if experiment.imagenet and not own.cifar else "cifar10-resnet110"
     rows = [row for row in experiment.rows if own.includes(row)]
@@ -249,8 +243,6 @@ def _arms(row: PublishedRow, recipe: str, heads: int) -> list[Arm]:
     """Returns the arm of a published row, after the arm that it starts from, if any.
 
     Args:
-        row: Base method and structure.
-        recipe: The recipe of a single network.
         heads: The number of heads that the paper has in this experiment.
     """
     name, structure = row.arm, row.structure

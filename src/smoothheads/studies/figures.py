@@ -41,13 +41,7 @@ def write_figures(study: StudyResults, folder: Path) -> list[Path]:
 
 
 def write(figure: Figure | None, folder: Path, name: str) -> list[Path]:
-    """Writes a figure as PNG and SVG; without a figure, removes older files of ours, which no longer hold.
-
-    Args:
-        figure: The figure, if there is one.
-        folder: The folder of the files.
-        name: Their name without an ending.
-    """
+    """Writes a figure as PNG and SVG; without a figure, removes older files of ours, which no longer hold."""
     paths = [folder / f"{name}.{form}" for form in ("png", "svg")]
     for path in paths:
         if figure is not None:
@@ -206,7 +200,6 @@ def curves(
     more between images than between arms, which see the same images.
 
     Args:
-        x: Label of the axis.
         series: The points of every curve, by their place on the axis.
         baseline: What the baseline is called.
         levels: Heights of horizontal lines to compare with.

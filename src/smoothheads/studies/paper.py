@@ -75,12 +75,8 @@ def start(
     """Plans experiments as one run, so that what they share is made once; None if none of them trains.
 
     Args:
-        chosen: The experiments.
         scale: What is smaller than in the paper.
-        store: The folder for networks, ledgers and rows of all studies.
         out: A folder that gets a folder of results for every experiment.
-        root: Where the data set lies.
-        on_note: Called with remarks for the user.
     """
     from smoothheads.studies.jobs import plan_study
     from smoothheads.studies.run import StudyRun
@@ -182,8 +178,6 @@ def all_tables(experiment: Experiment, study: StudyResults, costs: Costs | None)
     """Returns everything that is known of an experiment: rows, gaps, costs and claims.
 
     Args:
-        experiment: The experiment.
-        study: Its rows, ours or imported.
         costs: What was measured for cost tables, on which claims of other tables rest too.
     """
     from smoothheads.studies import claims, diagnoses
@@ -208,8 +202,6 @@ def comparison(experiment: Experiment, study: StudyResults, *, complete: bool = 
     """Returns every published row with what was measured here; the published number stands in brackets.
 
     Args:
-        experiment: The experiment.
-        study: What was measured.
         complete: If not, only measured rows are shown, up to the largest radius with certified accuracy.
     """
     shown, radii = experiment.rows, experiment.radii
@@ -335,10 +327,6 @@ def read_logs(paths: Sequence[str], on_note: Callable[[str], None] = lambda _: N
     A path names base method, structure and sigma: some/gaussian-0.25.tsv, a file of eth-sri/acr-weakness
     (cifar10-gaussian-0.25.tsv, a single network), or BASE/STRUCTURE/SIGMA=PATH. In a folder, logs whose names
     do not tell are left out.
-
-    Args:
-        paths: Logs and folders of logs.
-        on_note: Called with what was left out.
     """
     rows: list[StudyRow] = []
     for text in paths:
@@ -382,11 +370,6 @@ def with_imports(
 
     Raises ConfigError if no log is a row of any experiment, and LedgerError if two logs give an image
     different labels.
-
-    Args:
-        found: The experiments by name.
-        logs: What `read_logs` read.
-        on_note: Called with logs that are no row of these experiments.
     """
     # Keep the logs that are a row of one of the experiments.
     rows = {name: {(row.sigma, row.arm) for row in EXPERIMENTS[name].rows} for name in found}

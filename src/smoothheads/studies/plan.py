@@ -183,14 +183,7 @@ class StudyPlan:
 
 
 def make_plan(study: Study, fingerprint: Fingerprint, certified: str, images: int = 0) -> StudyPlan:
-    """Plans a study, seed by seed: a run that is stopped leaves whole rounds of all arms.
-
-    Args:
-        study: The study.
-        fingerprint: Fingerprint of the training images of a data configuration.
-        certified: Fingerprint of the certified images.
-        images: The number of certified images.
-    """
+    """Plans a study, seed by seed: a run that is stopped leaves whole rounds of all arms."""
 
     def train(config: RunConfig, start: Network | None) -> Training:
         settings = to_dict(config)

@@ -312,9 +312,6 @@ def read_rows(folder: Path, name: str, sigma: float, config: CertifyConfig | Non
     whoever rewrites a whole folder can make its checksums agree, but not the votes.
 
     Args:
-        folder: The folder of the logs.
-        name: The name of the log, its checksum.
-        sigma: The noise level sigma of the row.
         config: How the row was certified; None for somebody else's log.
     """
     # The name must be a checksum, for it comes from a file and becomes a path.

@@ -286,14 +286,7 @@ def start(
     out: Path | str | None = None,
     on_note: Callable[[str], None] = lambda _: None,
 ) -> StudyRun:
-    """Plans a study on its data without running anything.
-
-    Args:
-        study: The study.
-        store: The folder for networks, ledgers and rows of all studies.
-        out: A folder to export the results to.
-        on_note: Called with remarks for the user.
-    """
+    """Plans a study on its data without running anything."""
     from smoothheads.studies.jobs import plan_study
 
     if out is not None:

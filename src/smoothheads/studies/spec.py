@@ -216,13 +216,7 @@ class Study:
 
 
 def certify_config(certify: Overrides, sigma: float, aggregation: str = ENSEMBLE) -> CertifyConfig:
-    """Returns the certification of a study's rows, with noise of seed 0 unless `certify` names another.
-
-    Args:
-        certify: Fields of `CertifyConfig`.
-        sigma: The noise level sigma.
-        aggregation: The base classifier that is certified.
-    """
+    """Returns the certification of a study's rows, with noise of seed 0 unless `certify` names another."""
     fields = {"seed": 0, **certify, "sigma": sigma, "aggregation": aggregation}
     return from_dict(CertifyConfig, fields, "certify")
 
@@ -259,13 +253,7 @@ def read_study(path: Path | str) -> Study:
 
 
 def parse_study(text: str, name: str, file: str) -> Study:
-    """Reads a study from TOML.
-
-    Args:
-        text: The text of the file.
-        name: The name of the study.
-        file: Names the file in messages.
-    """
+    """Reads a study from TOML."""
     data = load_toml(text, file)
     try:
         tables = from_dict(_StudyFile, data)

@@ -41,13 +41,7 @@ class Gain:
 
 
 def gain(this: Floats, baseline: Floats, *, resamples: int = 2000) -> Gain:
-    """Compares two arms on the same images and seeds.
-
-    Args:
-        this: A column of the arm, [seeds, images].
-        baseline: The same column of the baseline, [seeds, images].
-        resamples: Draws of the bootstrap over images.
-    """
+    """Compares two arms by their columns [seeds, images] of the same images and seeds."""
     difference = this - baseline
     # The bootstrap draws images, each with all of its seeds: these networks on other images.
     over_images = bootstrap(difference.mean(0)[:, None], np.random.default_rng(0), resamples=resamples)[0]
@@ -89,13 +83,7 @@ def crossed_interval(values: Floats, level: float = 0.95) -> Interval:
 
 
 def paired_gain(this: Stack, baseline: Stack, column: str = "certified_radius") -> Gain | None:
-    """Compares two arms over the seeds that both have on the same images; None if there is no such seed.
-
-    Args:
-        this: The rows of the arm.
-        baseline: The rows of the baseline.
-        column: The column of the results that is compared.
-    """
+    """Compares two arms over the seeds that both have on the same images; None if there is no such seed."""
     found = paired_differences(this, baseline, column)
     if not found:
         return None
@@ -108,11 +96,6 @@ def paired_differences(this: Stack, baseline: Stack, column: str = "certified_ra
 
     Rows are a pair if they have the same images and were certified with the same alpha. Somebody else's log
     is no pair with our own row: it has other noise, and other networks.
-
-    Args:
-        this: The rows of the arm.
-        baseline: The rows of the baseline.
-        column: The column of the results that is compared.
     """
     found = {}
     for seed in sorted(this.by_seed.keys() & baseline.by_seed.keys()):
