@@ -73,16 +73,15 @@ class StudyCommand(StudyOptions):
     """Study file in TOML."""
 
     def run(self) -> int:
-        from smoothheads.studies.results import load, reserve_folder
+        from smoothheads.studies.results import load
         from smoothheads.studies.run import start
         from smoothheads.studies.spec import read_study
 
-        if self.out is not None:
-            reserve_folder(self.out)
         study = read_study(self.file).at(self.root)
         if self.source is not None:
             return self._show(load(self.source))
-        found = self.results(start(study, self.store, self.out, say))
+        folders = {} if self.out is None else {study.name: self.out}
+        found = self.results(start({study.name: study}, self.store, folders, say))
         return 0 if found is None else self._show(found[study.name])
 
     def _show(self, study: StudyResults) -> int:
@@ -143,8 +142,6 @@ class PaperCommand(StudyOptions):
             return 0
         if self.page is not None:
             return self._write_page(self.page)
-        if self.out is not None:
-            paper.reserve_folders(self.out, chosen)
         # Our rows first, then logs of others beside them, then costs that were measured into the same folder.
         found = self._results_of(chosen)
         if found is None:

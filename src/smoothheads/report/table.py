@@ -50,6 +50,14 @@ def number(value: float | None, form: str, scale: float = 1) -> Cell:
     return NONE if value is None else Cell(format(scale * value if scale != 1 else value, form), value)
 
 
+def interval(bounds: tuple[float, float] | None, form: str) -> Cell:
+    """Returns a cell of both ends of an interval as `format` shows them; None gives a dash."""
+    if bounds is None:
+        return NONE
+    low, high = bounds
+    return Cell(f"[{low:{form}}, {high:{form}}]", (low, high))
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """The first column holds names, the others numbers or words."""

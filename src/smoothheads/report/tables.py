@@ -337,37 +337,30 @@ Facts = Mapping[str, Any]
 
 
 def heads_over_images(networks: Sequence[Facts]) -> Table:
-    """Returns how the heads of each network differ over many images."""
-    first = networks[0]["images"]
-    several = sorted({facts["heads"] for facts in networks if facts["heads"] > 1})
-    if several:
-        alone = " or ".join(f"{1 / count:.2f}" for count in several)
-        notes = [
-            "disagreement: fraction of samples on which two heads predict different classes.",
-            "correlation: of two heads' errors; 1 when they fail together, 0 when independently.",
-            "variance: of the ensemble's logits over the heads' own; 1 when they move together, "
-            f"{alone} when independently.",
-        ]
-    else:
-        notes = ["There is one head, so disagreement, correlation and variance are left out."]
+    """Returns how the heads of each network differ over many images; a single head has no such measures."""
 
     def row(facts: Facts) -> tuple[Cell, ...]:
-        images, heads = facts["images"], facts["heads"]
+        images = facts["images"]
         worst, best = min(images["head_accuracy"]), max(images["head_accuracy"])
-        measures = [images[key] if heads > 1 else None for key in _HEAD_MEASURES] if several else []
         return (
-            Cell("all samples" if len(networks) == 1 else facts["name"]),
-            Cell(f"{100 * images['accuracy']:.1f}"),
-            Cell(f"{100 * worst:.1f} to {100 * best:.1f}" if heads > 1 else "–"),
-            *(number(value, ".3f") for value in measures),
+            word("all samples" if len(networks) == 1 else facts["name"]),
+            number(images["accuracy"], ".1f", 100),
+            Cell(f"{100 * worst:.1f} to {100 * best:.1f}" if facts["heads"] > 1 else "–"),
+            *(number(images[key], ".3f") for key in _HEAD_MEASURES),
         )
 
+    first = networks[0]["images"]
     return Table(
         title=f"Heads under noise: {first['images']} images, {first['samples']:,} samples, "
         f"sigma {networks[0]['sigma']:g}",
-        columns=("", "correct %", "heads correct %", *(_HEAD_MEASURES.values() if several else ())),
+        columns=("", "correct %", "heads correct %", *_HEAD_MEASURES.values()),
         rows=tuple(map(row, networks)),
-        notes=tuple(notes),
+        notes=(
+            "disagreement: fraction of samples on which two heads predict different classes.",
+            "correlation: of two heads' errors; 1 when they fail together, 0 when independently.",
+            "variance: of the ensemble's logits over the heads' own; 1 when they move together, 1/L when "
+            "independently.",
+        ),
     )
 
 

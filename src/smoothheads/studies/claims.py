@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smoothheads.config import from_dict
-from smoothheads.report.table import Cell, Table, number, word
+from smoothheads.report.table import Cell, Table, interval, number, word
 from smoothheads.results.metrics import Interval, MedianInterval
 from smoothheads.studies.costs import Ratios
 from smoothheads.studies.experiments import published_rows
 from smoothheads.studies.results import StudyResults
 from smoothheads.studies.statistics import Gain, Verdict, gain, paired_differences, paired_gain
-from smoothheads.studies.tables import ONE_SEED, interval
+from smoothheads.studies.tables import ONE_SEED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -140,8 +140,8 @@ def table(name: str, study: StudyResults, ratios: Ratios | None = None) -> Table
                 Cell(f"  {item.what}", item.what),
                 word(item.verdict),
                 number(item.gain.value, f"{item.sign}.4f"),
-                ONE_SEED if item.one_seed else interval(item.gain.seeds),
-                interval(item.gain.images, item.sign),
+                ONE_SEED if item.one_seed else interval(item.gain.seeds, "+.4f"),
+                interval(item.gain.images, f"{item.sign}.4f"),
             )
             for item in found
         ]

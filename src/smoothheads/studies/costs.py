@@ -17,7 +17,7 @@ import numpy as np
 from smoothheads.config import from_dict, load_json, to_dict
 from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.files import write_json
-from smoothheads.report.table import NONE, Cell, Table, number, word
+from smoothheads.report.table import Table, interval, number, word
 from smoothheads.results.metrics import MedianInterval, interval_of_median
 from smoothheads.studies.experiments import PublishedRow, published_rows
 
@@ -149,7 +149,7 @@ def table(name: str, costs: Costs) -> Table:
                     (
                         word(f"{cost}: some / {other.structure}, {of}"),
                         number(here and here.median, ".3f"),
-                        Cell(f"[{here.low:.3f}, {here.high:.3f}]", (here.low, here.high)) if here else NONE,
+                        interval(here and (here.low, here.high), ".3f"),
                         number(published, ".3f"),
                     )
                 )

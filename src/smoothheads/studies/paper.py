@@ -78,16 +78,11 @@ def start(
         scale: What is smaller than in the paper.
         out: A folder that gets a folder of results for every experiment.
     """
-    from smoothheads.studies.jobs import plan_study
-    from smoothheads.studies.run import StudyRun
-    from smoothheads.studies.store import StudyStore
+    from smoothheads.studies import run
 
-    trained = [each for each in chosen if each.trained]
-    if not trained:
-        return None
-    plans = {each.id: plan_study(experiments.study(each, scale, root)) for each in trained}
-    folders = {} if out is None else {name: out / name for name in plans}
-    return StudyRun(plans, StudyStore(Path(store)), folders, on_note)
+    studies = {each.id: experiments.study(each, scale, root) for each in chosen if each.trained}
+    folders = {} if out is None else {name: out / name for name in studies}
+    return run.start(studies, store, folders, on_note) if studies else None
 
 
 def finish(run: StudyRun, found: dict[str, StudyResults], scale: Scale) -> dict[str, StudyResults]:
@@ -113,12 +108,6 @@ def finish(run: StudyRun, found: dict[str, StudyResults], scale: Scale) -> dict[
 
 
 # Saving and loading
-
-
-def reserve_folders(folder: Path, chosen: Sequence[Experiment]) -> None:
-    """Raises StorageError if something else lies where `save_all` writes."""
-    for each in chosen:
-        results.reserve_folder(folder / each.id)
 
 
 def save_all(found: Mapping[str, StudyResults], folder: Path) -> None:

@@ -273,26 +273,23 @@ def run(
         on_status: Called from time to time with the status and the number of jobs at once.
     """
     study = study if isinstance(study, Study) else read_study(study)
-    started = start(study.at(root), store, out)
-    (found,) = started.run(workers, cluster, on_status).values()
-    if out is not None:
-        started.export()
-    return found
+    started = start({study.name: study.at(root)}, store, {study.name: Path(out)} if out is not None else {})
+    found = started.run(workers, cluster, on_status)
+    started.export()
+    return found[study.name]
 
 
 def start(
-    study: Study,
+    studies: Mapping[str, Study],
     store: Path | str,
-    out: Path | str | None = None,
+    folders: Mapping[str, Path] | None = None,
     on_note: Callable[[str], None] = lambda _: None,
 ) -> StudyRun:
-    """Plans a study on its data without running anything."""
+    """Plans studies on their data without running anything; results are exported to `folders` by name."""
     from smoothheads.studies.jobs import plan_study
 
-    if out is not None:
-        results.reserve_folder(Path(out))
-    folders = {} if out is None else {study.name: Path(out)}
-    return StudyRun({study.name: plan_study(study)}, StudyStore(Path(store)), folders, on_note)
+    plans = {name: plan_study(study) for name, study in studies.items()}
+    return StudyRun(plans, StudyStore(Path(store)), folders or {}, on_note)
 
 
 def item_work(item: Item, images: int) -> float:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from smoothheads.report.table import NONE, Cell, Table, number, word
+from smoothheads.report.table import NONE, Cell, Table, interval, number, word
 from smoothheads.report.tables import CLASSES, class_cells, class_rows, classes
 from smoothheads.results import metrics
 from smoothheads.results.compare import Bootstrapped, summarize_classes
-from smoothheads.results.metrics import Interval
 from smoothheads.studies.results import RowFacts, Stack, StudyResults
 from smoothheads.studies.statistics import gains
 from smoothheads.types import ENSEMBLE
@@ -109,8 +108,8 @@ def differences(study: StudyResults) -> Table:
             number(sigma, "g"),
             number(gain.value, "+.4f"),
             word(gain.verdict),
-            interval(gain.seeds) if gain.seeds else ONE_SEED,
-            interval(gain.images),
+            interval(gain.seeds, "+.4f") if gain.seeds else ONE_SEED,
+            interval(gain.images, "+.4f"),
             Cell(" ".join(f"{value:+.3f}" for value in gain.per_seed), gain.per_seed),
         )
         for setting, sigma, this, baseline, gain in gains(study)
@@ -190,12 +189,6 @@ def classes_certified(stack: Stack) -> Cell:
     """Returns the mean over seeds of the number of classes with a certificate."""
     certified = float(np.mean([each.certified_classes for each in stack.results]))
     return classes(certified, max(len(each.class_acr) for each in stack.results))
-
-
-def interval(shown: Interval | None, sign: str = "+") -> Cell:
-    if shown is None:
-        return NONE
-    return Cell(f"[{shown.low:{sign}.4f}, {shown.high:{sign}.4f}]", tuple(shown))
 
 
 def _name(study: StudyResults, setting: str, title: str, name: str) -> Cell:
