@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -38,7 +37,7 @@ class Arm:
     aggregation: str = ENSEMBLE
     """The base classifier that is certified, e.g. head-1 or prefix-3."""
     start: str | None = None
-    """The arm whose network this one's training starts from."""
+    """The arm above this one whose network its training starts from."""
     sigmas: tuple[float, ...] = ()
     """The sigmas at which the arm is run; empty: all sigmas of the study."""
     label: str | None = None
@@ -93,12 +92,6 @@ class Show:
     differences: tuple[tuple[str, ...], ...] = ()
     """Pairs of arms (this, baseline); empty: every arm against the first."""
 
-    def __post_init__(self) -> None:
-        for pair in self.differences:
-            if len(pair) != 2:
-                message = f"show.differences is a list of pairs [this, baseline], not of {list(pair)}."
-                raise SettingError(message, "differences")
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Study:
@@ -129,12 +122,14 @@ class Study:
                 raise SettingError(f"The study {self.name} names one of its {key} twice; drop it.", key)
         if min(self.seeds) < 0:
             raise SettingError(f"Seeds are integers from 0 on, not {min(self.seeds)}.", "seeds")
-        for name in itertools.chain(*self.show.differences):
-            if name not in names:
-                message = f"{name!r} is not an arm of the study; {suggest(name, names)}"
+        for pair in self.show.differences:
+            unknown = [name for name in pair if name not in names]
+            if unknown or len(pair) != 2:
+                hint = f"; {suggest(unknown[0], names)}" if unknown else "."
+                message = f"show.differences has pairs of arms [this, baseline], not {list(pair)}{hint}"
                 raise SettingError(message, "show.differences")
-        for arm in self.arms:
-            self._check_arm(arm)
+        for i, arm in enumerate(self.arms):
+            self._check_arm(arm, names[:i])
 
         # The study sets some fields itself; values in a file would be ignored.
         trains = {f"arms.{arm.name}.train": arm.train for arm in self.arms}
@@ -149,32 +144,25 @@ class Study:
                         f"{key}.{name}",
                     )
 
-    def _check_arm(self, arm: Arm) -> None:
+    def _check_arm(self, arm: Arm, above: Sequence[str]) -> None:
         key = f"arms.{arm.name}"
         if others := [sigma for sigma in arm.sigmas if sigma not in self.sigmas]:
             message = f"Arm {arm.name} has sigma {others[0]:g}, which the study does not have; add it there."
             raise SettingError(message, f"{key}.sigmas")
         if [each.title for each in self.arms].count(arm.title) > 1:
             raise SettingError(f"Two arms have the label {arm.title!r}; rename one of them.", f"{key}.label")
-        # Member k of seed s has seed s + 1000 k: seeds that differ by a multiple of 1000 may share one.
-        for a, b in itertools.combinations(sorted(self.seeds), 2):
-            distance, rest = divmod(b - a, MEMBER_SEEDS)
-            if rest == 0 and distance < arm.members:
-                raise SettingError(
-                    f"The ensembles {arm.name} of seeds {a} and {b} would share a network, as member k of "
-                    f"seed s has seed s + {MEMBER_SEEDS} k; take seeds 0, 1, 2, ...",
-                    "seeds",
-                )
-        # Follow the arms that this one starts from: each exists, and none comes twice.
-        starts, chain = {each.name: each.start for each in self.arms}, [arm.name]
-        while (start := starts[chain[-1]]) is not None:
-            if start not in starts:
-                message = f"{start!r} is not an arm of the study; {suggest(start, starts)}"
-                raise SettingError(message, f"{key}.start")
-            if start in chain:
-                circle = " from ".join([*chain, start])
-                raise SettingError(f"Arms start from each other in a circle ({circle}).", f"{key}.start")
-            chain.append(start)
+        members = [seed + MEMBER_SEEDS * k for seed in self.seeds for k in range(arm.members)]
+        if len(set(members)) < len(members):
+            raise SettingError(
+                f"Two of the seeds would share a network of the ensemble {arm.name}, as member k of seed s "
+                f"has seed s + {MEMBER_SEEDS} k; take seeds 0, 1, 2, ...",
+                "seeds",
+            )
+        if arm.start is not None and arm.start not in above:
+            message = (
+                f"{arm.start!r} is no arm above {arm.name}, which starts from it; {suggest(arm.start, above)}"
+            )
+            raise SettingError(message, f"{key}.start")
 
     def at(self, root: str | None) -> Study:
         """Returns the same study with its data at `root`, if one is given."""
