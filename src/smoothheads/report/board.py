@@ -46,17 +46,17 @@ def entry_of(path: Path, log: Results, result: Audit) -> BoardEntry:
         network = log.manifest.network
         arch = f"{network['arch']}, {network.get('heads')} heads" if network.get("arch") else None
         checks = ("checksums of manifest and rows", "every radius re-derived from its votes")
-        verified = ("images complete", "columns consistent", *checks)
+        complete = ("images complete", "columns consistent", *checks)
         claimed = ("network and data, by their hashes",)
-        return BoardEntry(path, log, result, network.get("method"), arch, verified, claimed)
-    verified = ("images as usual in the field", "columns consistent")
+        return BoardEntry(path, log, result, network.get("method"), arch, complete, claimed)
+    verified: tuple[str, ...] = ("images as usual in the field", "columns consistent")
     if result.stated is not None:
         verified += ("radii possible for the stated n and alpha",)
     elif (best := result.best_fit) is not None:
         verified += (f"radii fit {best.settings}",)
     sigma = () if result.sigma is None else ("sigma, by its name and radii",)
-    claimed = (*sigma, "method, network and data, by its name", "time")
-    return BoardEntry(path, log, result, None, None, verified, claimed)
+    by_name = (*sigma, "method, network and data, by its name", "time")
+    return BoardEntry(path, log, result, None, None, verified, by_name)
 
 
 def find_logs(folder: Path | str) -> list[Path]:

@@ -237,7 +237,7 @@ def _compare_sigmas(
         seeds = sorted(differences.get(high, {}).keys() & differences[low].keys())
         if low in claim.most_at or not seeds:
             continue
-        found = gain(*(np.stack([differences[sigma][seed] for seed in seeds]) for sigma in (high, low)))
+        found = gain(np.stack([differences[high][seed] - differences[low][seed] for seed in seeds]))
         cell = f"{base} {high:g} against {low:g}"
         what = f"{pair[0]} − {pair[1]}, {cell}"
         yield Evidence(what, cell, found, found.verdict)

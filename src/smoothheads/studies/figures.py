@@ -60,8 +60,7 @@ def acr_figure(study: StudyResults) -> Figure:
     for setting, sigma in study.groups():
         for arm, title in study.arms.items():
             if stack := study.arm(setting, sigma, arm):
-                radii = stack.column()
-                acr = gain(radii, np.zeros_like(radii))  # over a network that certifies nothing
+                acr = gain(stack.column())  # over a network that certifies nothing
                 place = _place(study, setting, sigma, title)
                 lines.append(Line(*place, acr, plots.COLOURS[0]))
     return draw_lines("average certified radius (ACR)", lines)

@@ -40,11 +40,10 @@ class Gain:
         return "confirmed" if low > 0 else "contradicted" if high < 0 else "undecided"
 
 
-def gain(this: Floats, baseline: Floats, *, resamples: int = 2000) -> Gain:
-    """Compares two arms by their columns [seeds, images] of the same images and seeds."""
-    difference = this - baseline
+def gain(difference: Floats) -> Gain:
+    """Returns the mean of differences [seeds, images] between two arms, with its intervals."""
     # The bootstrap draws images, each with all of its seeds: these networks on other images.
-    over_images = bootstrap(difference.mean(0)[:, None], np.random.default_rng(0), resamples=resamples)[0]
+    over_images = bootstrap(difference.mean(0)[:, None], np.random.default_rng(0))[0]
     return Gain(
         value=float(difference.mean()),
         images=over_images,
@@ -87,8 +86,7 @@ def paired_gain(this: Stack, baseline: Stack, column: str = "certified_radius") 
     found = paired_differences(this, baseline, column)
     if not found:
         return None
-    differences = np.stack(list(found.values()))
-    return gain(differences, np.zeros_like(differences))
+    return gain(np.stack(list(found.values())))
 
 
 def paired_differences(this: Stack, baseline: Stack, column: str = "certified_radius") -> dict[int, Floats]:
