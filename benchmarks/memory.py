@@ -2,9 +2,10 @@
 
 python -m benchmarks.memory
 
-Every number is the peak of a fresh process (VmHWM of Linux), so it includes Python and torch. The published numbers
-are those of a GPU, which also holds the driver's context. Training takes one step with a batch of 256 draws;
-certification takes two blocks of 100 samples. Separate networks are trained one after another, so one counts.
+Every number is the peak of a fresh process (VmHWM of Linux), so it includes Python and torch. The published
+numbers are those of a GPU, which also holds the driver's context. Training takes one step with a batch of 256
+draws; certification takes two blocks of 100 samples. Separate networks are trained one after another, so one
+counts.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import torch
+from benchmarks.timing import build_network, random_images
 
 import smoothheads as sh
 from smoothheads.models import ModelConfig
 from smoothheads.recipes.setups import get
-from smoothheads.studies.measure import build_network, random_images
 from smoothheads.training import RunConfig
 from smoothheads.training.loop import StepDone, Trainer
 
