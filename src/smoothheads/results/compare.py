@@ -309,14 +309,12 @@ def _difference(
     hard_accuracy = paired([values[hard, None] for values in noisy])[0] if voted else None
 
     # The smallest class ACR and the spread are no means over images: both logs share their bootstrap samples.
-    gains = classes[1].draws - classes[0].draws
+    before, after = (each.draws for each in classes)
+    gains = after - before
     intervals = percentiles(gains[1:])
     worst_acr, spread = (
-        Paired(before.value, after.value, float(gains[0, i]), None, intervals[i])
-        for i, before, after in (
-            (1, classes[0].worst_acr, classes[1].worst_acr),
-            (2, classes[0].spread, classes[1].spread),
-        )
+        Paired(float(before[0, i]), float(after[0, i]), float(gains[0, i]), None, intervals[i])
+        for i in (1, 2)
     )
     return Difference(
         name=pair[1].name,
