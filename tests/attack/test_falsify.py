@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from smoothheads.attack.ascend import squared_distance
-from smoothheads.attack.falsify import falsify, judging
+from smoothheads.attack.falsify import falsify, judging, outcome
 from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.attack.settings import AttackSettings
 from smoothheads.certify.algorithm import Prediction
@@ -17,6 +17,7 @@ from smoothheads.certify.bounds import squared_grid_budget
 from smoothheads.certify.budgets import FixedBudget
 from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
+from smoothheads.data import Dataset
 from smoothheads.errors import ConfigError, DataError
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import ABSTAIN, Pixels
@@ -34,8 +35,11 @@ def true_claims(half_space: Any, scale: float = 1.0) -> list[Claim]:
     ]
 
 
-def run(half_space: Any, claims: list[Claim], settings: AttackSettings = QUICK, **more: Any) -> AttackOutcome:
-    return falsify(half_space.model, half_space.data, claims, CERTIFIED, settings, **more)
+def run(
+    half_space: Any, claims: list[Claim], settings: AttackSettings = QUICK, data: Dataset | None = None
+) -> AttackOutcome:
+    attacked = list(falsify(half_space.model, data or half_space.data, claims, CERTIFIED, settings))
+    return outcome(attacked, 255, CERTIFIED, settings)
 
 
 def test_certificates_of_a_linear_network_stand(half_space: Any) -> None:
@@ -115,7 +119,7 @@ def test_wrong_answers_are_attacked_inside_alone(half_space: Any) -> None:
         Claim(i, int(label), 1 - int(label), 0.5 * abs(half_space.distance[i]))
         for i, label in enumerate(labels)
     ]
-    outcome = falsify(half_space.model, wrong, claims, CERTIFIED, QUICK)
+    outcome = run(half_space, claims, data=wrong)
     assert all(each.inside and each.broken is None for each in outcome.attacked)
     assert outcome.empirical_accuracy([0.0]) == 0
 
@@ -135,16 +139,6 @@ def test_results_depend_on_the_seed_and_the_image_alone(half_space: Any) -> None
     assert run(half_space, claims[1:2], settings).attacked == whole[1:2]
     assert run(half_space, claims[::-1], settings).attacked == whole[::-1]
     assert run(half_space, claims, replace(settings, seed=1)).attacked != whole
-
-
-def test_what_is_done_is_taken_over(half_space: Any) -> None:
-    claims = true_claims(half_space, 0.5)[:4]
-    done = [Attacked(claims[0], 7, 7, 9, 1), Attacked(claims[2], 7)]
-    seen: list[Attacked] = []
-    outcome = run(half_space, claims, done=done, on_image=seen.append)
-    assert [each.claim.index for each in seen] == [1, 3]
-    assert outcome.attacked[::2] == tuple(done)
-    assert outcome.attacked[1::2] == tuple(seen)
 
 
 def test_the_judge_has_noise_of_its_own() -> None:
@@ -196,11 +190,10 @@ def test_the_model_is_given_back_as_it_was_also_after_an_error(half_space: Any) 
     run(half_space, true_claims(half_space)[:1])
     assert list(settings_of(model)) == before
 
-    def fail(_: Attacked) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(half_space, true_claims(half_space)[:1], on_image=fail)
+    attacks = falsify(model, half_space.data, true_claims(half_space)[:1], CERTIFIED, QUICK)
+    next(attacks)
+    assert list(settings_of(model)) != before
+    attacks.close()  # as an error of the caller does
     assert list(settings_of(model)) == before
 
 
@@ -216,7 +209,7 @@ def test_claims_about_other_data_are_refused(half_space: Any) -> None:
 def test_certificates_in_another_norm_are_refused(half_space: Any, noise: Any) -> None:
     certified = CERTIFIED.changed(noise=noise)
     with pytest.raises(ConfigError, match="gives l1 ones"):
-        falsify(half_space.model, half_space.data, true_claims(half_space), certified, QUICK)
+        next(falsify(half_space.model, half_space.data, true_claims(half_space), certified, QUICK))
 
 
 @pytest.mark.parametrize(

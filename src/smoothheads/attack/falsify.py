@@ -6,7 +6,7 @@ an attacked image is an independent test with an error probability of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -34,18 +34,15 @@ def falsify(
     settings: AttackSettings,
     *,
     converted: tuple[ConvertedModel, ...] = (),
-    done: Sequence[Attacked] = (),
-    on_image: Callable[[Attacked], None] | None = None,
-) -> AttackOutcome:
-    """Attacks every claim of a certification and returns what was found.
+) -> Generator[Attacked, None, None]:
+    """Attacks every claim of a certification and yields what was found.
 
-    What is found on an image depends on nothing but the image, the claim and the settings. Afterwards, also
-    after an error, the model's mode and parameters are as they were.
+    What is found on an image depends on nothing but the image, the claim and the settings. When the generator
+    ends, also after an error, the model's mode and parameters are as they were.
 
     Args:
         model: The network whose gradients lead the attack.
         converted: The converted network that was certified, if it was converted; the judge asks it.
-        done: Images that were attacked before, which are taken over.
     """
     norm = certified.law.norm
     if norm != "l2":
@@ -53,20 +50,22 @@ def falsify(
             f"Attacks are for l2 certificates, and {certified.noise} noise gives {norm} ones; attack a "
             "ledger of Gaussian noise (grid or gaussian)."
         )
-    known = {attacked.claim: attacked for attacked in done}
-    images = _images(dataset, [claim for claim in claims if claim not in known])
-    attacked = []
+    # What the data set does not hold is refused before the first attack.
+    positions = {index: position for position, index in enumerate(dataset.indices.tolist())}
+    for claim in claims:
+        label = int(dataset.labels[positions[claim.index]]) if claim.index in positions else None
+        if label != claim.label:
+            found = "is not there" if label is None else f"has label {label}"
+            raise DataError(
+                f"Image {claim.index} of {dataset.info.name} {found}, and the ledger says label "
+                f"{claim.label}; use the data that was certified."
+            )
     with frozen(model), devices.threads(certified.threads):
         cache = ConversionCache(given=converted)
         judge = make_certifier(model, dataset.info, judging(certified, settings), cache=cache)
-        # Images that were attacked before are taken over, in the order of the claims.
         for claim in claims:
-            if claim not in known:
-                known[claim] = _Target(model, judge, settings, images(claim), claim).attack()
-                if on_image:
-                    on_image(known[claim])
-            attacked.append(known[claim])
-    return outcome(attacked, dataset.info.grid.max_value, certified, settings)
+            image = dataset.image(positions[claim.index])
+            yield _Target(model, judge, settings, image, claim).attack()
 
 
 def outcome(
@@ -86,20 +85,6 @@ def judging(certified: CertifyConfig, settings: AttackSettings) -> CertifyConfig
     seed = derive(settings.seed, "attack", "judge")
     fixed = certified.changed(budget="fixed", label_aware=False)
     return replace(fixed, alpha=settings.alpha, seed=seed, n0=None, n=settings.n)
-
-
-def _images(dataset: Dataset, claims: Sequence[Claim]) -> Callable[[Claim], Pixels]:
-    """Returns a lookup of claims' images; refuses before the first attack what the data set does not hold."""
-    positions = {index: position for position, index in enumerate(dataset.indices.tolist())}
-    for claim in claims:
-        label = int(dataset.labels[positions[claim.index]]) if claim.index in positions else None
-        if label != claim.label:
-            found = "is not there" if label is None else f"has label {label}"
-            raise DataError(
-                f"Image {claim.index} of {dataset.info.name} {found}, and the ledger says label "
-                f"{claim.label}; use the data that was certified."
-            )
-    return lambda claim: dataset.image(positions[claim.index])
 
 
 _Broken = tuple[int, int]

@@ -6,6 +6,7 @@ Run it again after an interruption and it continues.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,33 +124,28 @@ def attack_run(
     }
     radii = (0.0, *settings.outside(certified.sigma))
     claims = [Claim(row.index, row.label, row.prediction, row.radius) for row in log]
-    done = _earlier(out, facts, claims, fresh=fresh)
+    done = {attacked.claim: attacked for attacked in _earlier(out, facts, claims, fresh=fresh)}
+    left = [claim for claim in claims if claim not in done]
     max_value = dataset.info.grid.max_value
 
-    def report() -> None:
-        broken = len(outcome(done, max_value, certified, settings).violations)
-        if on_images:
-            on_images(len(done), len(claims), broken)
+    def finished() -> AttackOutcome:
+        attacked = [done[claim] for claim in claims if claim in done]
+        return outcome(attacked, max_value, certified, settings)
 
-    def on_image(attacked: Attacked) -> None:
-        done.append(attacked)
-        save_attack(out, outcome(done, max_value, certified, settings), facts, radii)
-        report()
+    def report() -> None:
+        if on_images:
+            on_images(len(done), len(claims), len(finished().violations))
 
     # 3. The other images, one after the other; each is saved at once.
     report()
-    finished = falsify(
-        checkpoint.model,
-        dataset,
-        claims,
-        certified,
-        settings,
-        converted=converted,
-        done=tuple(done),
-        on_image=on_image,
-    )
-    save_attack(out, finished, facts, radii)
-    return Attack(finished, radii, log.name, facts, attack_files(out))
+    attacks = falsify(checkpoint.model, dataset, left, certified, settings, converted=converted)
+    with closing(attacks):
+        for attacked in attacks:
+            done[attacked.claim] = attacked
+            save_attack(out, finished(), facts, radii)
+            report()
+    save_attack(out, finished(), facts, radii)
+    return Attack(finished(), radii, log.name, facts, attack_files(out))
 
 
 def _earlier(out: Path, facts: dict[str, Any], claims: Sequence[Claim], *, fresh: bool) -> list[Attacked]:
