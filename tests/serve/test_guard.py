@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,26 +88,26 @@ def test_token_is_needed(guarded: Server) -> None:
     client = Client(guarded.url)
     assert client.get("/v1/models").status == 401
     assert client.get("/metrics").status == 401
-    assert client.get("/").headers["location"] == "/login"
+    assert client.get("/").headers["www-authenticate"].startswith("Basic ")
     assert client.get("/healthz").status == 200
-    assert client.get("/login").status == 200
     for token in (TOKEN[:-1], TOKEN + "x", ""):
         assert client.get("/v1/models", Authorization=f"Bearer {token}").status == 401
     assert client.get("/v1/models", Authorization=f"Bearer {TOKEN}").status == 200
     assert client.get("/v1/models", Authorization=f"Bearer {TOKEN}", Host="any.example").status == 200
 
 
-def test_login_sets_a_cookie(guarded: Server) -> None:
+def test_browsers_send_the_token_as_a_password(guarded: Server) -> None:
     client = Client(guarded.url)
-    wrong = client.form("/login", token="wrong")
-    assert wrong.headers["location"] == "/login?wrong"
-    assert "set-cookie" not in wrong.headers
-    cookie = client.form("/login", token=TOKEN).headers["set-cookie"]
-    assert "HttpOnly" in cookie
-    assert "SameSite=strict" in cookie
-    assert TOKEN not in cookie
-    assert client.get("/v1/models", Cookie=cookie.partition(";")[0]).status == 200
-    assert client.get("/v1/models", Cookie="smoothheads=guess").status == 401
+
+    def status(words: bytes) -> int:
+        sent = base64.b64encode(words).decode()
+        return client.get("/v1/models", Authorization=f"Basic {sent}").status
+
+    assert status(f"anybody:{TOKEN}".encode()) == status(f":{TOKEN}".encode()) == 200
+    for wrong in (TOKEN.encode(), f"{TOKEN}:".encode(), f"a:{TOKEN}x".encode(), b"a:", b"", b"\xff:"):
+        assert status(wrong) == 401
+    for broken in (f"Basic {TOKEN}", "Basic", "Basic =", f"Digest {TOKEN}", TOKEN):
+        assert client.get("/v1/models", Authorization=broken).status == 401
 
 
 def test_server_refuses_what_it_cannot_serve(runs_folder: Path, server: Server, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Puts the application together: the API, the page, the addresses for machines, and the login."""
+"""Puts the application together: the API, the page, and the addresses for machines."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from smoothheads.errors import SmoothheadsError
 from smoothheads.provenance import versions
 from smoothheads.serve import api, runs, schemas
-from smoothheads.serve.guard import COOKIE, GONE, LOGIN, PAGE, Access, Guard, Metrics, QuietAccept
+from smoothheads.serve.guard import GONE, PAGE, Access, Guard, Metrics, QuietAccept
 from smoothheads.serve.images import ResizableError
 from smoothheads.serve.network import Networks
 from smoothheads.serve.scheduler import Scheduler
@@ -100,20 +100,6 @@ def application(index: runs.RunIndex, settings: Mapping[str, Any], access: Acces
     @app.get("/look.css", include_in_schema=False)
     async def look_css() -> Response:
         return FileResponse(str(look))
-
-    @app.get(LOGIN, include_in_schema=False)
-    async def login_page() -> Response:
-        return FileResponse(STATIC / "login.html")
-
-    @app.post(LOGIN, include_in_schema=False)
-    async def login(request: Request) -> Response:
-        async with request.form(max_files=0, max_fields=3, max_part_size=2**12) as form:
-            token = form.get("token")
-        if not (isinstance(token, str) and access.is_token(token)):
-            return RedirectResponse(f"{LOGIN}?wrong", 303)
-        response = RedirectResponse("/", 303)
-        response.set_cookie(COOKIE, access.session, httponly=True, samesite="strict", path="/")
-        return response
 
     _handle_errors(app, index.public)
     return Guard(app, access, limits, metrics)

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hmac
 import logging
 import time
 from collections import Counter
-from dataclasses import dataclass, field
-from secrets import token_hex
+from dataclasses import dataclass
 from typing import Any, Final
 
 import prometheus_client
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
-from starlette.responses import JSONResponse, RedirectResponse
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from smoothheads.serve.server import Limits
 
-LOGIN: Final = "/login"
 PAGE: Final = "/page"
 """Address of the page's files."""
-OPEN: Final = (LOGIN, "/healthz", "/readyz", "/look.css", f"{PAGE}/app.css", f"{PAGE}/login.js")
+OPEN: Final = ("/healthz", "/readyz")
 """Addresses that need no token."""
-COOKIE: Final = "smoothheads"
 GONE: Final = 499
 """Status in the metrics for a client that closed its connection or took nothing."""
 
@@ -63,21 +61,25 @@ class Access:
     hosts: frozenset[str]
     token: str | None = None
     frame_ancestors: str = "'none'"
-    session: str = field(default_factory=token_hex)
-    """Content of the cookie; it is worth nothing on another server."""
-
-    def is_token(self, text: str) -> bool:
-        return self.token is not None and hmac.compare_digest(text.encode(), self.token.encode())
 
     def admits(self, request: HTTPConnection) -> bool:
-        """Returns whether the request has the token or the cookie, where one is needed."""
+        """Returns whether the request has the token, where one is needed."""
         if self.token is None:
             return True
-        # compare_digest takes the same time for every guess, so that nobody learns a token letter by letter.
         kind, _, text = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            return self.is_token(text.strip())
-        return hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self.session.encode())
+        # Programs send it as it is; browsers ask for a name, which does not matter, and a password.
+        match kind.lower():
+            case "bearer":
+                given = text.strip()
+            case "basic":
+                try:
+                    given = base64.b64decode(text).decode().partition(":")[2]
+                except ValueError:
+                    return False
+            case _:
+                return False
+        # compare_digest takes the same time for every guess, so that nobody learns a token letter by letter.
+        return hmac.compare_digest(given.encode(), self.token.encode())
 
     def is_own_name(self, host: str) -> bool:
         # Addresses of version 6 stand in brackets; the port does not count.
@@ -138,9 +140,8 @@ class Guard:
         if origin is not None and origin.partition("://")[2] != host:
             return _error(403, "Only this server's own page may ask: other sites have no access.")
         if path not in OPEN and not self.access.admits(request):
-            if path == "/":
-                return RedirectResponse(LOGIN, 303)
-            return _error(401, "A token is needed: send it as Authorization: Bearer TOKEN.", bearer=True)
+            text = "A token is needed: send it as Authorization: Bearer TOKEN, or type it as the password."
+            return _error(401, text, {"WWW-Authenticate": 'Basic realm="smoothheads", charset="UTF-8"'})
         length = request.headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()) or int(length[:20]) > self.limits.body:
             return _error(413, f"A request may have at most {self.limits.body:,} bytes: send less at once.")
@@ -261,5 +262,5 @@ class QuietAccept:
             _log.warning("no new connections can be accepted for now: %s", context.get("exception"))
 
 
-def _error(status: int, text: str, *, bearer: bool = False) -> JSONResponse:
-    return JSONResponse({"error": text}, status, {"WWW-Authenticate": "Bearer"} if bearer else None)
+def _error(status: int, text: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": text}, status, headers)

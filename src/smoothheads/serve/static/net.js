@@ -9,7 +9,6 @@ async function checked(response) {
   let text = `${response.status} ${response.statusText}`;
   let resize = false;
   try { ({ error: text = text, resize = false } = await response.json()); } catch { /* no JSON: the status will do */ }
-  if (response.status === 401) location.assign("/login");
   if (response.status === 429) text = "The server has too much to do just now. Try again in a moment.";
   throw new Refused(text, resize);
 }

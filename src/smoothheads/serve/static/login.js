@@ -1,1 +1,0 @@
-document.getElementById("wrong").hidden = location.search !== "?wrong";
