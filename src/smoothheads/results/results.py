@@ -18,15 +18,13 @@ from smoothheads.noise import FloatGaussian, NoiseLaw
 from smoothheads.results import metrics
 from smoothheads.results.ledger import Ledger
 from smoothheads.results.manifest import Manifest
+from smoothheads.results.metrics import Bools, Floats, Ints
 from smoothheads.results.row import FIELD_COLUMNS, RowError
 from smoothheads.types import ABSTAIN, ENSEMBLE, Certificate, Certified, Votes, format_radius
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 T = TypeVar("T")
 
 STORED = ("index", "label", "prediction", "radius", "seconds", "noisy", "samples")

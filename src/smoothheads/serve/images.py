@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from smoothheads.data import images as pictures
-from smoothheads.errors import DataError, SmoothheadsError
+from smoothheads.errors import DataError
 from smoothheads.types import Grid, Pixels
 
 if TYPE_CHECKING:
@@ -101,22 +101,16 @@ def png(image: Pixels, grid: Grid) -> bytes:
 
 
 class cached(Generic[T]):  # noqa: N801  (used like functools.cache)
-    """Remembers what `read` returns or raises for a path until the `stamp` of the path changes."""
+    """Remembers what `read` returns for a path until the `stamp` of the path changes."""
 
     def __init__(self, read: Callable[[Path], T], stamp: Callable[[Path], object] = lambda _: None) -> None:
         self._read, self._stamp = read, stamp
-        self._values: dict[Path, tuple[object, T | SmoothheadsError]] = {}
+        self._values: dict[Path, tuple[object, T]] = {}
 
     def __call__(self, path: Path) -> T:
         stamp, known = self._stamp(path), self._values.get(path)
         if known is None or known[0] != stamp:
-            try:
-                known = stamp, self._read(path)
-            except SmoothheadsError as error:
-                known = stamp, error
-            self._values[path] = known
-        if isinstance(known[1], SmoothheadsError):
-            raise known[1]
+            known = self._values[path] = stamp, self._read(path)
         return known[1]
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
-from types import TracebackType
 
 from smoothheads.errors import CheckpointError, ConfigError, MissingExtraError
 
@@ -166,9 +165,7 @@ class Server:
     def __enter__(self) -> Server:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _repr_html_(self) -> str:
