@@ -8,9 +8,9 @@ from __future__ import annotations
 import base64
 import math
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -208,7 +208,7 @@ class Networks:
         self.seed = secrets.randbits(63)
         changes = {"n": n, "seed": self.seed, "sigma": sigma, "alpha": alpha}
         self._changes: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
-        self._open: OrderedDict[str, ServedNetwork] = OrderedDict()
+        self._open = lru_cache(OPEN_NETWORKS)(self._load)
         self._known: dict[str, tuple[DataInfo, dict[str, Any]]] = {}
 
     def listing(self) -> dict[str, Any]:
@@ -232,16 +232,13 @@ class Networks:
 
     def get(self, name: str | None) -> ServedNetwork:
         """Opens a network, or returns one that is open; the one that was used longest ago is closed."""
-        name, folder = self._find(name)
-        # Networks are closed in the order of their last use.
-        if name not in self._open:
-            changes = self._changes | ({} if is_export(folder) else {"threads": self._threads})
-            self._open[name] = ServedNetwork(from_pretrained(folder, **changes))
-            self._known[name] = self._open[name].info, self._open[name].facts()
-        self._open.move_to_end(name)
-        while len(self._open) > OPEN_NETWORKS:
-            self._open.popitem(last=False)
-        return self._open[name]
+        return self._open(*self._find(name))
+
+    def _load(self, name: str, folder: Path) -> ServedNetwork:
+        changes = self._changes | ({} if is_export(folder) else {"threads": self._threads})
+        network = ServedNetwork(from_pretrained(folder, **changes))
+        self._known[name] = network.info, network.facts()
+        return network
 
     def _find(self, name: str | None) -> tuple[str, Path]:
         folders = self._folders()
