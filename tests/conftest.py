@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from smoothheads.certify.engines.openvino import installed
 from smoothheads.data import Splits, SubsetConfig, load, named
 from smoothheads.models import ModelConfig, build
 from smoothheads.models.multihead import MultiHead
+from smoothheads.runs import certify
 from smoothheads.training import RunConfig
 
 
@@ -26,6 +27,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_process() -> Iterator[None]:
+    """Without --workers a test certifies in its own process: starting one per core takes seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(certify, "cores", lambda: 1)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ LABELS = np.arange(6) % 2
 OWN = {
     *("board.board_html", "board.collect", "board.find_logs"),
     "certify.of",
-    "certify.with_earlier_choices",
+    "certify.with_earlier_seed",
     "models.checksums",
     "models.find_converted",
     "predict.open",

@@ -60,7 +60,7 @@ def certify(
     """
     facts: dict[str, Any] = {} if classes is None else {"classes": classes}
     dataset = as_dataset(data, labels, **facts)
-    smoothed = Smoothed(model, dataset, sigma=sigma, images=len(dataset), **settings)
+    smoothed = Smoothed(model, dataset, sigma=sigma, **settings)
     return smoothed.certify(dataset, progress=progress, on_record=on_record)
 
 
@@ -77,12 +77,11 @@ class Smoothed:
             `sh.adapt` has settings for them.
         info: The images that it takes: a DataInfo or a data set. `shape` and `classes` may be given instead.
         config: Settings; they may also be given by name: `sigma`, `n` (100,000 samples per image by default),
-            `budget="table"`, `engine="auto"`, ...
+            `budget="table"`, `engine="openvino"`, ...
         shape: Channels, height and width of an image.
         classes: Number of classes, or their names.
         max_value: The largest pixel value of the integer grid.
         cache: Where an engine keeps networks that it converts.
-        images: How many images there will be, about, if an engine is to be chosen by a trial.
     """
 
     def __init__(
@@ -95,7 +94,6 @@ class Smoothed:
         classes: int | Sequence[str] | None = None,
         max_value: int = 255,
         cache: ConversionCache | None = None,
-        images: int = 1,
         **settings: Any,
     ) -> None:
         self.model = adapt(model)
@@ -107,10 +105,10 @@ class Smoothed:
             config = CertifyConfig(sigma=settings.pop("sigma"))
         facts = _facts(info, shape, classes, max_value)
         config = config.changed(**settings)
-        self.certifier = make_certifier(self.model, facts, config, cache=cache, images=images)
+        self.certifier = make_certifier(self.model, facts, config, cache=cache)
         self.info, self.engine = facts, self.certifier.engine
         self.config = self.certifier.config
-        """All settings, with the drawn seed and the chosen engine."""
+        """All settings, with the drawn seed."""
         removed, added = self._parts().get("denoiser", {}).get("sigma"), self.config.sigma
         if removed not in (None, added):
             self.certifier.notes += (
@@ -120,7 +118,7 @@ class Smoothed:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for the user, for example why an engine was chosen."""
+        """Notes for the user, for example that n certifies small radii only."""
         return self.certifier.notes
 
     def __call__(self, images: Any) -> NDArray[np.int64]:

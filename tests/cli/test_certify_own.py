@@ -174,7 +174,7 @@ def test_certify_says_why_it_abstains_on_everything(
         ),
     ],
 )
-def test_bad_input_is_one_sentence_and_writes_nothing(
+def test_bad_input_is_one_sentence_and_certifies_nothing(
     pictures: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert pictures.is_dir()
@@ -182,7 +182,7 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
     errors = capsys.readouterr().err
     assert message in errors
     assert "Traceback" not in errors
-    assert not list(Path().glob("*ledger*"))
+    assert all(len(table.read_text().splitlines()) == 1 for table in Path().glob("*ledger*/ledger.tsv"))
 
 
 def test_predict_says_that_it_needs_more_than_a_file(

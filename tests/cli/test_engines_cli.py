@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from PIL import Image
 
 from smoothheads import checkpoint
 from smoothheads.certify.engines import ConversionCache, openvino
-from smoothheads.certify.engines import openvino as extra
 from smoothheads.cli import main
 from smoothheads.data import Splits, SubsetConfig, named
 from smoothheads.models import ModelConfig
@@ -53,25 +51,6 @@ def test_certify_and_predict_run_the_same_file(
     Image.fromarray(pixels).save(network / "digit.png")
     assert main(["predict", str(network), str(network / "digit.png"), "--n", "100", *engine]) == 0
     assert model.stat().st_mtime_ns == made
-
-
-def test_what_auto_stands_for_is_told_and_kept(
-    network: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(extra, "installed", lambda: False)
-    command = ["certify", str(network), "--n", "100", "--n0", "20", "--block", "20", "--engine", "auto"]
-    assert main([*command, "--first", "2"]) == 0
-    said = capsys.readouterr().err
-    assert re.search(r"engine torch: a run of about \d+ s is too short for a trial", said)
-    assert manifest(network)["certify"]["engine"] == "torch"
-    monkeypatch.setattr(extra, "installed", lambda: True)  # another trial might decide otherwise
-    assert main([*command, "--first", "2"]) == 0
-    assert "trial" not in capsys.readouterr().err
-    monkeypatch.setattr("smoothheads.certify.engines.auto.SHORT_SECONDS", 0.0)
-    monkeypatch.setattr("smoothheads.certify.engines.auto.TRIAL_SECONDS", 0.0)
-    monkeypatch.setattr(extra, "installed", lambda: False)
-    assert main([*command[:-2], "--first", "2", "--fresh"]) == 0  # as it is without the option too
-    assert "engine torch, float32 (votes/s in a trial: torch" in capsys.readouterr().err
 
 
 @pytest.mark.openvino

@@ -9,19 +9,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from smoothheads import checkpoint
-from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.errors import ConfigError, WorkerError
-from smoothheads.runs.certify import _batch_size, _batches, certify_run, useful_workers
+from smoothheads.runs import certify
+from smoothheads.runs.certify import _batches, certify_run, worker_count
 from smoothheads.runs.executors import ProcessExecutor
-from smoothheads.smoothed import Smoothed
 from smoothheads.types import Certified
 
 T = TypeVar("T")
@@ -126,23 +125,6 @@ def children(parent: int) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.parametrize(
-    ("count", "seconds", "size"),
-    [
-        (40, 2.0, 4),  # a long image: as many as a pass takes
-        (40, 1e-6, 7),  # short ones: a third of each worker's share
-        (900, 0.1, 10),  # work for a second
-        (5, 1e-6, 3),  # every worker gets its share
-    ],
-)
-def test_batches_fill_a_pass_and_leave_no_worker_without_images(
-    ready: Checkpoint, count: int, seconds: float, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    smoothed = Smoothed(ready.model, ready.info, CONFIG.changed(blocks_per_pass=4))
-    monkeypatch.setattr(Certifier, "seconds_per_sample", lambda _: seconds / 120)
-    assert _batch_size(smoothed, count, 2) == size
-
-
 def test_batches_are_the_images_of_their_positions(images: Dataset) -> None:
     first, second = _batches(images, [1, 3, 4], 2)
     assert first.indices.tolist() + second.indices.tolist() == images.indices[[1, 3, 4]].tolist()
@@ -207,31 +189,23 @@ def alive(process: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "images", "threads", "expected"),
+    ("images", "settings", "workers", "expected"),
     [
-        (1000.0, 500, 1, 4),
-        (1000.0, 500, 2, 2),
-        (1000.0, 500, 8, 1),  # more threads than cores: one process
-        (1000.0, 3, 1, 3),  # never more than there are images
-        (1000.0, 0, 1, 1),
-        (7.0, 500, 1, 1),  # three quarters of it are less than it takes to start
-        (9.0, 500, 1, 4),
+        (500, {}, None, 4),
+        (500, {"threads": 2}, None, 2),
+        (500, {"threads": 8}, None, 1),  # more threads than cores: one process
+        (3, {}, None, 3),  # never more than there are images
+        (0, {}, None, 1),
+        (500, {"device": "cuda"}, None, 1),
+        (500, {}, 7, 7),
     ],
 )
-def test_workers_must_save_more_than_their_start(
-    seconds: float, images: int, threads: int, expected: int, monkeypatch: pytest.MonkeyPatch
+def test_worker_count_is_one_per_core(
+    images: int,
+    settings: dict[str, Any],
+    workers: int | None,
+    expected: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
-    assert useful_workers(seconds, images, threads) == expected
-
-
-def test_a_long_run_gets_its_workers_and_the_same_ledger(
-    ready: Checkpoint, images: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2))
-    monkeypatch.setattr(Certifier, "seconds_per_sample", lambda _: 1.0)
-    notes: list[str] = []
-    certify_run(ready, images, CONFIG, tmp_path / "one", workers=1)
-    certify_run(ready, images, CONFIG, tmp_path / "auto", workers=None, on_note=notes.append)
-    assert notes == ["2 workers: one alone would take about 18 min 00 s"]
-    assert without_time(tmp_path / "auto") == without_time(tmp_path / "one")
+    monkeypatch.setattr(certify, "cores", lambda: 4)
+    assert worker_count(CONFIG.changed(**settings), workers, images) == expected

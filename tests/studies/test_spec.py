@@ -29,13 +29,6 @@ def test_precision_auto_is_float32_on_every_machine() -> None:
     assert set(chosen.values()) == {"float32"}
 
 
-@pytest.mark.parametrize("setting", ['engine = "auto"', 'blocks_per_pass = "auto"'])
-def test_engine_auto_is_refused(setting: str) -> None:
-    """A trial chose an engine for every row, by what else the machine was doing."""
-    with pytest.raises(ConfigError, match=r"need the same engine, and 'auto'"):
-        study(TEXT.replace("[certify]\n", f"[certify]\n{setting}\n"))
-
-
 def test_another_method_replaces_the_recipes_method_with_its_fields() -> None:
     found = study(TEXT + '[settings.c]\nobjective.method = {name = "consistency", strength = 5.0}\n')
     method = found.run_config(found.arm("single"), "c", 0.25, 0).objective.method

@@ -17,8 +17,7 @@ from smoothheads.certify.algorithm import CertifyParams, Prediction, Run
 from smoothheads.certify.bounds import max_radius
 from smoothheads.certify.budgets import AnytimeBudget
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.engines import ConversionCache, Engine, Network
-from smoothheads.certify.engines.auto import resolve
+from smoothheads.certify.engines import ENGINES, ConversionCache, Engine, Network
 from smoothheads.certify.soundness import NotAFunctionError
 from smoothheads.certify.votes import OnVotes, PendingImage, VoteCounter, run_images, run_steps
 from smoothheads.data import DataInfo, Dataset, as_pixels
@@ -41,7 +40,6 @@ def make_certifier(
     config: CertifyConfig,
     *,
     cache: ConversionCache | None = None,
-    images: int = 1,
 ) -> Certifier:
     """Returns the certifier of a network. This is the one place where noise, network and engine meet.
 
@@ -49,14 +47,13 @@ def make_certifier(
         model: The network, or a classifier that is only called; None if `cache.given` has a converted one
             that needs no PyTorch.
         info: The images that it takes.
-        config: Settings; `auto` is resolved and a seed is drawn if there is none.
+        config: Settings; a seed is drawn if there is none.
         cache: Where converted networks are kept.
-        images: How many images there will be, about; a trial for `auto` must pay for itself.
     """
     notes: tuple[str, ...] = () if model is None else model.notes
     # A classifier that is no module of PyTorch has an engine of its own.
     if isinstance(model, BlackBox):
-        if config.engine not in ("auto", "torch", "function"):
+        if config.engine not in ("torch", "function"):
             raise ConfigError(
                 f"Engine {config.engine} computes modules of PyTorch, and {model.name} is called as it is: "
                 "leave the engine out."
@@ -67,10 +64,9 @@ def make_certifier(
     assert seeded.seed is not None
     noise = seeded.law.keyed(seeded.sigma, info.grid, seeded.seed, seeded.block)
     network = Network(model, info, noise, cache or ConversionCache())
-    # The engine is built, or chosen by a trial where the settings leave it open.
-    resolved = resolve(seeded, network, samples=images * seeded.plan.typical_samples)
-    certifier = Certifier(resolved.counter, info, resolved.config, repeatable=config.seed is not None)
-    certifier.notes += notes + resolved.notes
+    counter = VoteCounter(ENGINES.get(seeded.engine)(seeded, network), noise, seeded)
+    certifier = Certifier(counter, info, seeded, repeatable=config.seed is not None)
+    certifier.notes += notes
     return certifier
 
 
@@ -82,7 +78,7 @@ class Certifier:
     """
 
     notes: tuple[str, ...] = ()
-    """Notes for the user, for example why an engine was chosen."""
+    """Notes for the user, for example that n certifies small radii only."""
 
     def __init__(
         self, counter: VoteCounter, info: DataInfo, config: CertifyConfig, *, repeatable: bool = False
@@ -233,15 +229,6 @@ class Certifier:
         predictions = [image.result for group in run_images(self.counter, pending) for image in group]
         self._check_function()
         return predictions
-
-    def seconds_per_sample(self) -> float:
-        """Returns the time of a sample, from one pass on a blank image after another that warms up."""
-        samples = self.counter.blocks_per_pass * self.noise.block_size
-        blank = np.zeros(self.info.shape, dtype=np.uint8)
-        for _ in range(2):
-            started = time.perf_counter()
-            self.counter.votes(blank, 0, Phase.PILOT, 0, samples)
-        return (time.perf_counter() - started) / samples
 
     def _certification(
         self, image: Pixels, index: int | None, label: int | None

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from smoothheads.certify.algorithm import check_alpha
 from smoothheads.certify.budgets import BUDGETS, Budget
 from smoothheads.certify.engines import ENGINES, Engine
-from smoothheads.config.check import Count, Natural, at_least, check_fields, check_sigma
+from smoothheads.config.check import Count, Natural, check_fields, check_sigma
 from smoothheads.errors import ConfigError, suggest
 from smoothheads.noise import NOISES, NoiseLaw
 from smoothheads.registry import Registry
@@ -70,7 +70,7 @@ class CertifyConfig:
     """Fraction of the samples, chosen in secret, that the network evaluates a second time in other batches;
     if its logits differ then, it is refused. 0 switches this off."""
     engine: str = "torch"
-    """What computes the network: torch, openvino, onnxruntime, or auto (the fastest in a trial)."""
+    """What computes the network: torch, openvino (faster, with its extra) or onnxruntime."""
     precision: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
     """Another precision is another base classifier. float16 is for cuda; int8 for openvino, quantised with
     noisy training images at sigma."""
@@ -80,9 +80,8 @@ class CertifyConfig:
     """torch.compile in engine torch: takes up to a minute and saves up to a fifth of the time."""
     threads: Count = 1
     """Threads of the engine in one process."""
-    blocks_per_pass: int | Literal["auto"] | None = field(default=None, metadata=_UNSET)
-    """Blocks per forward pass, of one image or of several: more are faster for small networks (default: 1;
-    engine auto finds what is fastest)."""
+    blocks_per_pass: Count | None = field(default=None, metadata=_UNSET)
+    """Blocks per forward pass, of one image or several: more are faster for small networks (default: 1)."""
     options: dict[str, Option] = field(default_factory=dict, hash=False, metadata={"unless_default": True})
     """Parameters of budgets, noise laws and engines of other packages."""
 
@@ -107,8 +106,6 @@ class CertifyConfig:
             )
         if self.precision == "float16" and self.device == "cpu":
             raise ConfigError("float16 needs device cuda: use float32 or bfloat16 on a processor.")
-        if isinstance(self.blocks_per_pass, int):
-            at_least("blocks_per_pass", self.blocks_per_pass, 1)
         # Budget and noise law check their own parameters.
         _ = self.plan, self.law
 
@@ -123,11 +120,6 @@ class CertifyConfig:
         """The noise law with its parameters."""
         law: NoiseLaw = NOISES.get(self.noise)(**self._arguments("noise"))
         return law
-
-    @property
-    def has_auto(self) -> bool:
-        """Says whether a trial must choose something before the first vote."""
-        return "auto" in (self.engine, self.blocks_per_pass)
 
     def resolved(self) -> CertifyConfig:
         """Returns a copy that spells out the defaults of its budget and engine, for the manifest."""
@@ -196,7 +188,7 @@ def _misplaced(name: str, config: CertifyConfig) -> ConfigError:
     if name in config.options and name in _FIELDS:
         return ConfigError(f"Set {name} itself instead of options.{name}.")
     for kind, registry in _KINDS.items():
-        owners = [owner for owner in registry.names() if owner != "auto" and name in _parameters(kind, owner)]
+        owners = [owner for owner in registry.names() if name in _parameters(kind, owner)]
         if owners:
             chosen = getattr(config, kind)
             return ConfigError(

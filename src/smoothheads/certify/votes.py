@@ -60,7 +60,7 @@ class VoteCounter:
 
     def __init__(self, engine: Engine, noise: Noise, config: CertifyConfig) -> None:
         self.engine, self.noise, self.classes = engine, noise, engine.classes
-        self.blocks_per_pass = config.blocks_per_pass if isinstance(config.blocks_per_pass, int) else 1
+        self.blocks_per_pass = config.blocks_per_pass or 1
         self._plugin = aggregate.plugin_aggregation(config.aggregation)
         self.aggregations = aggregate.aggregations(engine.heads, weighted=engine.head_weights is not None)
         if self._plugin is not None:

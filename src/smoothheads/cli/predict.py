@@ -88,7 +88,7 @@ class PredictCommand(ResultCommand):
 
         model: Model = self.opened()
         # An export has an engine and a precision of its own; a checkpoint takes those of the options.
-        smoothed = model.certifier(self.certify, images=len(self.images))
+        smoothed = model.certifier(self.certify)
         for note in smoothed.notes:
             say(note)
         data = replace(model.data, root=self.root or model.data.root)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from smoothheads import device as devices
 from smoothheads.certify.certifier import make_certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import ConversionCache
@@ -37,7 +35,8 @@ from smoothheads.data import (
     load_test,
     select,
 )
-from smoothheads.errors import ConfigError, DataError, LedgerError, WorkerError, duration
+from smoothheads.device import cores
+from smoothheads.errors import ConfigError, DataError, LedgerError, WorkerError
 from smoothheads.files import exclusive, new_folder, write_json
 from smoothheads.models.adapters import BlackBox
 from smoothheads.models.multihead import MultiHead
@@ -56,9 +55,6 @@ OnRow = Callable[[Certified, int, int], None]
 RECHECK: Final = "recheck.json"  # samples of a ledger that were evaluated a second time, and changed votes
 VOID: Final = "void.tsv"  # the rows of a network that turned out to be no function of one image
 
-START_SECONDS: Final = 6.0  # until a worker process has loaded everything; measured on two cores
-BATCH_SECONDS: Final = 1.0  # of work that a worker is given at a time
-BATCHES: Final = 3  # that each worker gets at least, so that none waits long for the last one
 MANY_ABSTENTIONS: Final = 0.9  # a fraction of the images that asks for an explanation
 WORKER_BYTES: Final = 300 * 2**20  # of memory that a worker takes at least, besides the network
 
@@ -155,14 +151,13 @@ def certify_run(
         dataset: The images x and their labels.
         config: sigma, n, alpha and everything else that the certificates depend on.
         out: The folder of the ledger, which is new, empty, or has a ledger with the same settings.
-        workers: The number of processes. None decides by a trial whether one per core are worth their
-            start; on a cluster None takes as many as fit.
+        workers: The number of processes; None takes one per core, on a cluster as many as fit.
         cluster: The Ray cluster whose workers certify.
         converted: Where converted networks are kept (default: in `out`).
         training: Gives the images that int8 is calibrated with (default: those of the checkpoint's config).
         shard: (i, n) takes every n-th image from the i-th on, i from 0; `results.merge` joins the ledgers.
         fresh: Throws away what the ledger holds.
-        on_note: Told what `auto` stands for (it stays so for the whole ledger) and which workers were lost.
+        on_note: Told what the user should know of the classifier, and which workers were lost.
         on_convert: Told how many of the calibration images are read.
         on_start: Told how many images the ledger holds already.
         on_row: Told every finished image.
@@ -182,9 +177,9 @@ def certify_run(
     with ExitStack() as stack:
         # 1. A cluster that does not answer is noticed before anything is built.
         ray = None if cluster is None else stack.enter_context(cluster.connected())
-        # 2. The smoothed classifier, with the engine and the seed of an earlier start.
-        settings = config if fresh else with_earlier_choices(config, out)
-        smoothed = Smoothed(checkpoint.model, info, settings, cache=cache, images=len(dataset))
+        # 2. The smoothed classifier, with the seed of an earlier start.
+        settings = config if fresh else with_earlier_seed(config, out)
+        smoothed = Smoothed(checkpoint.model, info, settings, cache=cache)
         for reason in smoothed.notes:
             note(reason)
         # 3. The ledger, which holds the folder and refuses other settings; what it lacks is to be certified.
@@ -198,7 +193,8 @@ def certify_run(
         # 4. Who certifies: this process, others of this machine, or the workers of the cluster.
         executor: Executor | None
         if ray is None:
-            executor = _processes(smoothed, len(left), workers, note)
+            count = worker_count(settings, workers, len(left))
+            executor = ProcessExecutor(count) if count > 1 else None
         else:
             need, ignore = _need(smoothed.config), lambda _: None
             executor = RayPool(ray, need, most=workers, on_note=note, on_status=on_status or ignore)
@@ -206,7 +202,8 @@ def certify_run(
             rows = smoothed.certifier.records(dataset, skip=skip, on_votes=on_votes)
         else:
             worker = CertifyWorker.of(smoothed, dataset.image(0), None if ray else cache.folder)
-            batches = _batches(dataset, left, _batch_size(smoothed, len(left), executor.slots))
+            # A worker gets as many images at a time as fill a pass.
+            batches = _batches(dataset, left, smoothed.certifier.counter.blocks_per_pass)
             results = stack.enter_context(executor).map(worker, batches)
             rows = chain.from_iterable(results)
         # 5. Rows come in the order of the images, and each is on the disk before the next one is looked at.
@@ -269,20 +266,11 @@ def recheck_facts(out: Path | str) -> dict[str, Any]:
     return load_json(path) if path.is_file() else {}
 
 
-def with_earlier_choices(config: CertifyConfig, out: Path) -> CertifyConfig:
-    """Returns `config` with the seed and the engine that were chosen for the ledger in `out`.
-
-    Nothing changes if there is no ledger, or if `config` leaves nothing open.
-    """
-    if not (config.has_auto or config.seed is None) or not (out / FILE).is_file():
+def with_earlier_seed(config: CertifyConfig, out: Path) -> CertifyConfig:
+    """Returns `config` with the seed that was drawn for the ledger in `out`, if it names no other."""
+    if config.seed is not None or not (out / FILE).is_file():
         return config
-    stored = read_manifest(out).certify
-    if config.has_auto and config.engine in ("auto", stored.engine):
-        # What is not auto must be what it was; the comparison of the manifests sees to that.
-        open_blocks = config.blocks_per_pass in ("auto", None)
-        blocks = stored.blocks_per_pass if open_blocks else config.blocks_per_pass
-        config = config.changed(engine=stored.engine, blocks_per_pass=blocks)
-    return replace(config, seed=stored.seed if config.seed is None else config.seed)
+    return replace(config, seed=read_manifest(out).certify.seed)
 
 
 def make_manifest(
@@ -339,44 +327,10 @@ def _need(config: CertifyConfig) -> Need:
     return Need(config.threads, int(config.device == "cuda"), WORKER_BYTES)
 
 
-def _processes(
-    smoothed: Smoothed, images: int, workers: int | None, note: Callable[[str], None]
-) -> ProcessExecutor | None:
-    """Returns the processes that certify the images, or None where this one does it best."""
-    config = smoothed.config
-    if workers is None and config.device == "cpu":
-        seconds = images * _seconds_per_image(smoothed)
-        workers = useful_workers(seconds, images, config.threads)
-        if workers > 1:
-            note(f"{workers} workers: one alone would take about {duration(seconds)}")
-    count = min(workers or 1, images)
-    return ProcessExecutor(count) if count > 1 else None
-
-
-def useful_workers(seconds: float, images: int, threads: int) -> int:
-    """Returns how many processes to share images out among.
-
-    Args:
-        seconds: How long one process takes for all of them.
-        images: Their number.
-        threads: Cores that one worker uses.
-    """
-    most = max(1, min(devices.cores() // threads, images))
-    # One alone, if starting the others costs more than they save.
-    return most if seconds * (1 - 1 / most) > START_SECONDS else 1
-
-
-def _seconds_per_image(smoothed: Smoothed) -> float:
-    return smoothed.config.plan.typical_samples * smoothed.certifier.seconds_per_sample()
-
-
-def _batch_size(smoothed: Smoothed, images: int, workers: int) -> int:
-    """Returns how many images a worker gets at a time: work for BATCH_SECONDS and enough to fill a pass, but
-    every worker gets its share."""
-    # Large enough for BATCH_SECONDS and a full pass, small enough that every worker gets BATCHES of them.
-    per_pass = smoothed.certifier.counter.blocks_per_pass
-    size = min(math.ceil(BATCH_SECONDS / _seconds_per_image(smoothed)), -(-images // (BATCHES * workers)))
-    return max(1, min(max(size, per_pass), -(-images // workers)))
+def worker_count(config: CertifyConfig, workers: int | None, images: int) -> int:
+    """Returns how many processes share the images out: one per core unless `workers` says otherwise."""
+    per_core = cores() // config.threads if config.device == "cpu" else 1
+    return max(1, min(per_core if workers is None else workers, images))
 
 
 def _batches(dataset: Dataset, positions: Sequence[int], size: int) -> Iterator[Dataset]:

@@ -99,12 +99,11 @@ class Model:
         """Returns the settings of `predict`, with few samples and a secret seed."""
         return self.config.changed(n=1000)
 
-    def smoothed(self, config: CertifyConfig | None = None, images: int = 1, **changes: Any) -> Smoothed:
+    def smoothed(self, config: CertifyConfig | None = None, **changes: Any) -> Smoothed:
         """Returns the smoothed classifier, with these settings or with `changes` to its own.
 
         Args:
             config: The settings; None takes its own.
-            images: How many images it is for, which decides whether `auto` tries several engines.
             changes: Settings such as n=1000 or alpha=0.01.
         """
         from smoothheads.smoothed import Smoothed
@@ -115,11 +114,11 @@ class Model:
                 f"{self.folder} is a denoiser and no classifier: put it in front of one with sh.denoised."
             )
         config = (config or self.config).changed(**changes)
-        return Smoothed(loaded.model, loaded.info, config, cache=cache, images=images)
+        return Smoothed(loaded.model, loaded.info, config, cache=cache)
 
-    def certifier(self, config: CertifyConfig | None = None, images: int = 1, **changes: Any) -> Certifier:
+    def certifier(self, config: CertifyConfig | None = None, **changes: Any) -> Certifier:
         """Returns what certifies images, without PyTorch where that is possible."""
-        return self.smoothed(config, images, **changes).certifier
+        return self.smoothed(config, **changes).certifier
 
     def _training_images(self) -> Dataset:
         from smoothheads.data import load
@@ -170,7 +169,7 @@ class Export(Model):
     def prediction_config(self) -> CertifyConfig:
         return replace(self.config, seed=None)
 
-    def smoothed(self, config: CertifyConfig | None = None, images: int = 1, **changes: Any) -> Smoothed:
+    def smoothed(self, config: CertifyConfig | None = None, **changes: Any) -> Smoothed:
         """Returns the smoothed classifier that was certified; its `notes` say what of the software differs.
 
         Raises ConfigError for settings that make another function: n0, n, alpha and the budget are free.
@@ -178,18 +177,17 @@ class Export(Model):
         from smoothheads.smoothed import Smoothed
 
         # The converted network comes from the export itself: converting again could give another function.
-        del images  # an export leaves nothing to a trial
         loaded, config = self.checkpoint, self._same_function(config, changes)
         cache = ConversionCache(given=self._converted())
         smoothed = Smoothed(loaded.model, loaded.info, config, cache=cache)
         smoothed.certifier.notes += self._differences(smoothed.certifier)
         return smoothed
 
-    def certifier(self, config: CertifyConfig | None = None, images: int = 1, **changes: Any) -> Certifier:
+    def certifier(self, config: CertifyConfig | None = None, **changes: Any) -> Certifier:
         config = self._same_function(config, changes)
         # Of all engines only onnxruntime runs without PyTorch, which takes seconds to import.
         if config.engine != "onnxruntime":
-            return self.smoothed(config, images).certifier
+            return self.smoothed(config).certifier
         _, info = description(self.folder / CHECKPOINT)
         certifier = make_certifier(None, info, config, cache=ConversionCache(given=self._converted()))
         certifier.notes += self._differences(certifier)
@@ -360,10 +358,7 @@ def function_settings(config: CertifyConfig) -> dict[str, Any]:
 
 def certified_settings(manifest: Manifest) -> CertifyConfig:
     """Returns what a ledger was certified with, as a classifier without labels uses it."""
-    config = manifest.certify
-    if config.has_auto:
-        raise LedgerError("The ledger does not say which engine it was certified with: certify again.")
-    return config.changed(label_aware=False)
+    return manifest.certify.changed(label_aware=False)
 
 
 def converted_hashes(manifest: Manifest) -> dict[str, str]:

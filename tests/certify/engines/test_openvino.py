@@ -190,12 +190,11 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"precision": "int8"}, "Engine torch does not compute int8: choose engine auto or openvino"),
+        ({"precision": "int8"}, "Engine torch does not compute int8: choose engine openvino"),
         ({"compile": True, "engine": "openvino"}, "compile belongs to engine torch, not to openvino"),
         ({"device": "cuda", "engine": "openvino"}, "device belongs to engine torch, not to openvino"),
         ({"precision": "float16", "engine": "openvino"}, "openvino does not compute float16"),
         ({"precision": "float16"}, "float16 needs device cuda"),
-        ({"precision": "float16", "engine": "auto", "device": "cpu"}, "float16 needs device cuda"),
     ],
 )
 def test_what_an_engine_cannot_do_is_refused(settings: dict[str, Any], message: str) -> None:

@@ -1,6 +1,5 @@
 """Engines compute the logits of a network; statistics never sees a network."""
 
-from smoothheads.certify.engines.auto import AutoEngine
 from smoothheads.certify.engines.base import ENGINES, Engine, FunctionEngine, Network
 from smoothheads.certify.engines.conversion import ConversionCache, ConvertedModel
 from smoothheads.certify.engines.onnx import OnnxEngine
@@ -9,7 +8,6 @@ from smoothheads.certify.engines.torch import TorchEngine
 
 __all__ = [
     "ENGINES",
-    "AutoEngine",
     "ConversionCache",
     "ConvertedModel",
     "Engine",

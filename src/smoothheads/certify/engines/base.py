@@ -120,11 +120,6 @@ class Engine(ABC):
     def describe(self) -> dict[str, Any]:
         """Returns what tells this function from any other, for the manifest."""
 
-    @classmethod
-    def is_candidate(cls, config: CertifyConfig) -> bool:  # noqa: ARG003
-        """Says whether engine auto tries this one for a certification with `config`."""
-        return False
-
     def use_network(self, network: Network) -> None:
         """Sets classes, heads and their weights as the network has them."""
         model = network.module
@@ -135,7 +130,7 @@ class Engine(ABC):
 
 def samples_per_pass(config: CertifyConfig) -> int:
     """Returns the size of a pass: blocks_per_pass whole blocks, one unless more are set."""
-    return config.block * (config.blocks_per_pass if isinstance(config.blocks_per_pass, int) else 1)
+    return config.block * (config.blocks_per_pass or 1)
 
 
 ENGINES: Final[Registry[type[Engine]]] = Registry("engine", "smoothheads.engines")
@@ -150,9 +145,7 @@ class FunctionEngine(Engine):
 
     def __init__(self, config: CertifyConfig, network: Network) -> None:
         if not isinstance(network.model, BlackBox):
-            raise ConfigError(
-                "Engine function is for ONNX files and functions: leave engine auto, or use torch."
-            )
+            raise ConfigError("Engine function is for ONNX files and functions: use engine torch.")
         self._classifier, self.threads = network.model, config.threads
         self._classifier.use_threads(config.threads)
         # Called once, so that what does not fit is refused before any image is certified.

@@ -87,11 +87,6 @@ class OpenVinoEngine(ConvertedEngine):
         logits_LNC = self._request.infer([samples], share_inputs=True, share_outputs=True)[0]
         return np.array(logits_LNC, dtype=np.float32)  # a copy: the next pass overwrites it
 
-    @classmethod
-    def is_candidate(cls, config: CertifyConfig) -> bool:
-        possible = config.device == "cpu" and not config.compile and installed()
-        return config.precision == "int8" or (config.precision in cls.precisions and possible)
-
 
 def _convert(network: Network) -> Any:
     """Returns the float32 graph of the network, for batches of any size."""

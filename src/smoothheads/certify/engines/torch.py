@@ -96,10 +96,6 @@ class TorchEngine(Engine):
             **({"emulated": True} if emulated else {}),
         }
 
-    @classmethod
-    def is_candidate(cls, config: CertifyConfig) -> bool:
-        return config.precision in cls.precisions
-
 
 def fold_batch_norm(model: MultiHead, shape: tuple[int, int, int]) -> MultiHead | None:
     """Returns a copy of a network in eval mode with every BatchNorm folded into the convolution before it.
