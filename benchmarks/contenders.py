@@ -30,16 +30,12 @@ PLAIN: Final = "plain loop"
 ART_N0: Final = 100
 ENGINES: Final[Mapping[str, Mapping[str, Any]]] = {
     "torch": {},
-    "torch compiled": {"compile": True},
     "torch bfloat16": {"precision": "bfloat16"},
-    "torch bfloat16 compiled": {"precision": "bfloat16", "compile": True},
     "openvino float32": {"engine": "openvino"},
     "openvino bfloat16": {"engine": "openvino", "precision": "bfloat16"},
     "openvino int8": {"engine": "openvino", "precision": "int8"},
 }
 """Settings that differ from the torch engine in float32."""
-QUICK: Final = tuple(name for name in ENGINES if "compiled" not in name)
-"""Engines that do not take a minute to set up."""
 NETWORKS: Final[Mapping[str, tuple[str, tuple[int, int, int]]]] = {
     "resnet110": ("resnet110", (3, 32, 32)),
     "resnet20": ("resnet20", (3, 32, 32)),

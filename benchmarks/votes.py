@@ -28,8 +28,7 @@ class Settings(Turns):
     """Noisy samples of each contender in each round."""
     art: bool = True
     """Time ART too (extra bench)."""
-    engines: tuple[str, ...] = contenders.QUICK
-    """Also possible: torch compiled, torch bfloat16 compiled, which take a minute or more to set up."""
+    engines: tuple[str, ...] = tuple(contenders.ENGINES)
 
 
 def run(settings: Settings) -> BenchResults:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
+from typing import Any
 
 LONGEST = 2000  # characters of a message: a wrong value may be a whole file
 
@@ -94,6 +96,14 @@ class MissingExtraError(SmoothheadsError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: run pip install 'smoothheads[{extra}]'.")
+
+
+def import_extra(package: str, extra: str) -> Any:
+    """Imports an optional dependency; raises MissingExtraError, which names the extra that installs it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise MissingExtraError(package, extra) from None
 
 
 def reason(error: BaseException) -> str:

@@ -125,8 +125,7 @@ class Smoothed:
         """PREDICT a batch: classes [N], or ABSTAIN (-1) where the samples do not decide."""
         pixels = as_pixels(images, self.info)
         batch = pixels[None] if pixels.ndim == 3 else pixels
-        predictions = self.certifier.predict_all(list(batch))
-        return np.array([each.prediction for each in predictions], dtype=np.int64)
+        return np.array([self.predict(each).prediction for each in batch], dtype=np.int64)
 
     def predict(self, image: Any, index: int | None = None) -> Prediction:
         """PREDICT one image with n samples: a class, or an abstention."""

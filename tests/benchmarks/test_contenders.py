@@ -44,8 +44,8 @@ def test_field_names_who_is_left_out() -> None:
 
 
 def test_smoothed_unknown_engine(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="torch compiled"):
-        contenders.smoothed(contenders.fresh("digits", 1, images=10), CONFIG, "torch-compiled", tmp_path)
+    with pytest.raises(ConfigError, match="torch bfloat16"):
+        contenders.smoothed(contenders.fresh("digits", 1, images=10), CONFIG, "torch-bfloat16", tmp_path)
 
 
 def test_fresh_unknown_network() -> None:

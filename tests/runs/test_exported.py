@@ -172,7 +172,7 @@ def test_another_budget_is_fine_but_another_function_is_refused(out: Path, small
     assert smoothed.predict(small_digits.test.image(0))[1].sum() == 60
     others: dict[str, Any] = {
         "sigma": 0.5, "noise": "gaussian", "aggregation": "head-1", "block": 10, "engine": "openvino",
-        "precision": "bfloat16", "compile": True, "device": "cuda",
+        "precision": "bfloat16", "device": "cuda",
         "blocks_per_pass": 2, "threads": 2,
     }  # fmt: skip
     stated = set(function_settings(CertifyConfig(sigma=0.25)))

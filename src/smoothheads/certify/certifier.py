@@ -6,8 +6,7 @@ import hashlib
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -19,7 +18,7 @@ from smoothheads.certify.budgets import AnytimeBudget
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import ENGINES, ConversionCache, Engine, Network
 from smoothheads.certify.soundness import NotAFunctionError
-from smoothheads.certify.votes import OnVotes, PendingImage, VoteCounter, run_images, run_steps
+from smoothheads.certify.votes import OnVotes, PendingImage, VoteCounter
 from smoothheads.data import DataInfo, Dataset, as_pixels
 from smoothheads.errors import ConfigError, DataError, SoundnessError
 from smoothheads.models.adapters import BlackBox
@@ -86,13 +85,13 @@ class Certifier:
         self.counter, self.info, self.config = counter, info, config.seeded().resolved()
         # Noise of images without an index: keyed by their content and, unless repeatable, a secret.
         self._secret = b"" if repeatable else secrets.token_bytes(32)
-        # What the function is made of now; `_check_function` compares it after every group of images.
+        # What the function is made of now; `_check_function` compares it after every image.
         self._fingerprint, self._rechecked = counter.engine.fingerprint(), counter.recheck.total
         self.budget, self.law = self.config.plan, counter.noise.law
         self.correction = counter.noise.correction(int(np.prod(info.shape)))
         # An impossible plan is refused before the first image.
         self.budget.check(self.params())
-        # No certificate may exceed what unanimous votes show (see `_certified`).
+        # No certificate may exceed what unanimous votes show (see `_certify`).
         endless = self.budget.max_samples is None
         self.max_radius = (
             math.inf if endless else max_radius(self.n, config.alpha, config.sigma, self.law.radius)
@@ -133,7 +132,7 @@ class Certifier:
         skip: set[int] | None = None,
         on_votes: OnVotes | None = None,
     ) -> Iterator[Certified]:
-        """Certifies every image of `dataset` in order. Pending images share the time that they took.
+        """Certifies every image of `dataset` in order.
 
         Args:
             dataset: Images with their labels and indices.
@@ -142,36 +141,17 @@ class Certifier:
 
         Raises NotAFunctionError when the network changed meanwhile; earlier certificates are then void too.
         """
-        indices, labels = dataset.indices.tolist(), dataset.labels.tolist()
-        # One run of the budget per image, created when it is its turn.
-        left = [i for i, index in enumerate(indices) if not skip or index not in skip]
-        images = (self._certification(dataset.image(i), indices[i], labels[i]) for i in left)
-        places = iter(left)
-        started = time.monotonic()
-        for group in run_images(self.counter, images, on_votes):
-            # Nothing is handed out before the network has shown that it is still the same function.
-            rechecked = self._check_function()
-            records = [self._certified(image, labels[next(places)]) for image in group]
-            # Images of a group share its time by their samples.
-            seconds, samples = time.monotonic() - started, sum(record.samples for record in records)
-            records = [replace(each, seconds=seconds * each.samples / samples) for each in records]
-            # The samples of a group are evaluated again together; the first image of the group counts them.
-            records[0] = replace(records[0], rechecked=rechecked)
-            yield from records
-            started = time.monotonic()
+        labels = dataset.labels.tolist()
+        for position, index in enumerate(dataset.indices.tolist()):
+            if not skip or index not in skip:
+                yield self._certify(dataset.image(position), index, labels[position], on_votes)
 
     def certify_image(self, image: Any, index: int | None = None, *, label: int | None = None) -> Certified:
         """CERTIFY one image; without an index its noise is keyed by its content.
 
         The label is used by a label-aware budget alone.
         """
-        pending = self._certification(as_pixels(image, self.info), index, label)
-        started = time.monotonic()
-        for _ in run_images(self.counter, [pending]):
-            pass
-        rechecked, seconds = self._check_function(), time.monotonic() - started
-        record = self._certified(pending, UNLABELLED if label is None else label)
-        return replace(record, seconds=seconds, rechecked=rechecked)
+        return self._certify(as_pixels(image, self.info), index, UNLABELLED if label is None else label)
 
     def stream(
         self,
@@ -206,44 +186,53 @@ class Certifier:
 
         The last time its `request` is None and its `result` is there.
         """
-        pixels = as_pixels(image, self.info)
-        for pending in run_steps(self.counter, self._pending(run(self.params()), pixels, index)):
+        for pending in self._pending(run(self.params()), as_pixels(image, self.info), index).steps():
             self._check_function()
             yield pending
 
     def predict(self, image: Any, index: int | None = None) -> Prediction:
         """PREDICT one image with n samples: a class, or an abstention."""
-        return self.predict_all([as_pixels(image, self.info)], [index])[0]
-
-    def predict_all(
-        self, images: Sequence[Pixels], indices: Sequence[int | None] | None = None
-    ) -> list[Prediction]:
-        """PREDICT several images, together where a pass has several blocks."""
-        keys = [None] * len(images) if indices is None else indices
-        pending = [
-            self._pending(
-                algorithm.predict(n=self.n, alpha=self.config.alpha, correction=self.correction), image, index
-            )
-            for image, index in zip(images, keys, strict=True)
-        ]
-        predictions = [image.result for group in run_images(self.counter, pending) for image in group]
+        run = algorithm.predict(n=self.n, alpha=self.config.alpha, correction=self.correction)
+        prediction = self._finish(self._pending(run, as_pixels(image, self.info), index))
         self._check_function()
-        return predictions
+        return prediction
 
-    def _certification(
-        self, image: Pixels, index: int | None, label: int | None
-    ) -> PendingImage[Certificate]:
+    def _certify(
+        self, image: Pixels, index: int | None, label: int, on_votes: OnVotes | None = None
+    ) -> Certified:
         if not self.budget.ends:
             raise ConfigError("Budget anytime needs n or seconds to end on every image: set one of them.")
-        if not self.budget.uses_label:
-            return self._pending(self.budget.run(self.params()), image, index)
-        classes = self.info.classes
-        if label is None or not 0 <= label < classes:
+        if self.budget.uses_label and not 0 <= label < self.info.classes:
             raise ConfigError(
-                f"A label-aware budget needs a label from 0 to {classes - 1}, but it is "
-                f"{'missing' if label is None else label}: certify a data set, or drop label_aware."
+                f"A label-aware budget needs a label from 0 to {self.info.classes - 1}, but it is "
+                f"{'missing' if label == UNLABELLED else label}: certify a data set, or drop label_aware."
             )
-        return self._pending(self.budget.run(self.params(label)), image, index)
+        started = time.monotonic()
+        params = self.params(label if self.budget.uses_label else None)
+        pending = self._pending(self.budget.run(params), image, index)
+        certificate = self._finish(pending, on_votes)
+        # Nothing is handed out before the network has shown that it is still the same function.
+        rechecked = self._check_function()
+        if not certificate.radius <= self.max_radius:
+            raise SoundnessError(
+                f"The radius {certificate.radius:g} of image {pending.index} exceeds {self.max_radius:g}, "
+                f"which {self.budget.max_samples} unanimous votes show: report how it came about."
+            )
+        return Certified(
+            index=pending.index,
+            label=label,
+            certificate=certificate,
+            selection=pending.votes(Phase.SELECTION, Phase.PILOT),
+            votes=pending.votes(Phase.ESTIMATION),
+            seconds=time.monotonic() - started,
+            rechecked=rechecked,
+        )
+
+    def _finish(self, pending: PendingImage[T], on_votes: OnVotes | None = None) -> T:
+        """Returns the result of a run."""
+        for _ in pending.steps(on_votes):
+            pass
+        return pending.result
 
     def _pending(self, run: Run[T], image: Pixels, index: int | None) -> PendingImage[T]:
         if image.shape != self.info.shape:
@@ -255,21 +244,6 @@ class Certifier:
         # The key of the noise: the image's index in its data set, or its content.
         key = content_key(image, self._secret) if index is None else index
         return PendingImage(run, image, key, self.config.aggregation, self.counter)
-
-    def _certified(self, pending: PendingImage[Certificate], label: int) -> Certified:
-        if not pending.result.radius <= self.max_radius:
-            raise SoundnessError(
-                f"The radius {pending.result.radius:g} of image {pending.index} exceeds {self.max_radius:g}, "
-                f"which {self.budget.max_samples} unanimous votes show: report how it came about."
-            )
-        return Certified(
-            index=pending.index,
-            label=label,
-            certificate=pending.result,
-            selection=pending.votes(Phase.SELECTION, Phase.PILOT),
-            votes=pending.votes(Phase.ESTIMATION),
-            seconds=0.0,
-        )
 
     def _check_function(self) -> tuple[int, int]:
         """Raises NotAFunctionError if the network changed, or if a second evaluation gives other logits.

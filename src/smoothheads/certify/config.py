@@ -76,8 +76,6 @@ class CertifyConfig:
     noisy training images at sigma."""
     device: str = field(default="cpu", metadata=_UNSET)
     """Device of engine torch; cuda is untested."""
-    compile: bool = field(default=False, metadata=_UNSET)
-    """torch.compile in engine torch: takes up to a minute and saves up to a fifth of the time."""
     threads: Count = 1
     """Threads of the engine in one process."""
     blocks_per_pass: Count | None = field(default=None, metadata=_UNSET)

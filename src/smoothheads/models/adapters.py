@@ -7,24 +7,25 @@ noisy images as NumPy arrays. Torch and all other libraries are imported when th
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
 import json
 import os
 import pickle
+import pkgutil
 import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads import hub
-from smoothheads.errors import CheckpointError, ConfigError, MissingExtraError, reason
+from smoothheads.errors import CheckpointError, ConfigError, import_extra, reason
 
 if TYPE_CHECKING:
     from smoothheads.data import DataInfo
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from smoothheads.models.multihead import MultiHead
 
 Floats: TypeAlias = NDArray[np.float32]
-Shape: TypeAlias = tuple[int, int, int]
-
-PROBE_IMAGES: Final = 3
 
 
 class BlackBox(ABC):
@@ -49,80 +47,60 @@ class BlackBox(ABC):
 
     kind: ClassVar[str]
     notes: tuple[str, ...] = ()
-    threads: int = 1
     front: DenoisedInput | None = None
     """Denoises the images, if there is a denoiser in front of the classifier."""
 
     def __init__(
         self, name: str, mean: Sequence[float] | None = None, std: Sequence[float] | None = None
     ) -> None:
-        self.name = name
-        self.mean, self.std = _channels("mean", mean), _channels("std", std)
-        self.classes = 0
-        self.shape: Shape = (0, 0, 0)
+        self.name, self.threads, self.classes = name, 1, 0
+        self.preprocessing: dict[str, Floats] = {}
+        for what, values in (("mean", mean), ("std", std)):
+            if values is None:
+                continue
+            array = np.asarray(values, dtype=np.float32).reshape(-1)
+            if not np.isfinite(array).all() or (what == "std" and (array <= 0).any()):
+                remedy = "finite and above 0" if what == "std" else "finite"
+                raise ConfigError(f"{what} is {list(values)}, but it must be {remedy}.")
+            self.preprocessing[what] = array
 
-    def prepare(self, info: DataInfo) -> None:
-        """Fits the classifier to images of this kind and calls it once, before any image is certified.
-
-        Raises ConfigError where it takes other images, or gives neither logits nor classes.
-        """
-        self.shape, self.classes = info.shape, info.classes
-        for what, values in (("mean", self.mean), ("std", self.std)):
-            if values is not None and len(values) not in (1, info.shape[0]):
+    def prepare(self, info: DataInfo, threads: int = 1) -> None:
+        """Fits the classifier to images of this kind; raises ConfigError where it takes others."""
+        self.threads, self.classes = threads, info.classes
+        for what, values in self.preprocessing.items():
+            if len(values) not in (1, info.shape[0]):
                 raise ConfigError(
                     f"{what} has {len(values)} values, and the images have {info.shape[0]} channels: give "
                     "one value per channel."
                 )
-        # Images that differ, so that a function that answers for the whole batch at once is noticed.
-        values = np.random.default_rng(0).random((PROBE_IMAGES, *info.shape), dtype=np.float32)
-        self.logits(values)
 
     def logits(self, samples_NCHW: Floats) -> Floats:
         """Returns logits [N, C] of noisy images; predicted classes become logits of 0 and 1."""
         if self.front is not None:
             samples_NCHW = self.front.denoise_array(samples_NCHW, self.threads)
-        if self.mean is not None:
-            samples_NCHW = samples_NCHW - self.mean[:, None, None]
-        if self.std is not None:
-            samples_NCHW = samples_NCHW / self.std[:, None, None]
-        try:
-            outputs = self._call(samples_NCHW)
-        except ConfigError:
-            raise
-        except Exception as error:  # whatever somebody's own code raises
-            got = "x".join(map(str, samples_NCHW.shape))
-            raise ConfigError(
-                f"{self.name} fails on a batch of shape {got} with pixels in [0, 1] plus noise "
-                f"({reason(error)})."
-            ) from error
-        return logits_of(outputs, len(samples_NCHW), self.classes, self.name)
-
-    def use_threads(self, threads: int) -> None:
-        """Sets the number of threads of the libraries that compute the classifier."""
-        self.threads = threads
+        if "mean" in self.preprocessing:
+            samples_NCHW = samples_NCHW - self.preprocessing["mean"][:, None, None]
+        if "std" in self.preprocessing:
+            samples_NCHW = samples_NCHW / self.preprocessing["std"][:, None, None]
+        return logits_of(self._call(samples_NCHW), self.classes, self.name)
 
     @abstractmethod
     def _call(self, samples_NCHW: Floats) -> Any: ...
 
     @abstractmethod
     def _hash(self) -> str:
-        """Returns a hash of what is known about the function, the denoiser apart."""
+        """Returns a hash of what is known about the function itself."""
 
     def fingerprint(self) -> str:
-        """Returns a hash of what is known about the function."""
-        if self.front is None:
-            return self._hash()
-        return hashlib.sha256(f"{self._hash()} {self.front.describe()}".encode()).hexdigest()
+        """Returns a hash of what is known about the function, with everything in front of it."""
+        return hashlib.sha256(json.dumps(self.describe()).encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
         """Returns what tells this function from any other, for the manifest."""
         facts: dict[str, Any] = {"classifier": self.kind, "name": self.name, "sha256": self._hash()}
         if self.front is not None:
             facts["denoiser"] = self.front.describe()
-        for what, values in (("mean", self.mean), ("std", self.std)):
-            if values is not None:
-                facts[what] = values.tolist()
-        return facts
+        return facts | {what: values.tolist() for what, values in self.preprocessing.items()}
 
 
 class PlainFunction(BlackBox):
@@ -141,8 +119,7 @@ class PlainFunction(BlackBox):
         )
 
     def _call(self, samples_NCHW: Floats) -> Any:
-        # A copy, because the function may write into its argument.
-        return self.function(samples_NCHW.copy())
+        return self.function(samples_NCHW)
 
     def _hash(self) -> str:
         code = getattr(self.function, "__code__", None)
@@ -160,26 +137,18 @@ class SklearnClassifier(BlackBox):
         super().__init__(type(estimator).__name__, **preprocessing)
         self.estimator = estimator
 
-    def prepare(self, info: DataInfo) -> None:
-        expected, pixels = getattr(self.estimator, "n_features_in_", None), int(np.prod(info.shape))
-        if expected is not None and expected != pixels:
-            size = "x".join(map(str, info.shape))
-            raise ConfigError(
-                f"{self.name} takes {expected} features, and images of {size} have {pixels}: certify images "
-                "of the size that it was trained on."
-            )
-        found = np.asarray(self.estimator.classes_)
-        numbers = list(map(str, range(info.classes)))
-        for names in (numbers, list(info.class_names)):
-            if set(map(str, found)) <= set(names):
-                self._columns = [names.index(str(each)) for each in found]
-                break
-        else:
-            raise ConfigError(
-                f"{self.name} knows the classes {', '.join(map(str, found[:5]))}, and the images have "
-                f"{', '.join(info.class_names[:5])}: train it on the labels of these images."
-            )
-        super().prepare(info)
+    def prepare(self, info: DataInfo, threads: int = 1) -> None:
+        super().prepare(info, threads)
+        # The estimator knows its classes by their numbers or by their names.
+        found = list(map(str, self.estimator.classes_))
+        for names in (list(map(str, range(info.classes))), list(info.class_names)):
+            if set(found) <= set(names):
+                self._columns = [names.index(each) for each in found]
+                return
+        raise ConfigError(
+            f"{self.name} knows the classes {', '.join(found[:5])}, and the images have "
+            f"{', '.join(info.class_names[:5])}: train it on the labels of these images."
+        )
 
     def _call(self, samples_NCHW: Floats) -> Any:
         flat = samples_NCHW.reshape(len(samples_NCHW), -1)
@@ -200,134 +169,114 @@ class OnnxFile(BlackBox):
 
     Args:
         path: The file.
-        threads: Threads of onnxruntime.
         preprocessing: mean and std, if the file does not normalise the images itself.
     """
 
     kind = "onnx"
 
-    def __init__(self, path: Path | str, threads: int = 1, **preprocessing: Any) -> None:
+    def __init__(self, path: Path | str, **preprocessing: Any) -> None:
         super().__init__(Path(path).name, **preprocessing)
-        self.path, self.threads = Path(path), threads
         try:
-            self._data = self.path.read_bytes()
+            self._data = Path(path).read_bytes()
         except OSError as error:
             raise CheckpointError(f"Cannot read {path}: {error.strerror}.") from None
-        self._open()
-
-    def use_threads(self, threads: int) -> None:
-        if threads != self.threads:
-            super().use_threads(threads)
-            self._open()
-
-    def _open(self) -> None:
-        runtime = import_extra("onnxruntime", "onnx")
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
-        options.log_severity_level = 4
-        try:
-            session = runtime.InferenceSession(self._data, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # its own exceptions have no common base
-            raise CheckpointError(
-                f"{self.path} is no ONNX network that can be run ({reason(error)[:120]}): export it again."
-            ) from None
-        inputs, outputs = session.get_inputs(), session.get_outputs()
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         if len(inputs) != 1:
             names = ", ".join(each.name for each in inputs)
             raise ConfigError(
-                f"{self.path} has {len(inputs)} inputs ({names}): export the network with the image as its "
-                f"only input."
+                f"{path} has {len(inputs)} inputs ({names}): export the network with the image as its only "
+                "input."
             )
         types = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
         if inputs[0].type not in types:
             raise ConfigError(
-                f"{self.path} takes {inputs[0].type}, and noisy images are not whole numbers: export it with "
+                f"{path} takes {inputs[0].type}, and noisy images are not whole numbers: export it with "
                 "float inputs."
             )
-        self._session, self._input, self._type = session, inputs[0], types[inputs[0].type]
+        self._input, self._type = inputs[0].name, types[inputs[0].type]
+        self._sizes = [each if isinstance(each, int) and each > 0 else None for each in inputs[0].shape]
         # Of several outputs the one called logits counts, else the first one.
         self._output = next((each.name for each in outputs if each.name == "logits"), outputs[0].name)
 
-    def prepare(self, info: DataInfo) -> None:
+    @property
+    def _session(self) -> Any:
+        return open_session(self._data, self.threads, self.name)
+
+    def prepare(self, info: DataInfo, threads: int = 1) -> None:
+        super().prepare(info, threads)
         channels, height, width = info.shape
-        dims = [each if isinstance(each, int) and each > 0 else None for each in self._input.shape]
-
-        def fits(shape: Shape) -> bool:
-            pairs = zip(dims[1:], shape, strict=True)
-            return len(dims) == 4 and all(have in (None, size) for have, size in pairs)
-
-        if len(dims) != 4 or not (fits(info.shape) or fits((height, width, channels))):
-            takes = "x".join(str(each or "?") for each in dims[1:])
+        layouts = [(channels, height, width), (height, width, channels)]
+        fits = [
+            len(self._sizes) == 4
+            and all(have in (None, size) for have, size in zip(self._sizes[1:], layout, strict=True))
+            for layout in layouts
+        ]
+        if not any(fits):
+            takes = "x".join(str(each or "?") for each in self._sizes[1:])
             raise ConfigError(
-                f"{self.path} takes images of {takes}, and these have {channels}x{height}x{width} (channels "
+                f"{self.name} takes images of {takes}, and these have {channels}x{height}x{width} (channels "
                 "x height x width): resize the images, or export the network for this size."
             )
-        self._channels_last = not fits(info.shape)
-        self._batch: int | None = dims[0]
-        super().prepare(info)
+        self._channels_last = not fits[0]
 
     def _call(self, samples_NCHW: Floats) -> Any:
         samples = samples_NCHW.transpose(0, 2, 3, 1) if self._channels_last else samples_NCHW
         samples = np.ascontiguousarray(samples, dtype=self._type)
-        if self._batch is None:
-            return self._session.run([self._output], {self._input.name: samples})[0]
         # A file with a fixed batch size gets full batches, the last one filled up with copies of an image.
-        batch, parts = self._batch, []
+        batch, parts = self._sizes[0] or len(samples), []
         for first in range(0, len(samples), batch):
             part = samples[first : first + batch]
             full = np.concatenate([part, np.repeat(part[-1:], batch - len(part), axis=0)])
-            parts.append(self._session.run([self._output], {self._input.name: full})[0][: len(part)])
+            parts.append(self._session.run([self._output], {self._input: full})[0][: len(part)])
         return np.concatenate(parts)
 
     def _hash(self) -> str:
         return hashlib.sha256(self._data).hexdigest()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_session", "_input")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._open()
+@lru_cache(maxsize=2)
+def open_session(data: bytes, threads: int, name: str) -> Any:
+    """Returns an onnxruntime session; raises CheckpointError for bytes that it cannot run."""
+    runtime = import_extra("onnxruntime", "onnx")
+    # One thread pool of a fixed size, so that sums are in the same order everywhere; warnings stay away.
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 4
+    try:
+        return runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its own exceptions have no common base
+        raise CheckpointError(
+            f"{name} is no ONNX network that can be run ({reason(error)[:120]}): export it again."
+        ) from None
 
 
-def logits_of(outputs: Any, count: int, classes: int, name: str) -> Floats:
-    """Returns what a classifier answered as logits [N, C].
+def logits_of(outputs: Any, classes: int, name: str) -> Floats:
+    """Returns what a classifier answered as logits [N, C]; the engine looks at their shape.
 
-    Raises ConfigError for a wrong number of rows or classes, and for numbers that are neither logits nor
-    classes.
+    Raises ConfigError for what is neither numbers nor classes.
 
     Args:
         outputs: Logits [N, C] or classes [N], as an array, a tensor or a list.
-        count: The number N of images.
         classes: The number C of classes.
         name: What a message calls the classifier.
     """
     outputs = select_logits(outputs)
     values = np.asarray(outputs.detach().cpu().numpy() if hasattr(outputs, "detach") else outputs)
-    if values.ndim == 0 or len(values) != count:
-        rows = "a single number" if values.ndim == 0 else f"{len(values)} rows"
-        raise ConfigError(f"{name} returns {rows} for {count} images: it must return one row per image.")
-    if values.ndim == 1 and np.issubdtype(values.dtype, np.integer):
-        if not 0 <= values.min() <= values.max() < classes:
-            raise ConfigError(
-                f"{name} returns classes from {values.min()} to {values.max()}, and the images have the "
-                f"classes 0 to {classes - 1}."
-            )
-        one_hot: Floats = np.eye(classes, dtype=np.float32)[values]
-        return one_hot
-    is_real = np.issubdtype(values.dtype, np.floating) or np.issubdtype(values.dtype, np.integer)
-    if values.ndim != 2 or not is_real:
+    if not (np.issubdtype(values.dtype, np.floating) or np.issubdtype(values.dtype, np.integer)):
         raise ConfigError(
-            f"{name} returns {values.dtype} values of shape {values.shape}, which are neither logits [N, "
-            "classes] nor whole numbers of classes [N]; for two classes return two columns."
+            f"{name} returns {values.dtype} values, which are neither logits [N, classes] nor whole numbers "
+            "of classes [N]."
         )
-    if values.shape[1] != classes:
+    if values.ndim != 1 or np.issubdtype(values.dtype, np.floating):
+        logits: Floats = values.astype(np.float32)
+        return logits
+    if not 0 <= values.min() <= values.max() < classes:
         raise ConfigError(
-            f"{name} gives {values.shape[1]} logits per image, and the images have {classes} classes: "
-            "certify the data set that it was trained on."
+            f"{name} returns classes from {values.min()} to {values.max()}, and the images have the classes "
+            f"0 to {classes - 1}."
         )
-    logits: Floats = values.astype(np.float32)
-    return logits
+    one_hot: Floats = np.eye(classes, dtype=np.float32)[values]
+    return one_hot
 
 
 def select_logits(outputs: Any) -> Any:
@@ -450,14 +399,6 @@ def load_pretrained(folder: Path) -> tuple[Any, SimpleNamespace | None]:
     return model.eval(), SimpleNamespace(**json.loads(path.read_bytes())) if path.is_file() else None
 
 
-def import_extra(name: str, extra: str) -> Any:
-    """Imports a library; raises MissingExtraError, which names the extra that installs it."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise MissingExtraError(name, extra) from None
-
-
 def _adapt_module(
     model: Any, size: int | tuple[int, int] | None, mean: Sequence[float] | None, std: Sequence[float] | None
 ) -> MultiHead:
@@ -499,18 +440,13 @@ def load_object(name: str) -> Any:
     A class or a function without required arguments is a factory; a function of one argument is the
     classifier itself. The current folder is searched too.
     """
-    module_name, _, attribute = name.partition(":")
     # For good, because worker processes take over the path and import the module again.
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
-        found: Any = importlib.import_module(module_name)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"Cannot import {module_name} for {name} ({error}): check the name.") from None
-    except AttributeError as error:
-        raise ConfigError(f"Cannot find {attribute} for {name} ({error}): check the name.") from None
+        found: Any = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"Cannot find {name} ({error}): check the name.") from None
     if not _is_factory(found):
         return found
     try:
@@ -520,22 +456,10 @@ def load_object(name: str) -> Any:
 
 
 def _is_factory(found: Any) -> bool:
-    if isinstance(found, type):
-        return True
     if not inspect.isfunction(found):
+        return isinstance(found, type)
+    try:
+        inspect.signature(found).bind()
+    except TypeError:  # it has required arguments
         return False
-    required = [
-        each
-        for each in inspect.signature(found).parameters.values()
-        if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-    ]
-    return not required
-
-
-def _channels(name: str, values: Sequence[float] | None) -> Floats | None:
-    if values is None:
-        return None
-    array = np.asarray(values, dtype=np.float32).reshape(-1)
-    if not np.isfinite(array).all() or (name == "std" and (array <= 0).any()):
-        raise ConfigError(f"{name} {list(values)} must be finite{', and above 0' if name == 'std' else ''}.")
-    return array
+    return True

@@ -22,16 +22,9 @@ from smoothheads.certify.soundness import state_fingerprint
 from smoothheads.checkpoint import checkpoint_folder, description, trained_config
 from smoothheads.config import differences, load_json, require_equal, to_dict
 from smoothheads.data import DataConfig
-from smoothheads.errors import CheckpointError, ConfigError, LedgerError
+from smoothheads.errors import CheckpointError, ConfigError, LedgerError, import_extra
 from smoothheads.files import sha256
-from smoothheads.models.adapters import (
-    BlackBox,
-    adapt,
-    import_extra,
-    is_object_name,
-    is_own_model,
-    load_object,
-)
+from smoothheads.models.adapters import BlackBox, adapt, is_object_name, is_own_model, load_object
 from smoothheads.provenance import versions
 from smoothheads.results import ledger
 from smoothheads.results.manifest import FILE, Manifest

@@ -191,7 +191,6 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ("settings", "message"),
     [
         ({"precision": "int8"}, "Engine torch does not compute int8: choose engine openvino"),
-        ({"compile": True, "engine": "openvino"}, "compile belongs to engine torch, not to openvino"),
         ({"device": "cuda", "engine": "openvino"}, "device belongs to engine torch, not to openvino"),
         ({"precision": "float16", "engine": "openvino"}, "openvino does not compute float16"),
         ({"precision": "float16"}, "float16 needs device cuda"),

@@ -71,55 +71,12 @@ def test_the_network_that_is_sampled_is_named_as_folded(model: MultiHead, small_
     noise = make_noise("grid", 0.5, Grid(16), 0, 50)
     engine = torch_counter(model, noise).engine
     described = engine.describe()
-    assert (described["folded"], described["compiled"]) == (True, False)
+    assert described["folded"]
     before = engine.fingerprint()
     next(model.parameters()).data += 1  # the engine has a copy of its own
     assert engine.fingerprint() == before
     plain = MultiHead(torch.nn.Flatten(), [torch.nn.Linear(64, 10)])
     assert not torch_counter(plain, noise).engine.describe()["folded"]
-
-
-def test_a_compiled_network_is_compiled_for_one_block_before_the_first_vote(
-    model: MultiHead, small_digits: Splits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The compiler itself takes half a minute, so another one stands in: it notes what it is asked."""
-    shapes: list[tuple[int, ...]] = []
-
-    def stand_in(network: Any, **options: Any) -> Any:
-        assert options == {"dynamic": False, "options": {"freezing": True}}
-
-        def run(x: torch.Tensor) -> Any:
-            shapes.append(tuple(x.shape))
-            assert x.is_inference()  # torch would compile again for another kind of tensor
-            assert x.is_contiguous(memory_format=torch.channels_last)
-            return network(x)
-
-        return run
-
-    monkeypatch.setattr(torch, "compile", stand_in)
-    noise = make_noise("grid", 0.5, Grid(16), 0, 50)
-    settings: dict[str, Any] = {}
-    engine = torch_counter(model, noise, compile=True, **settings)
-    assert shapes == [(50, 1, 8, 8)]
-    image = small_digits.test.image(3)
-    got = engine.votes(image, 3, Phase.ESTIMATION, 0, 120)
-    assert set(shapes) == {(50, 1, 8, 8)}
-    plain = torch_counter(model, noise, **settings).votes(image, 3, Phase.ESTIMATION, 0, 120)
-    np.testing.assert_array_equal(got.counts, plain.counts)
-    assert engine.engine.describe()["compiled"]
-
-
-def test_a_machine_that_cannot_compile_is_told(model: MultiHead, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: Any, **__: Any) -> Any:
-        def run(_: torch.Tensor) -> Any:
-            raise RuntimeError("no C++ compiler\nlong trace")
-
-        return run
-
-    monkeypatch.setattr(torch, "compile", fails)
-    noise = make_noise("grid", 0.5, Grid(16), 0, 50)
-    with pytest.raises(ConfigError, match=r"RuntimeError: no C\+\+ compiler.*leave compile off"):
-        torch_counter(model, noise, compile=True)
 
 
 def test_float16_that_overflows_is_no_vote(small_digits: Splits, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from smoothheads.noise import Noise
 
 Floats: TypeAlias = NDArray[np.float32]
+PROBE_IMAGES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +148,12 @@ class FunctionEngine(Engine):
         if not isinstance(network.model, BlackBox):
             raise ConfigError("Engine function is for ONNX files and functions: use engine torch.")
         self._classifier, self.threads = network.model, config.threads
-        self._classifier.use_threads(config.threads)
-        # Called once, so that what does not fit is refused before any image is certified.
-        self._classifier.prepare(network.info)
         self.classes, self.heads = network.info.classes, 1
+        self._classifier.prepare(network.info, config.threads)
+        # Called once, so that what does not fit is refused before any image is certified; on images that
+        # differ, so that a function that answers for the whole batch at once is noticed.
+        shape = (PROBE_IMAGES, *network.info.shape)
+        self.evaluate(np.random.default_rng(0).random(shape, dtype=np.float32))
 
     def logits(self, samples_NCHW: Floats) -> Floats:
         logits_NC = self._classifier.logits(samples_NCHW)

@@ -8,16 +8,14 @@ must run them.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import math
 import tempfile
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -25,7 +23,7 @@ import numpy as np
 from smoothheads.certify.engines.base import Engine, Floats, Network
 from smoothheads.certify.soundness import weights_fingerprint
 from smoothheads.config import load_json
-from smoothheads.errors import CheckpointError, ConfigError, MissingExtraError, SmoothheadsError, reason
+from smoothheads.errors import CheckpointError, ConfigError, SmoothheadsError, reason
 from smoothheads.files import exclusive, new_folder, write_json
 
 if TYPE_CHECKING:
@@ -40,8 +38,6 @@ ONNX: Final = "smoothheads-onnx/1"
 FACTS: Final = "artefact.json"
 FILES: Final = {OPENVINO: ("model.xml", "model.bin"), ONNX: ("model.onnx",)}
 """The files of a converted network by its format, the network first."""
-EXTRAS: Final = {"openvino": "openvino", "nncf": "openvino", "onnxruntime": "onnx"}
-"""The extra that brings a package."""
 CLOSE: Final = 1e-3  # conversion may move a logit by this fraction of the largest one
 
 Facts: TypeAlias = dict[str, Any]
@@ -92,7 +88,10 @@ class ConvertedEngine(Engine):
     """Runs one converted network, which cannot change afterwards."""
 
     package: ClassVar[str]
-    """The package that runs it; its version is part of the function."""
+    """The package that runs it."""
+    format: ClassVar[str]
+    version: str
+    """The version of the package, which is part of the function."""
 
     def __init__(self, config: CertifyConfig, network: Network) -> None:
         self.precision, self.threads = config.precision, config.threads
@@ -109,6 +108,17 @@ class ConvertedEngine(Engine):
     def open(self, model: ConvertedModel, config: CertifyConfig, network: Network) -> None:
         """Prepares the network for passes of the configured size."""
 
+    def identify(self, network: Network) -> Facts:
+        """Returns what tells this network from any other."""
+        # The same weights in another code are another network.
+        weights = weights_fingerprint(network.module)
+        text = f"{weights} {network.info.shape} {network.module!r}"
+        return {
+            "format": self.format,
+            "weights": weights,
+            "network": hashlib.sha256(text.encode()).hexdigest(),
+        }
+
     def fingerprint(self) -> str:
         return self.converted[0].sha256
 
@@ -119,22 +129,9 @@ class ConvertedEngine(Engine):
             "precision": self.precision,
             "device": "cpu",
             "threads": self.threads,
-            self.package: imported(self.package).__version__,
+            self.package: self.version,
             "artefact": {"sha256": model.sha256, "made_with": model.facts.get("versions", {})},
         } | ({"calibration": model.facts["calibration"]} if "calibration" in model.facts else {})
-
-
-def imported(package: str) -> ModuleType:
-    """Imports a package of an extra; raises MissingExtraError if it is not installed."""
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        raise MissingExtraError(package, EXTRAS[package]) from None
-
-
-def versions_of(*packages: str) -> Facts:
-    """Returns the versions that made a network, as facts."""
-    return {"versions": {package: imported(package).__version__ for package in packages}}
 
 
 def convert_checked(
@@ -178,14 +175,6 @@ def convert_checked(
     return converted
 
 
-def identify(model: MultiHead, shape: tuple[int, int, int], made_by: str) -> Facts:
-    """Returns what tells this network from any other."""
-    # The same weights in another code are another network.
-    weights = weights_fingerprint(model)
-    network = hashlib.sha256(f"{weights} {shape} {model!r}".encode()).hexdigest()
-    return {"format": made_by, "weights": weights, "network": network}
-
-
 def obtain(root: Path, name: str, identity: Facts, build: Build) -> ConvertedModel:
     """Returns the converted network under `root`, which is built if it is not there.
 
@@ -208,8 +197,7 @@ def find(roots: Iterable[Path], sha256: str) -> ConvertedModel:
     searched = list(roots)
     folders = [path.parent for root in searched for path in sorted(root.glob(f"*/*/{FACTS}"))]
     for folder in folders:
-        formats = [made_by for made_by, names in FILES.items() if all((folder / n).is_file() for n in names)]
-        if sha256 in (_digest(folder, made_by) for made_by in formats):
+        with suppress(CheckpointError):  # another network, or a damaged one
             return load_converted(folder, sha256)
     raise CheckpointError(
         f"There is no converted network with sha256 {sha256[:12]}... in {' or '.join(map(str, searched))}, "
@@ -225,12 +213,11 @@ def load_converted(folder: Path, sha256: str) -> ConvertedModel:
 def _verified(folder: Path, identity: Facts, remedy: str) -> ConvertedModel:
     try:
         facts = load_json(folder / FACTS)
-        made_by = facts["format"] if facts.get("format") in list(FILES) else OPENVINO
-        digest = _digest(folder, made_by)
+        digest = _digest(folder, facts.get("format"))
     except (ConfigError, OSError) as error:
         raise CheckpointError(f"There is no converted network in {folder} ({error}): {remedy}.") from None
     # The facts must name what was asked for, and the files must be those of the facts.
-    for key, value in (*identity.items(), ("format", made_by), ("sha256", digest)):
+    for key, value in (*identity.items(), ("sha256", digest)):
         if facts.get(key) != value:
             raise CheckpointError(
                 f"The converted network in {folder} states {key} {str(facts.get(key, 'nothing'))[:40]} "
@@ -239,7 +226,8 @@ def _verified(folder: Path, identity: Facts, remedy: str) -> ConvertedModel:
     return ConvertedModel(folder, digest, facts)
 
 
-def _digest(folder: Path, made_by: str) -> str:
-    names = FILES[made_by]
+def _digest(folder: Path, made_by: Any) -> str:
+    """Returns a hash of the hashes of the files of a format; an unknown format has none."""
+    names = FILES[made_by] if made_by in list(FILES) else ()
     lines = [f"{name} {hashlib.sha256((folder / name).read_bytes()).hexdigest()}" for name in names]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

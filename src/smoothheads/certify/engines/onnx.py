@@ -16,12 +16,10 @@ from smoothheads.certify.engines.conversion import (
     ConvertedModel,
     Facts,
     convert_checked,
-    identify,
-    imported,
     obtain,
-    versions_of,
 )
-from smoothheads.errors import CheckpointError, reason
+from smoothheads.errors import import_extra
+from smoothheads.models.adapters import open_session
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,13 +40,14 @@ class OnnxEngine(ConvertedEngine):
 
     name: ClassVar[str] = "onnxruntime"
     package: ClassVar[str] = "onnxruntime"
+    format: ClassVar[str] = ONNX
     any_batch = True
 
     def convert(self, network: Network, root: Path) -> ConvertedModel:
         model, info = network.module, network.info
         weights = model.ensemble_weights
         # What the engine must know of the network when there is no PyTorch to ask it.
-        identity = identify(model, info.shape, ONNX) | {
+        identity = self.identify(network) | {
             "heads": len(model.heads),
             "classes": info.classes,
             "head_weights": None if weights is None else weights.tolist(),
@@ -56,12 +55,13 @@ class OnnxEngine(ConvertedEngine):
 
         def build(folder: Path) -> Facts:
             convert(model, info.shape, folder / FILES[ONNX][0])
-            return versions_of("onnxruntime")
+            return {"versions": {"onnxruntime": _runtime().__version__}}
 
         return obtain(root, "onnxruntime-float32", identity, build)
 
     def open(self, model: ConvertedModel, config: CertifyConfig, network: Network) -> None:  # noqa: ARG002
-        self._session = open_session(model.model, config.threads)
+        self.version = _runtime().__version__
+        self._session = _open(model.model, config.threads)
         weights = model.facts["head_weights"]
         self.heads, self.classes = model.facts["heads"], model.facts["classes"]
         self.head_weights = None if weights is None else tuple(weights)
@@ -86,28 +86,20 @@ def convert(model: MultiHead, shape: tuple[int, int, int], path: Path) -> None:
             opset_version=OPSET,
             dynamo=False,
         )
-        return open_session(path, 1)
+        return _open(path, 1)
 
-    # A missing extra is noticed before the network is traced.
-    imported("onnxruntime")
+    _runtime()  # a missing extra is noticed before the network is traced
     convert_checked(model, shape, "ONNX cannot express this network", export, _run)
+
+
+def _runtime() -> Any:
+    return import_extra("onnxruntime", "onnx")
+
+
+def _open(path: Path, threads: int) -> Any:
+    return open_session(path.read_bytes(), threads, str(path))
 
 
 def _run(session: Any, samples_NCHW: Floats) -> Floats:
     logits_LNC: Floats = session.run([OUTPUT], {INPUT: samples_NCHW})[0]
     return logits_LNC
-
-
-def open_session(path: Path, threads: int) -> Any:
-    """Returns a session for the file; raises CheckpointError for one that ONNX Runtime cannot run."""
-    library = imported("onnxruntime")
-    # One thread pool of a fixed size, so that sums are in the same order everywhere; warnings stay away.
-    options = library.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.log_severity_level = 4
-    try:
-        return library.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its own exceptions have no common base
-        raise CheckpointError(
-            f"{path} is no ONNX network that can be run ({reason(error)[:120]}): export it again."
-        ) from None

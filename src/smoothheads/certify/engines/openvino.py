@@ -12,7 +12,6 @@ import importlib.util
 import io
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -25,13 +24,10 @@ from smoothheads.certify.engines.conversion import (
     ConvertedModel,
     Facts,
     convert_checked,
-    identify,
-    imported,
     obtain,
-    versions_of,
 )
 from smoothheads.data import fixed_permutation
-from smoothheads.errors import ConfigError, DataError
+from smoothheads.errors import ConfigError, DataError, import_extra
 from smoothheads.seeding import derive
 from smoothheads.types import Phase
 
@@ -51,12 +47,13 @@ class OpenVinoEngine(ConvertedEngine):
 
     name: ClassVar[str] = "openvino"
     package: ClassVar[str] = "openvino"
+    format: ClassVar[str] = OPENVINO
     precisions: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "int8")
 
     def convert(self, network: Network, root: Path) -> ConvertedModel:
         # bfloat16 runs the float32 network. The quantised one depends on the noise's law and sigma as well,
         # and on the training images.
-        identity = identify(network.module, network.info.shape, OPENVINO)
+        identity = self.identify(network)
         if self.precision != "int8":
             identity |= {"precision": "float32"}
             return obtain(root, "openvino-float32", identity, lambda folder: _build(folder, network))
@@ -68,6 +65,7 @@ class OpenVinoEngine(ConvertedEngine):
     def open(self, model: ConvertedModel, config: CertifyConfig, network: Network) -> None:
         self.use_network(network)
         self.tolerance = 1e-3 if self.precision == "float32" else 5e-2
+        self.version = openvino().__version__
         core = openvino().Core()
         if self.precision == "bfloat16":
             _check_bfloat16(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
@@ -107,7 +105,7 @@ def _convert(network: Network) -> Any:
 def _build(folder: Path, network: Network) -> Facts:
     """Writes the float32 network."""
     openvino().save_model(_convert(network), folder / FILES[OPENVINO][0], compress_to_fp16=False)
-    return versions_of("openvino")
+    return {"versions": {"openvino": openvino().__version__}}
 
 
 def _build_int8(folder: Path, network: Network) -> Facts:
@@ -130,7 +128,7 @@ def _build_int8(folder: Path, network: Network) -> Facts:
         return examples[number]
 
     openvino()
-    quantizer = imported("nncf")
+    quantizer = import_extra("nncf", "openvino")
     quantizer.set_log_level("ERROR")
     # Weights of 7 bits: with 8, sums would saturate on processors without VNNI, and be others than elsewhere.
     # Ranges by histogram and biases corrected layer by layer: nearer to float32 than NNCF's quick defaults,
@@ -150,7 +148,8 @@ def _build_int8(folder: Path, network: Network) -> Facts:
         )
     openvino().save_model(quantized, folder / FILES[OPENVINO][0], compress_to_fp16=False)
     calibration = {"images": len(examples), "fingerprint": dataset.fingerprint}
-    return versions_of("openvino", "nncf") | {"calibration": calibration}
+    versions = {"openvino": openvino().__version__, "nncf": quantizer.__version__}
+    return {"versions": versions, "calibration": calibration}
 
 
 def _check_bfloat16(capabilities: list[str]) -> None:
@@ -165,8 +164,8 @@ def installed() -> bool:
     return importlib.util.find_spec("openvino") is not None
 
 
-def openvino() -> ModuleType:
+def openvino() -> Any:
     """Returns the package."""
     # It reports each import to its makers through this package; without it it keeps quiet.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
-    return imported("openvino")
+    return import_extra("openvino", "openvino")

@@ -1,4 +1,4 @@
-"""PyTorch: BatchNorm folded into convolutions, channels last, optionally compiled or in half precision."""
+"""PyTorch: BatchNorm folded into convolutions, channels last, optionally in half precision."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import numpy as np
-
 from smoothheads import device as devices
 from smoothheads.certify import soundness
-from smoothheads.certify.engines.base import ENGINES, Engine, Floats, Network, samples_per_pass
-from smoothheads.errors import ConfigError, reason
+from smoothheads.certify.engines.base import ENGINES, Engine, Floats, Network
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -34,7 +31,7 @@ class TorchEngine(Engine):
     """
 
     name: ClassVar[str] = "torch"
-    parameters: ClassVar[Mapping[str, Any]] = {"device": "cpu", "compile": False, "blocks_per_pass": 1}
+    parameters: ClassVar[Mapping[str, Any]] = {"device": "cpu", "blocks_per_pass": 1}
     precisions: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "float16")
 
     def __init__(self, config: CertifyConfig, network: Network) -> None:
@@ -44,26 +41,15 @@ class TorchEngine(Engine):
         self.precision, self.threads = config.precision, config.threads
         self.device = devices.parse(config.device)
         self.tolerance = 1e-3 if self.precision == "float32" else 5e-2
-        self.compiled = config.compile
         # In half precision another batch size may mean another kernel, which rounds far more than float32.
-        self.any_batch = not config.compile and self.precision == "float32"
+        self.any_batch = self.precision == "float32"
         # A copy in eval mode, with BatchNorm folded into the convolutions where that is safe.
-        own, shape = network.module, network.info.shape
+        own = network.module
         with contextlib.suppress(Exception):  # somebody's own module may hold what cannot be copied
             own = copy.deepcopy(own)
-        lean = fold_batch_norm(own.eval(), shape)
+        lean = fold_batch_norm(own.eval(), network.info.shape)
         self.folded = lean is not None
         self.model: MultiHead = (lean or own).to(device=self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._forward: Any = self.model
-        if self.compiled:
-            self._forward = torch.compile(self.model, dynamic=False, options={"freezing": True})
-            try:
-                self.logits(np.zeros((samples_per_pass(config), *shape), np.float32))
-            except Exception as error:  # a missing C++ compiler, or code that cannot be compiled
-                raise ConfigError(
-                    f"torch.compile does not work with this network on this machine ({reason(error)}): "
-                    "leave compile off."
-                ) from error
 
     def logits(self, samples_NCHW: Floats) -> Floats:
         import torch
@@ -76,7 +62,7 @@ class TorchEngine(Engine):
         ):
             # Channels last is the faster layout for convolutions on a processor.
             samples = torch.from_numpy(samples_NCHW).contiguous(memory_format=torch.channels_last)
-            logits_LNC: Tensor = self._forward(devices.sent(samples, self.device))
+            logits_LNC: Tensor = self.model(devices.sent(samples, self.device))
         # A copy, because a network may hand out the same memory twice.
         logits: Floats = logits_LNC.to("cpu", torch.float32, copy=True).numpy()
         return logits
@@ -92,7 +78,6 @@ class TorchEngine(Engine):
             "device": str(self.device),
             "threads": self.threads,
             "folded": self.folded,
-            "compiled": self.compiled,
             **({"emulated": True} if emulated else {}),
         }
 
