@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +10,6 @@ import pytest
 import torch
 
 from smoothheads import checkpoint
-from smoothheads.certify.engines.openvino import installed
 from smoothheads.data import Splits, SubsetConfig, load, named
 from smoothheads.models import ModelConfig, build
 from smoothheads.models.multihead import MultiHead
@@ -20,7 +20,7 @@ from smoothheads.training import RunConfig
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Without the extra its tests are skipped."""
     for item in items:
-        if item.get_closest_marker("openvino") and not installed():
+        if item.get_closest_marker("openvino") and importlib.util.find_spec("openvino") is None:
             item.add_marker(pytest.mark.skip(reason="the extra openvino is not installed"))
 
 

@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from smoothheads.certify.algorithm import Prediction
-from smoothheads.certify.certifier import make_certifier
+from smoothheads.certify.budgets import AnytimeBudget
+from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import ConversionCache
 from smoothheads.data import DataInfo, Dataset, as_dataset, as_pixels
@@ -105,7 +106,7 @@ class Smoothed:
             config = CertifyConfig(sigma=settings.pop("sigma"))
         facts = _facts(info, shape, classes, max_value)
         config = config.changed(**settings)
-        self.certifier = make_certifier(self.model, facts, config, cache=cache)
+        self.certifier = Certifier(self.model, facts, config, cache=cache)
         self.info, self.engine = facts, self.certifier.engine
         self.config = self.certifier.config
         """All settings, with the drawn seed."""
@@ -135,12 +136,31 @@ class Smoothed:
         """CERTIFY one image; without an index its noise is keyed by its content."""
         return self.certifier.certify_image(image, index, label=label)
 
-    def stream(self, image: Any, index: int | None = None, **limits: Any) -> Iterator[Certificate]:
-        """Yields growing certificates, every one of which holds, until `n`, `target` or `seconds` is reached.
+    def stream(
+        self,
+        image: Any,
+        index: int | None = None,
+        *,
+        n: int | None = None,
+        target: float | None = None,
+        seconds: float | None = None,
+    ) -> Iterator[Certificate]:
+        """Yields the growing certificates of budget anytime, block by block.
 
-        See `Certifier.stream`.
+        Every one of them holds, so the reader may stop at any. Without the last three it never ends.
+
+        Args:
+            image: The image.
+            index: The key of its noise; without one it is keyed by its content.
+            n: Samples at most.
+            target: Radius at which to stop.
+            seconds: Time after which to stop.
         """
-        return self.certifier.stream(image, index, **limits)
+        budget = AnytimeBudget(n0=self.certifier.n0, n=n or 0, target=target, seconds=seconds)
+        for pending in self.certifier.steps(budget.run, image, index):
+            certificate = pending.result if pending.request is None else pending.partial
+            if certificate is not None:
+                yield certificate
 
     def __repr__(self) -> str:
         config, info = self.config, self.info
@@ -180,12 +200,15 @@ class Smoothed:
         return Results.of(dataset.info.name, records, self.manifest(dataset))
 
     def _parts(self) -> dict[str, Any]:
-        """Returns the hashes of a denoiser and of the classifier behind it; a black box describes its own."""
+        """Returns the hashes of a denoiser and of the classifier behind it, and notes about the network.
+
+        A black box describes itself as an engine.
+        """
         if isinstance(self.model, BlackBox):
             return {}
         from smoothheads.models.denoiser import describe_parts
 
-        return describe_parts(self.model)
+        return describe_parts(self.model) | ({"notes": list(self.model.notes)} if self.model.notes else {})
 
     def manifest(self, dataset: Dataset) -> Manifest:
         """Returns everything needed to repeat a certification of `dataset`."""

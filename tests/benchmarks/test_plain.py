@@ -11,7 +11,7 @@ from benchmarks.plain import Ensemble, MeanOfHeads, SomeStep, sample_noise
 from torch import nn
 
 from benchmarks import contenders
-from smoothheads.certify.certifier import make_certifier
+from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.data import DataInfo
 from smoothheads.models.cost import cost
@@ -36,7 +36,7 @@ def test_sample_noise_agrees_with_the_engine() -> None:
     bench = contenders.fresh("digits", 3, images=10)
     x_CHW = torch.from_numpy(bench.images.image(0)).float() / 255
     config = CertifyConfig(sigma=0.5, seed=0)
-    counter = make_certifier(bench.model, bench.info, config).counter
+    counter = Certifier(bench.model, bench.info, config).counter
     torch.manual_seed(0)
     plain = sample_noise(MeanOfHeads(bench.model), x_CHW, 4000, sigma=0.5, batch=128, classes=10)
     ours = counter.votes(bench.images.image(0), 0, Phase.ESTIMATION, 0, 4000).for_aggregation()

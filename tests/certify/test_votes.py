@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.certify.votes import Request, VoteCounter
+from smoothheads.certify.votes import VoteCounter
 from smoothheads.data import Splits
 from smoothheads.errors import SoundnessError
 from smoothheads.models.multihead import MultiHead
@@ -51,32 +51,6 @@ def test_a_last_block_is_cut_after_it_was_computed(engine: VoteCounter, image: P
     np.testing.assert_array_equal(cut.counts, added(parts).counts)
 
 
-@pytest.fixture(params=[2, 3, 8])
-def wide(
-    request: pytest.FixtureRequest,
-    config: CertifyConfig,
-    trained_like: Callable[..., MultiHead],
-    small_digits: Splits,
-    noise: Noise,
-) -> VoteCounter:
-    settings = config.changed(blocks_per_pass=request.param)
-    return make_counter(settings, trained_like(heads=3), small_digits.train.info, noise)
-
-
-def test_requests_of_several_images_share_passes_and_get_the_votes_they_get_alone(
-    wide: VoteCounter, small_digits: Splits
-) -> None:
-    keys = [(3, 0, 20), (5, 7, 33), (3, 1, 100), (8, 0, 1), (5, 2, 60)]
-    requests = [
-        Request(small_digits.test.image(index), index, Phase.ESTIMATION, block, count)
-        for index, block, count in keys
-    ]
-    for each, found in zip(requests, wide.votes_of(requests), strict=True):
-        alone = wide.votes(each.image, each.index, each.phase, each.block, each.count)
-        np.testing.assert_array_equal(found.counts, alone.counts)
-        assert (found.counts.sum(1) == each.count).all()
-
-
 def test_every_pass_has_the_same_size(noise: Noise, image: Pixels) -> None:
     sizes: set[int] = set()
 
@@ -86,12 +60,12 @@ def test_every_pass_has_the_same_size(noise: Noise, image: Pixels) -> None:
             return x.flatten(1)[:, :10]
 
     model = MultiHead(nn.Identity(), [Watched()])
-    engine = torch_counter(model, noise, blocks_per_pass=4)
+    engine = torch_counter(model, noise)
     engine.votes(image, 3, Phase.ESTIMATION, 0, 1)  # probed with other sizes too
     sizes.clear()
     for count in (1, 20, 70, 130):
         assert engine.votes(image, 3, Phase.ESTIMATION, 0, count).n == count
-    assert sizes == {4 * 20}
+    assert sizes == {20}
 
 
 class Leaky(nn.Module):
@@ -106,33 +80,9 @@ class Leaky(nn.Module):
         place = torch.arange(len(x))
         leaks = {
             "batch": x.mean(),
-            "block before": x.flatten(1).roll(20, 0).mean(1, keepdim=True),
             "place": (place[:, None] % 7).float(),
-            "place in the block": (place[:, None] % 20).float(),
-            "half": (place[:, None] >= 40).float(),
         }
         return logits + self.size * leaks[self.what] * torch.eye(10)[0]
-
-
-def leaky(noise: Noise, what: str, size: float, blocks_per_pass: int) -> VoteCounter:
-    model = MultiHead(nn.Identity(), [Leaky(what, size)])
-    return torch_counter(model, noise, blocks_per_pass=blocks_per_pass)
-
-
-@pytest.mark.parametrize("what", ["batch", "block before", "place", "half"])
-def test_a_leak_of_the_size_of_a_rounding_is_refused_if_there_are_other_blocks(
-    noise: Noise, image: Pixels, what: str
-) -> None:
-    assert leaky(noise, what, 1e-5, 1).votes(image, 3, Phase.ESTIMATION, 0, 100).n == 100
-    with pytest.raises(
-        SoundnessError,
-        match=r"(other blocks of the same pass|the place of its block): set blocks_per_pass to 1",
-    ):
-        leaky(noise, what, 1e-5, 4).votes(image, 3, Phase.ESTIMATION, 0, 100)
-
-
-def test_the_place_in_its_own_block_is_always_the_same(noise: Noise, image: Pixels) -> None:
-    assert leaky(noise, "place in the block", 1e-5, 4).votes(image, 3, Phase.ESTIMATION, 0, 100).n == 100
 
 
 def test_a_pass_that_is_not_finite_where_nobody_looks_is_no_probe(noise: Noise, image: Pixels) -> None:
@@ -164,10 +114,11 @@ class Spoilt:
         return copies
 
 
-def test_a_leak_that_is_no_rounding_is_refused_as_ever(noise: Noise, image: Pixels) -> None:
-    for blocks_per_pass in (1, 4):
-        with pytest.raises(SoundnessError, match="put the network into eval mode"):
-            leaky(noise, "batch", 1.0, blocks_per_pass).votes(image, 3, Phase.ESTIMATION, 0, 100)
+@pytest.mark.parametrize("what", ["batch", "place"])
+def test_a_leak_of_more_than_a_rounding_is_refused(noise: Noise, image: Pixels, what: str) -> None:
+    leaky = torch_counter(MultiHead(nn.Identity(), [Leaky(what, 1.0)]), noise)
+    with pytest.raises(SoundnessError, match="put the network into eval mode"):
+        leaky.votes(image, 3, Phase.ESTIMATION, 0, 100)
 
 
 class FaultyLate(nn.Module):
@@ -185,19 +136,6 @@ def test_a_nan_in_any_block_is_found(noise: Noise, image: Pixels) -> None:
     engine.votes(image, 3, Phase.ESTIMATION, 0, 20)
     with pytest.raises(SoundnessError, match=r"\d+ noisy samples of image 3 have NaN"):
         engine.votes(image, 3, Phase.ESTIMATION, 0, 2000)
-
-
-def test_a_nan_is_told_of_the_image_that_has_it(noise: Noise, image: Pixels) -> None:
-    model = MultiHead(nn.Identity(), [FaultyLate()])
-    engine = torch_counter(model, noise, blocks_per_pass=4)
-    dark = np.zeros_like(image)
-    requests = [
-        Request(dark, 1, Phase.ESTIMATION, 0, 20),
-        Request(np.full_like(image, 16), 2, Phase.ESTIMATION, 0, 20),
-        Request(dark, 3, Phase.ESTIMATION, 0, 20),
-    ]
-    with pytest.raises(SoundnessError, match=r"\d+ noisy samples of image 2 have NaN"):
-        engine.votes_of(requests)
 
 
 class SameMemory(nn.Module):

@@ -103,6 +103,23 @@ def test_models_that_answer_with_more_than_logits(kind: Callable[[Tensor], Any])
     assert (one.votes.counts == two.votes.counts).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_half_and_double_models_are_certified_in_float32_with_a_note(dtype: torch.dtype) -> None:
+    model = Brightness(threshold=0.3).to(dtype)
+    smoothed = sh.Smoothed(model, INFO, **SETTINGS)
+    same = sh.Smoothed(Brightness(threshold=float(model.threshold)), INFO, **SETTINGS)
+    one, two = (each.certify_image(BRIGHT, 0) for each in (smoothed, same))
+    assert one.certificate == two.certificate
+    assert (one.votes.counts == two.votes.counts).all()
+    assert model.threshold.dtype == dtype  # the model itself stays as it is
+    name = str(dtype).removeprefix("torch.")
+    (note,) = smoothed.notes
+    assert f"parameters are {name}: a float32 copy of it is used" in note
+    results = smoothed.certify(BRIGHT[None], np.array([1]), progress=False)
+    assert results.manifest is not None
+    assert results.manifest.network["notes"] == [note]
+
+
 def test_hugging_face_processor_gives_mean_std_and_size() -> None:
     class Processor:
         image_mean, image_std, size = [0.5] * 3, [0.25] * 3, {"height": 4, "width": 4}

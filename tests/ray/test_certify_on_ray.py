@@ -100,7 +100,7 @@ def test_workers_and_nodes_come_and_go(
     counted twice."""
     monkeypatch.setattr(on_ray, "SILENCE", 4.0)
     monkeypatch.setattr(on_ray, "SLOWEST", 3)
-    config = CONFIG.changed(n=4000, blocks_per_pass=3)
+    config = CONFIG.changed(n=4000)
     notes: list[str] = []
 
     def workers() -> None:

@@ -61,7 +61,7 @@ def test_two_workers_write_the_ledger_that_one_goes_on_with(
 def test_workers_that_fill_their_passes_write_the_same_ledger(
     tmp_path: Path, ready: Checkpoint, images: Dataset
 ) -> None:
-    config = CONFIG.changed(budget="table", blocks_per_pass=4)  # nine images: groups of 4, 4 and 1
+    config = CONFIG.changed(budget="table")
     one = certify_run(ready, images, config, tmp_path / "one")
     two = certify_run(ready, images, config, tmp_path / "two", workers=2)
     assert len(without_time(one)) == 1 + 9

@@ -173,7 +173,7 @@ def test_another_budget_is_fine_but_another_function_is_refused(out: Path, small
     others: dict[str, Any] = {
         "sigma": 0.5, "noise": "gaussian", "aggregation": "head-1", "block": 10, "engine": "openvino",
         "precision": "bfloat16", "device": "cuda",
-        "blocks_per_pass": 2, "threads": 2,
+        "threads": 2,
     }  # fmt: skip
     stated = set(function_settings(CertifyConfig(sigma=0.25)))
     assert stated - {"options"} <= others.keys()

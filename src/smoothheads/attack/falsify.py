@@ -15,7 +15,7 @@ from smoothheads.attack.ascend import ascend, move, squared_distance
 from smoothheads.attack.outcome import Attacked, AttackOutcome, Claim
 from smoothheads.attack.settings import AttackSettings
 from smoothheads.certify.bounds import squared_grid_budget
-from smoothheads.certify.certifier import Certifier, make_certifier
+from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import ConversionCache, ConvertedModel
 from smoothheads.data import Dataset
@@ -62,7 +62,7 @@ def falsify(
             )
     with frozen(model), devices.threads(certified.threads):
         cache = ConversionCache(given=converted)
-        judge = make_certifier(model, dataset.info, judging(certified, settings), cache=cache)
+        judge = Certifier(model, dataset.info, judging(certified, settings), cache=cache)
         for claim in claims:
             image = dataset.image(positions[claim.index])
             yield _Target(model, judge, settings, image, claim).attack()

@@ -5,6 +5,7 @@ A bound that is returned is never tighter than the exact one.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -15,7 +16,6 @@ from smoothheads.errors import ConfigError
 from smoothheads.noise.laws import l2_radius
 
 _SLACK = 4e-15  # above the relative error of betaincinv; every result is verified as well
-_MOST_SAMPLES = 10**12
 
 
 def clopper_pearson_lower(k: int, n: int, alpha: float) -> float:
@@ -123,31 +123,8 @@ def max_radius(
 
 
 def minimum_n(alpha: float) -> int:
-    """Returns the fewest samples that can certify any radius."""
-    return samples_needed(0.0, 1.0, alpha)
-
-
-def samples_needed(radius: float, sigma: float, alpha: float) -> int:
-    """Returns the fewest samples that, if all vote for the class, certify a positive radius >= `radius`."""
-
-    def enough(n: int) -> bool:
-        reached = max_radius(n, alpha, sigma)
-        return reached > 0 and reached >= radius
-
-    # Double until it is enough, then halve the interval.
-    high = 1
-    while not enough(high):
-        high *= 2
-        if high > _MOST_SAMPLES:
-            raise ConfigError(
-                f"No practical number of samples certifies radius {radius:g} at sigma {sigma:g}: "
-                "choose a radius below 7 sigma."
-            )
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    """Returns the fewest samples that can certify any radius: with them unanimous votes show p > 1/2."""
+    return next(n for n in itertools.count(1) if clopper_pearson_lower(n, n, alpha) > 0.5)
 
 
 def squared_grid_budget(radius: float, q: int) -> int:

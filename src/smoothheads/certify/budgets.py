@@ -91,13 +91,17 @@ class Budget(ABC):
     def run(self, params: CertifyParams) -> Run[Certificate]:
         """Requests votes as long as it needs them and returns the certificate."""
 
-    @abstractmethod
     def recompute(
-        self, params: CertifyParams, selection: Counts, votes: Counts, claimed: Certificate
+        self,
+        params: CertifyParams,
+        selection: Counts,
+        votes: Counts,
+        claimed: Certificate,  # noqa: ARG002
     ) -> Certificate:
-        """Returns the certificate of stored votes.
+        """Returns the certificate of stored votes: that of a run to which they are given.
 
-        Raises SoundnessError for votes that this budget cannot have requested.
+        A budget with more than two requests needs a way of its own. Raises SoundnessError for votes that this
+        budget cannot have requested.
 
         Args:
             params: What the certificate depends on besides the votes.
@@ -106,6 +110,8 @@ class Budget(ABC):
             claimed: The certificate that was stored. Where it depends on an order of the votes that is not
                 stored, the nearest one that some order gives is returned.
         """
+        stored = iter((selection, votes))
+        return self.certify(lambda _, __: next(stored), params)
 
     def certify(self, sample: Sampler, params: CertifyParams) -> Certificate:
         """Runs the budget with votes from a function."""
@@ -141,17 +147,6 @@ class FixedBudget(Budget):
 
     def run(self, params: CertifyParams) -> Run[Certificate]:
         return algorithm.certify(params, n0=self.n0, n=self.n)
-
-    def recompute(
-        self,
-        params: CertifyParams,
-        selection: Counts,
-        votes: Counts,
-        claimed: Certificate,  # noqa: ARG002
-    ) -> Certificate:
-        """Returns exactly the certificate of these votes."""
-        stored = iter((selection, votes))
-        return self.certify(lambda _, __: next(stored), params)
 
 
 STEP: Final = 0.25  # between the radii of the field's tables

@@ -14,7 +14,6 @@ import numpy as np
 from smoothheads.certify import algorithm
 from smoothheads.certify.algorithm import CertifyParams, Prediction, Run
 from smoothheads.certify.bounds import max_radius
-from smoothheads.certify.budgets import AnytimeBudget
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import ENGINES, ConversionCache, Engine, Network
 from smoothheads.certify.soundness import NotAFunctionError
@@ -22,7 +21,7 @@ from smoothheads.certify.votes import OnVotes, PendingImage, VoteCounter
 from smoothheads.data import DataInfo, Dataset, as_pixels
 from smoothheads.errors import ConfigError, DataError, SoundnessError
 from smoothheads.models.adapters import BlackBox
-from smoothheads.types import UNLABELLED, Certificate, Certified, Phase, Pixels
+from smoothheads.types import UNLABELLED, Certified, Phase, Pixels
 
 if TYPE_CHECKING:
     from smoothheads.models.multihead import MultiHead
@@ -33,14 +32,11 @@ FEW_SIGMAS: Final = 0.5  # a largest radius below so many sigmas is worth a note
 _PREDICT_SAMPLES: Final = 1000  # where the budget has no limit
 
 
-def make_certifier(
-    model: MultiHead | BlackBox | None,
-    info: DataInfo,
-    config: CertifyConfig,
-    *,
-    cache: ConversionCache | None = None,
-) -> Certifier:
-    """Returns the certifier of a network. This is the one place where noise, network and engine meet.
+class Certifier:
+    """CERTIFY and PREDICT for the images of a data set, or for any images.
+
+    The noise of an image without an index is keyed by its content. Where no seed is given a secret is part of
+    that key, so that nobody can search for an image with unlucky noise.
 
     Args:
         model: The network, or a classifier that is only called; None if `cache.given` has a converted one
@@ -49,46 +45,37 @@ def make_certifier(
         config: Settings; a seed is drawn if there is none.
         cache: Where converted networks are kept.
     """
-    notes: tuple[str, ...] = () if model is None else model.notes
-    # A classifier that is no module of PyTorch has an engine of its own.
-    if isinstance(model, BlackBox):
-        if config.engine not in ("torch", "function"):
-            raise ConfigError(
-                f"Engine {config.engine} computes modules of PyTorch, and {model.name} is called as it is: "
-                "leave the engine out."
-            )
-        config = config.changed(engine="function")
-    # The noise has the law, sigma and seed of the settings and the grid of the images.
-    seeded = config.seeded()
-    assert seeded.seed is not None
-    noise = seeded.law.keyed(seeded.sigma, info.grid, seeded.seed, seeded.block)
-    network = Network(model, info, noise, cache or ConversionCache())
-    counter = VoteCounter(ENGINES.get(seeded.engine)(seeded, network), noise, seeded)
-    certifier = Certifier(counter, info, seeded, repeatable=config.seed is not None)
-    certifier.notes += notes
-    return certifier
-
-
-class Certifier:
-    """CERTIFY and PREDICT for the images of a data set, or for any images.
-
-    The noise of an image without an index is keyed by its content and a secret, so that nobody can search for
-    an image with unlucky noise; without the secret it is `repeatable` by anybody who knows the seed.
-    """
-
-    notes: tuple[str, ...] = ()
-    """Notes for the user, for example that n certifies small radii only."""
 
     def __init__(
-        self, counter: VoteCounter, info: DataInfo, config: CertifyConfig, *, repeatable: bool = False
+        self,
+        model: MultiHead | BlackBox | None,
+        info: DataInfo,
+        config: CertifyConfig,
+        *,
+        cache: ConversionCache | None = None,
     ) -> None:
-        self.counter, self.info, self.config = counter, info, config.seeded().resolved()
-        # Noise of images without an index: keyed by their content and, unless repeatable, a secret.
-        self._secret = b"" if repeatable else secrets.token_bytes(32)
+        # A classifier that is no module of PyTorch has an engine of its own.
+        if isinstance(model, BlackBox):
+            if config.engine not in ("torch", "function"):
+                raise ConfigError(
+                    f"Engine {config.engine} computes modules of PyTorch, and {model.name} is called as it "
+                    "is: leave the engine out."
+                )
+            config = config.changed(engine="function")
+        self._secret = secrets.token_bytes(32) if config.seed is None else b""
+        self.info, self.config = info, config.seeded().resolved()
+        self.budget = self.config.plan
+        # This is the one place where noise, network and engine meet. The noise has the law, sigma and seed of
+        # the settings and the grid of the images.
+        assert self.config.seed is not None
+        noise = self.config.law.keyed(config.sigma, info.grid, self.config.seed, config.block)
+        self.law = noise.law
+        network = Network(model, info, noise, cache or ConversionCache())
+        engine = ENGINES.get(config.engine)(self.config, network)
+        self.counter = VoteCounter(engine, noise, self.config)
         # What the function is made of now; `_check_function` compares it after every image.
-        self._fingerprint, self._rechecked = counter.engine.fingerprint(), counter.recheck.total
-        self.budget, self.law = self.config.plan, counter.noise.law
-        self.correction = counter.noise.correction(int(np.prod(info.shape)))
+        self._fingerprint, self._rechecked = engine.fingerprint(), self.counter.recheck.total
+        self.correction = noise.correction(int(np.prod(info.shape)))
         # An impossible plan is refused before the first image.
         self.budget.check(self.params())
         # No certificate may exceed what unanimous votes show (see `_certify`).
@@ -96,6 +83,8 @@ class Certifier:
         self.max_radius = (
             math.inf if endless else max_radius(self.n, config.alpha, config.sigma, self.law.radius)
         )
+        self.notes: tuple[str, ...] = () if model is None else model.notes
+        """Notes for the user, for example that n certifies small radii only."""
         if self.max_radius < FEW_SIGMAS * config.sigma:
             self.notes += (
                 f"n = {self.n} certifies a radius of at most {self.max_radius:.2g}, even if all votes agree: "
@@ -152,32 +141,6 @@ class Certifier:
         The label is used by a label-aware budget alone.
         """
         return self._certify(as_pixels(image, self.info), index, UNLABELLED if label is None else label)
-
-    def stream(
-        self,
-        image: Any,
-        index: int | None = None,
-        *,
-        n: int | None = None,
-        target: float | None = None,
-        seconds: float | None = None,
-    ) -> Iterator[Certificate]:
-        """Yields the growing certificates of budget anytime, block by block.
-
-        Every one of them holds, so the reader may stop at any. Without the last three it never ends.
-
-        Args:
-            image: The image.
-            index: The key of its noise; without one it is keyed by its content.
-            n: Samples at most.
-            target: Radius at which to stop.
-            seconds: Time after which to stop.
-        """
-        budget = AnytimeBudget(n0=self.n0, n=n or 0, target=target, seconds=seconds)
-        for pending in self.steps(budget.run, image, index):
-            certificate = pending.result if pending.request is None else pending.partial
-            if certificate is not None:
-                yield certificate
 
     def steps(
         self, run: Callable[[CertifyParams], Run[T]], image: Any, index: int | None = None

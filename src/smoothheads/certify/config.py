@@ -43,7 +43,8 @@ class CertifyConfig:
     """Random seed of the noise, to be chosen after the weights are fixed. If omitted, certify draws and
     records one; predict uses a secret one."""
     block: Count = 100
-    """Samples per block of noise; part of the noise's key, so that results depend on nothing else."""
+    """Samples per block of noise and per forward pass; part of the noise's key, so that results depend on
+    nothing else. More are faster for small networks."""
     budget: str = "fixed"
     """How many samples an image gets: fixed (n of every image, as in published tables), table (which RADII
     are certified), radius (within TOLERANCE of the fixed radius) or anytime (until TARGET or SECONDS)."""
@@ -78,8 +79,6 @@ class CertifyConfig:
     """Device of engine torch; cuda is untested."""
     threads: Count = 1
     """Threads of the engine in one process."""
-    blocks_per_pass: Count | None = field(default=None, metadata=_UNSET)
-    """Blocks per forward pass, of one image or several: more are faster for small networks (default: 1)."""
     options: dict[str, Option] = field(default_factory=dict, hash=False, metadata={"unless_default": True})
     """Parameters of budgets, noise laws and engines of other packages."""
 

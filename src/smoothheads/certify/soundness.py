@@ -49,7 +49,7 @@ def check_finite(logits_LNC: Floats, index: int) -> None:
         )
 
 
-def check_function(engine: Engine, samples_NCHW: Floats, block: int) -> bool:
+def check_function(engine: Engine, samples_NCHW: Floats) -> bool:
     """Probes one pass: a sample must get the same logits wherever it stands and whatever else is there.
 
     This is the first line only; `Recheck` goes on looking while votes are counted.
@@ -57,7 +57,6 @@ def check_function(engine: Engine, samples_NCHW: Floats, block: int) -> bool:
     Args:
         engine: The network. It takes other batch sizes than that of a pass only if `any_batch` says so.
         samples_NCHW: The first pass of noisy samples.
-        block: Samples per block of noise; several blocks must not change each other by one bit.
 
     Returns:
         False if there was nothing to compare, because a logit is not finite.
@@ -65,73 +64,58 @@ def check_function(engine: Engine, samples_NCHW: Floats, block: int) -> bool:
     first = engine.evaluate(samples_NCHW)
     if not np.isfinite(first).all():
         return False  # check_finite names the image
-
-    def compare(logits: Floats, origin: NDArray[np.int64], what: str) -> None:
-        """Compares logits with those that the same samples had at `origin` in the first pass."""
-        if moved(first[:, origin], logits, engine.tolerance):
-            raise NotAFunctionError(
-                f"The logits of a noisy image move by {np.abs(first[:, origin] - logits).max():.3g} with "
-                f"{what}: put the network into eval mode and use no layer that mixes samples."
-            )
-
     # Twice the same input: no dropout and no other randomness.
     if not np.array_equal(first, engine.evaluate(samples_NCHW)):
         raise NotAFunctionError(
             "The same input gives different logits on a second pass: switch dropout and other randomness "
             "off, and let the network keep no state."
         )
-    count = len(samples_NCHW)
-    if count > 1:
-        generator = np.random.default_rng(0)
-        # Other places in the batch.
-        order = generator.permutation(count)
-        compare(engine.evaluate(samples_NCHW[order]), order, "its place in the batch")
-        # Other neighbours: half of the samples, chosen at random so that every group of a batch loses some,
-        # stand beside what they never saw: mirrored and brighter images, black, or copies of one of them.
-        kept = np.sort(generator.permutation(count)[: -(-count // 2)])
-        copies = np.broadcast_to(samples_NCHW[kept[:1]], samples_NCHW.shape)
-        for filling in (np.flip(samples_NCHW, -1) + 1, np.zeros_like(samples_NCHW), copies):
-            mixed = np.array(filling, dtype=np.float32)
-            mixed[kept] = samples_NCHW[kept]
-            compare(engine.evaluate(mixed)[:, kept], kept, "its neighbours in the batch")
-        # Batches of other sizes, from other places of the pass.
-        for size in BATCHES if engine.any_batch else ():
-            if size < count:
-                start = int(generator.integers(count - size + 1))
-                try:
-                    logits = engine.evaluate(samples_NCHW[start : start + size])
-                except Exception:  # a network that insists on the size of its batch never sees another one
-                    continue
-                origin = np.arange(start, start + size)
-                compare(logits, origin, f"the size of its batch ({size} instead of {count})")
-    if count > block:
-        _check_blocks(engine, first, samples_NCHW, block)
+    for what, batch_NCHW, places, origin in _rearranged(samples_NCHW, engine.any_batch):
+        try:
+            logits = engine.evaluate(batch_NCHW)[:, places]
+        except Exception:
+            if len(batch_NCHW) == len(samples_NCHW):
+                raise
+            continue  # a network that insists on the size of its batch never sees another one
+        # The same samples as in the first pass must have the same logits.
+        if moved(first[:, origin], logits, engine.tolerance):
+            raise NotAFunctionError(
+                f"The logits of a noisy image move by {np.abs(first[:, origin] - logits).max():.3g} with "
+                f"{what}: put the network into eval mode and use no layer that mixes samples."
+            )
     return True
 
 
-def _check_blocks(engine: Engine, first: Floats, samples_NCHW: Floats, size: int) -> None:
-    """Raises SoundnessError if a block has other logits, by one bit, in another place or beside other blocks.
+Places: TypeAlias = NDArray[np.int64]
 
-    What stands beside a block in a pass is chance, and votes must not depend on it.
+
+def _rearranged(samples_NCHW: Floats, any_batch: bool) -> Iterator[tuple[str, Floats, Places, Places]]:
+    """Yields batches in which samples stand elsewhere than in the first pass.
+
+    Each comes with what differs, the places of the samples to compare, and their places in the first pass.
     """
-
-    def compare(got: Floats, expected: Floats, what: str) -> None:
-        if not np.array_equal(got, expected):
-            raise SoundnessError(
-                f"The logits of a noisy image move by {np.abs(got - expected).max():.3g} with {what}: "
-                "set blocks_per_pass to 1."
-            )
-
-    # The first block in all places.
-    blocks = len(samples_NCHW) // size
-    everywhere = engine.evaluate(np.concatenate([samples_NCHW[:size]] * blocks))
-    compare(everywhere, np.tile(first[:, :size], (1, blocks, 1)), "the place of its block")
-    # Every second block beside others than before.
-    second_N = np.arange(len(samples_NCHW)) // size % 2 == 1
-    for others_N in (second_N, ~second_N):
-        mixed = samples_NCHW.copy()
-        mixed[others_N] = np.flip(samples_NCHW[others_N], -1) + 1
-        compare(engine.evaluate(mixed)[:, ~others_N], first[:, ~others_N], "other blocks of the same pass")
+    count = len(samples_NCHW)
+    if count == 1:
+        return
+    generator = np.random.default_rng(0)
+    # Other places in the batch.
+    order, everywhere = generator.permutation(count), np.arange(count)
+    yield "its place in the batch", samples_NCHW[order], everywhere, order
+    # Other neighbours: half of the samples, chosen at random so that every group of a batch loses some,
+    # stand beside what they never saw: mirrored and brighter images, black, or copies of one of them.
+    kept = np.sort(generator.permutation(count)[: -(-count // 2)])
+    copies = np.broadcast_to(samples_NCHW[kept[:1]], samples_NCHW.shape)
+    for filling in (np.flip(samples_NCHW, -1) + 1, np.zeros_like(samples_NCHW), copies):
+        mixed = np.array(filling, dtype=np.float32)
+        mixed[kept] = samples_NCHW[kept]
+        yield "its neighbours in the batch", mixed, kept, kept
+    # Batches of other sizes, from other places of the pass.
+    for size in BATCHES if any_batch else ():
+        if size < count:
+            start = int(generator.integers(count - size + 1))
+            what = f"the size of its batch ({size} instead of {count})"
+            part = everywhere[start : start + size]
+            yield what, samples_NCHW[part], everywhere[:size], part
 
 
 def moved(expected_LNC: Floats, got_LNC: Floats, tolerance: float) -> bool:
@@ -267,23 +251,7 @@ def weights_fingerprint(model: nn.Module) -> str:
 
     These are parameters, buffers (also those that are not saved) and tensors in plain attributes.
     """
-    import torch
-
-    digest = hashlib.sha256()
-    try:
-        saved = model.state_dict(keep_vars=True)
-    except Exception as error:  # whatever a module's own get_extra_state raises
-        raise ConfigError(f"The network's state cannot be read ({reason(error)}): repair it.") from error
-    # Everything that is saved with the network, by its name.
-    for name, value in saved.items():
-        if isinstance(value, torch.Tensor):
-            _update(digest, name, value)
-    # And what is not saved: buffers that do not persist, tensors in attributes and containers.
-    known = {id(value) for value in saved.values()}
-    for name, value in _held(model):
-        if isinstance(value, torch.Tensor) and id(value) not in known:
-            _update(digest, f"\0{name}", value)
-    return digest.hexdigest()
+    return _fingerprint(model, plain_values=False)
 
 
 def state_fingerprint(model: nn.Module) -> str:
@@ -291,40 +259,38 @@ def state_fingerprint(model: nn.Module) -> str:
 
     A network may count its calls in one of them.
     """
+    return _fingerprint(model, plain_values=True)
+
+
+def _fingerprint(model: nn.Module, *, plain_values: bool) -> str:
     import torch
 
-    digest = hashlib.sha256(weights_fingerprint(model).encode())
+    digest = hashlib.sha256()
     for name, value in _held(model):
-        if not isinstance(value, torch.Tensor):
-            _update(digest, f"\0{name}\0", value)
-    # A module may save more than tensors (get_extra_state).
-    saved = model.state_dict(keep_vars=True)
-    for name, value in _held({n: each for n, each in saved.items() if not isinstance(each, torch.Tensor)}):
-        _update(digest, f"\0\0{name}\0", value)
+        if isinstance(value, torch.Tensor):
+            digest.update(name.encode() + _tensor_bytes(name, value))
+        elif plain_values:
+            digest.update(name.encode() + repr(value).encode())
     return digest.hexdigest()
 
 
-def _update(digest: Any, name: str, value: Any) -> None:
-    """Adds a name and a tensor or a plain value to a hash."""
+def _tensor_bytes(name: str, tensor: Tensor) -> bytes:
     import torch
 
-    data = b"" if isinstance(value, torch.Tensor) else repr(value).encode()
-    if isinstance(value, torch.Tensor):
-        try:
-            # Dense numbers with values: quantised and sparse tensors are written out.
-            plain = value.detach().cpu()
-            plain = plain.dequantize() if plain.is_quantized else plain
-            plain = plain if plain.layout == torch.strided else plain.to_dense()
-            data = plain.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
-            raise ConfigError(
-                f"The tensor {name.replace(chr(0), '')!r} of the network cannot be hashed "
-                f"({str(error).splitlines()[0]}): run lazy modules once, and give all tensors storage."
-            ) from None
-    digest.update(name.encode() + data)
+    try:
+        # Dense numbers with values: quantised and sparse tensors are written out.
+        plain = tensor.detach().cpu()
+        plain = plain.dequantize() if plain.is_quantized else plain
+        plain = plain if plain.layout == torch.strided else plain.to_dense()
+        return plain.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"The tensor {name!r} of the network cannot be hashed ({str(error).splitlines()[0]}): run lazy "
+            "modules once, and give all tensors storage."
+        ) from None
 
 
-def _held(owner: nn.Module | dict[str, Any]) -> Iterator[tuple[str, Tensor | Any]]:
+def _held(model: nn.Module) -> Iterator[tuple[str, Tensor | Any]]:
     """Yields tensors and plain values with their names, each object once.
 
     They are those in the module and its children, and in containers of them, however deep. Other kinds of
@@ -332,17 +298,27 @@ def _held(owner: nn.Module | dict[str, Any]) -> Iterator[tuple[str, Tensor | Any
     """
     import torch
 
-    waiting: list[tuple[str, Any]] = [("", owner)]
+    try:
+        saved = model.state_dict(keep_vars=True)
+    except Exception as error:  # whatever a module's own get_extra_state raises
+        raise ConfigError(f"The network's state cannot be read ({reason(error)}): repair it.") from error
+    # First what is saved with the network, also by get_extra_state, then whatever else its modules hold.
+    waiting: list[tuple[str, Any]] = [("module", model), ("saved", saved)]
     seen: set[int] = set()
     while waiting:
         name, value = waiting.pop()
         if isinstance(value, np.ndarray):
             yield name, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-        elif isinstance(value, torch.Tensor | bool | int | float | complex | str | bytes | None):
+        elif isinstance(value, bool | int | float | complex | str | bytes | None):
             yield name, value
         elif isinstance(value, np.generic | bytearray | set | frozenset):
             yield name, _text(sorted(value, key=_text) if isinstance(value, set | frozenset) else value)
-        elif isinstance(value, torch.nn.Module | dict | list | tuple | deque) and id(value) not in seen:
+        elif id(value) in seen:
+            continue
+        elif isinstance(value, torch.Tensor):
+            seen.add(id(value))
+            yield name, value
+        elif isinstance(value, torch.nn.Module | dict | list | tuple | deque):
             seen.add(id(value))
             held: Any = vars(value) if isinstance(value, torch.nn.Module) else value
             pairs = list(held.items() if isinstance(held, dict) else enumerate(held))

@@ -314,10 +314,10 @@ def adapt(
     """Returns any classifier in the form that is certified: for pixels in [0, 1] plus noise.
 
     Args:
-        model: A module of PyTorch, one of Hugging Face (whose output has `.logits`) or timm (whose data
-            configuration gives mean, std and size), `hf://user/name` or a folder that holds one of those, a
-            path of an ONNX file, an estimator of scikit-learn, or a function of NumPy images [N, C, H, W]
-            that returns logits or classes.
+        model: A module of PyTorch (of one in half or double precision a float32 copy is used), one of Hugging
+            Face (whose output has `.logits`) or timm (whose data configuration gives mean, std and size),
+            `hf://user/name` or a folder that holds one of those, a path of an ONNX file, an estimator of
+            scikit-learn, or a function of NumPy images [N, C, H, W] that returns logits or classes.
         mean: Subtracted from every channel, if the model does not do so itself.
         std: What the difference is divided by.
         size: The side, or height and width, to which a module's images are resized behind the noise.
@@ -402,14 +402,14 @@ def load_pretrained(folder: Path) -> tuple[Any, SimpleNamespace | None]:
 def _adapt_module(
     model: Any, size: int | tuple[int, int] | None, mean: Sequence[float] | None, std: Sequence[float] | None
 ) -> MultiHead:
-    """Returns a module with what its data configuration says in front of it."""
+    """Returns a module, in float32, with what its data configuration says in front of it."""
     from torch import nn
 
     from smoothheads.models.multihead import MultiHead, Normalize, Resize, as_multihead
 
-    usable = as_multihead(model)
+    usable = as_multihead(model, convert=True)
     if isinstance(model, MultiHead):
-        return model
+        return usable
     # timm keeps what its networks were trained with on the network itself.
     timm = getattr(model, "pretrained_cfg", None)
     if isinstance(timm, Mapping) and mean is None and std is None:
@@ -421,7 +421,11 @@ def _adapt_module(
         layers.append(Resize((size, size) if isinstance(size, int) else (size[0], size[1])))
     if mean is not None and std is not None:
         layers.append(Normalize(mean, std))
-    return MultiHead(nn.Identity(), [model], nn.Sequential(*layers)) if layers else usable
+    if not layers:
+        return usable
+    adapted = MultiHead(nn.Identity(), list(usable.heads), nn.Sequential(*layers))
+    adapted.notes = usable.notes
+    return adapted
 
 
 def is_own_model(place: str | Path) -> bool:

@@ -20,18 +20,17 @@ from smoothheads.seeding import drawing
 
 Parts = tuple[nn.Module, nn.Module]
 SIDES: Final = (32, 28, 224, 64, 96, 16, 8, 4, 128, 256, 299)  # of images, the usual ones first
-ADVICE: Final = "pass the trunk itself as the model, with cut=None and a head_factory"
+ADVICE: Final = "join modules of your own as sh.MultiHead(trunk, heads)"
 
 
 def multihead(
     model: nn.Module,
-    cut: str | int | None,
+    cut: str | int,
     heads: int,
     *,
     example: Tensor | None = None,
     normalize: nn.Module | None = None,
     reinit: bool | Callable[[nn.Module], None] = True,
-    head_factory: Callable[[], nn.Module] | None = None,
     seed: int = 0,
 ) -> MultiHead:
     """Returns a multi-head network made of a copy of `model`, which itself stays as it is.
@@ -46,26 +45,10 @@ def multihead(
         normalize: first layer of the network.
         reinit: True draws head k anew from the k-th stream of `seed`, False keeps exact copies, a function
             initialises a head in place of `reset_parameters`.
-        head_factory: makes a head; then the model is the trunk and the cut is None.
         seed: seed of the new heads.
     """
     at_least("heads", heads, 1)
     _refuse_batch_statistics(model)
-    if head_factory is not None:
-        if cut is not None:
-            raise ConfigError(f"With a head_factory pass cut=None, not {cut!r}: the model is the trunk.")
-        # Make every head from a random stream of its own.
-        made = []
-        for k in range(heads):
-            with drawing(seed, "init", k):
-                made.append(head_factory())
-            _refuse_batch_statistics(made[-1])
-        network = _assemble(copy.deepcopy(model), made, normalize)
-        # The network must compute what its parts compute one after the other.
-        separate = [nn.Sequential(network.normalize, network.trunk, head) for head in made]
-        example = example_for(separate[0]) if example is None else example
-        _check(network, [_logits(one, example) for one in separate], example)
-        return network
     # Cut a copy of the model; weights on both sides of the cut cannot be copied for every head.
     trunk, head = split(copy.deepcopy(model), cut)
     if not list(head.parameters()):
@@ -75,10 +58,13 @@ def multihead(
     for name, part in (*head.named_parameters(), *head.named_modules()):
         if id(part) in in_trunk:
             raise ConfigError(f"Both sides of the cut use the tied {name!r}: choose another cut.")
-    network = _assemble(trunk, [copy.deepcopy(head) for _ in range(heads)], None)
+    for module in head.modules():
+        if hasattr(module, "inplace"):  # a head must not overwrite what the next head reads
+            module.inplace = False  # type: ignore[assignment]
+    network = MultiHead(trunk, [copy.deepcopy(head) for _ in range(heads)])
     # Before anything is drawn anew, each head must compute what the model computes.
     example = example_for(model) if example is None else example
-    _check(network, [_logits(model, example)] * heads, example)
+    _check(network, _logits(model, example), example)
     # Draw head k anew from the k-th random stream.
     if reinit:
         initialise = reset if reinit is True else reinit
@@ -103,10 +89,8 @@ def reset(module: nn.Module) -> None:
         )
 
 
-def split(model: nn.Module, cut: str | int | None) -> Parts:
+def split(model: nn.Module, cut: str | int) -> Parts:
     """Returns trunk and head, which use the model's own layers: head(trunk(x)) is what the model computes."""
-    if cut is None:
-        raise ConfigError("Name the submodule after which to cut, or pass a head_factory.")
     # A network may know itself where it can be cut, as ours do.
     own_split = getattr(model, "split", None)
     if callable(own_split) and isinstance(cut, str):
@@ -219,14 +203,6 @@ def _trace(model: nn.Module, cut: str) -> fx.Graph:
     return graphs[False]
 
 
-def _assemble(trunk: nn.Module, heads: list[nn.Module], normalize: nn.Module | None) -> MultiHead:
-    for head in heads:
-        for module in head.modules():
-            if hasattr(module, "inplace"):  # a head must not overwrite what the next head reads
-                module.inplace = False  # type: ignore[assignment]
-    return MultiHead(trunk, heads, normalize)
-
-
 def _refuse_batch_statistics(model: nn.Module) -> None:
     for name, module in model.named_modules():
         batch_norm = isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm))
@@ -237,14 +213,15 @@ def _refuse_batch_statistics(model: nn.Module) -> None:
             )
 
 
-def _check(network: MultiHead, expected: list[Tensor], example: Tensor) -> None:
+def _check(network: MultiHead, expected: Tensor, example: Tensor) -> None:
     """Checks that each head gives the expected logits bit for bit, whatever else is in the batch."""
     logits_LNC = _run(network, example)
-    for k, (got, want) in enumerate(zip(logits_LNC, expected, strict=True)):
-        if not torch.equal(got, want):
+    for k, got in enumerate(logits_LNC):
+        if not torch.equal(got, expected):
+            gap = (got - expected).abs().max()
             raise ConfigError(
-                f"Behind the cut the logits differ from the model's own by {(got - want).abs().max():.3g} in "
-                f"head {k + 1}: its forward changes values in place or at random, so {ADVICE}."
+                f"Behind the cut the logits of head {k + 1} differ by {gap:.3g} from the model's own: its "
+                f"forward changes values in place or at random, so {ADVICE}."
             )
     # The prediction for an image must not depend on the other images in the batch.
     others = torch.rand(example.shape, generator=torch.Generator().manual_seed(0)).to(example)

@@ -226,7 +226,7 @@ def denoised(
     if network.config is not None and isinstance(denoiser, Denoiser) and size is None:
         composed.config = replace(network.config, denoiser_sigma=sigma)  # can be saved as a checkpoint
     composed.weigh(network.ensemble_weights)
-    composed.notes = front.notes
+    composed.notes = network.notes + front.notes
     return composed.eval()
 
 

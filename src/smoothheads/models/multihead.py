@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final
+from contextlib import contextmanager, suppress
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,6 @@ from smoothheads.config.check import positive
 from smoothheads.errors import ConfigError
 from smoothheads.models.adapters import select_logits
 from smoothheads.models.config import ModelConfig
-
-MAX_DEPTH: Final = 100  # of modules inside modules; copying takes several Python frames per level
 
 
 class MultiHead(nn.Module):
@@ -81,47 +79,52 @@ class MultiHead(nn.Module):
         return [[p for p in parameters if p.ndim >= 2] for parameters in self.head_parameters()]
 
 
-def as_multihead(model: nn.Module) -> MultiHead:
+def as_multihead(model: nn.Module, *, convert: bool = False) -> MultiHead:
     """Returns any network that gives logits [N, C] as one head.
 
     Raises ConfigError for what cannot compute with float32 images yet: a class, tensors without shape or
     values, sparse weights, another precision.
+
+    Args:
+        model: The network.
+        convert: Takes a float32 copy of a network in half or double precision, with a note.
     """
     if isinstance(model, type):
         raise ConfigError(f"{model.__name__} is a class: create the network first, as in {model.__name__}().")
     if not isinstance(model, nn.Module):
         raise ConfigError(f"A network is a torch.nn.Module, not a {type(model).__name__}.")
-    # Python's recursion limit would end a forward pass or a copy of a network that is nested too deeply. A
-    # module that occurs several times in a level is looked at once.
-    level, depth = {id(model): model}, 0
-    while level:
-        if depth > MAX_DEPTH:
-            raise ConfigError(f"The network's modules are nested more than {MAX_DEPTH} deep: flatten them.")
-        children = (child for module in level.values() for child in module.children())
-        level, depth = {id(child): child for child in children}, depth + 1
     # All tensors need values, except in a sketch that is made on the meta device on purpose.
     sketch = torch.get_default_device().type == "meta"
-    for kind, tensors in (("parameter", model.named_parameters()), ("buffer", model.named_buffers())):
-        for name, tensor in tensors:
-            if is_lazy(tensor):
-                raise ConfigError(
-                    f"The {kind} {name!r} has no shape yet: run the network once on images, so that its lazy "
-                    "modules are initialised."
-                )
-            if tensor.is_meta and not sketch:
-                raise ConfigError(
-                    f"The {kind} {name!r} is on the meta device and has no values: load the weights first."
-                )
-            if tensor.layout != torch.strided:
-                raise ConfigError(f"The {kind} {name!r} is sparse: replace it by its to_dense().")
-    # Parameters of one lower or higher precision are a mistake; quantised networks have several types.
-    dtypes = {p.dtype for p in model.parameters() if p.is_floating_point()}
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(tensor):
+            problem = "has no shape yet: run the network once on images, so that lazy modules are initialised"
+        elif tensor.is_meta and not sketch:
+            problem = "is on the meta device and has no values: load the weights first"
+        elif tensor.layout != torch.strided:
+            problem = "is sparse: replace it by its to_dense()"
+        else:
+            continue
+        raise ConfigError(f"The tensor {name!r} of the network {problem}.")
+    # Quantised networks have parameters of several types, and are used as they are.
+    dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    notes: tuple[str, ...] = ()
     if len(dtypes) == 1 and dtypes != {torch.float32}:
-        raise ConfigError(
-            f"The network's parameters are {str(*dtypes).removeprefix('torch.')}, but images are float32: "
-            "pass model.float(); lower precision is a setting of the engine."
+        precision = str(*dtypes).removeprefix("torch.")
+        copied = None
+        with suppress(Exception):  # somebody's own module may hold what cannot be copied
+            copied = copy.deepcopy(model).float() if convert else None
+        if copied is None:
+            raise ConfigError(
+                f"The network's parameters are {precision}, but images are float32: pass "
+                "model.float(); lower precision is a setting of training and of the engine."
+            )
+        model = copied
+        notes = (
+            f"the network's parameters are {precision}: a float32 copy of it is used, which rounds otherwise",
         )
-    return model if isinstance(model, MultiHead) else MultiHead(nn.Identity(), [model])
+    network = model if isinstance(model, MultiHead) else MultiHead(nn.Identity(), [model])
+    network.notes += notes
+    return network
 
 
 class Normalize(nn.Module):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.random import Generator, Philox
@@ -24,7 +24,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Norm: TypeAlias = Literal["l1", "l2"]
 
 
-class Noise(Protocol):
+class Noise(ABC):
     """Noisy samples of an image, made in whole blocks; the block size is part of the key.
 
     The samples depend on nothing but the seed and the arguments, so that a result does not depend on batch
@@ -32,28 +32,23 @@ class Noise(Protocol):
     `law` and with this very `sigma`.
     """
 
-    @property
-    def law(self) -> NoiseLaw: ...
+    law: NoiseLaw
+    sigma: float
+    block_size: int
 
     @property
-    def sigma(self) -> float: ...
-
-    @property
+    @abstractmethod
     def scope(self) -> str:
         """One sentence to print with a certificate: what it covers."""
-        ...
 
-    @property
-    def block_size(self) -> int: ...
-
+    @abstractmethod
     def noisy(self, image: Pixels, index: int, phase: Phase, block: int) -> NDArray[np.float32]:
         """Returns [block_size, channels, height, width] of x + noise in pixel units, not clipped."""
-        ...
 
-    def correction(self, dimension: int) -> float:
+    def correction(self, dimension: int) -> float:  # noqa: ARG002
         """Returns an upper bound on how much more likely any event is under this sampler than under the
         exact noise on `dimension` pixel values. The certifier subtracts it from p_lower."""
-        ...
+        return 0.0
 
 
 class NoiseLaw(ABC):
@@ -103,7 +98,7 @@ class FloatLaw(NoiseLaw):
 
 
 @dataclass(frozen=True, slots=True)
-class FloatNoise:
+class FloatNoise(Noise):
     """The rounded sum x + noise carries a trace of x, so a network could recognise the clean image. The
     certificate is the theorem's only as far as that is neglected; GridNoise has no such gap."""
 
@@ -127,9 +122,6 @@ class FloatNoise:
         samples = self.law.draw(generator, (self.block_size, *image.shape), self.sigma)
         samples += np.divide(image, self.grid.max_value, dtype=np.float32)
         return samples
-
-    def correction(self, dimension: int) -> float:  # noqa: ARG002
-        return 0.0
 
 
 def make_noise(name: str, sigma: float, grid: Grid, seed: int, block_size: int) -> Noise:

@@ -9,15 +9,15 @@ by integer arithmetic, so that no rounding error can carry a trace of m into the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.noise.base import NoiseLaw, check_image, check_settings, keyed_bits
+from smoothheads.noise.base import Noise, NoiseLaw, check_image, check_settings, keyed_bits
 from smoothheads.noise.laws import GridGaussian
 from smoothheads.types import Grid, Phase, Pixels
 
@@ -84,21 +84,18 @@ def _thresholds(sigma: float, q: int) -> tuple[NDArray[np.uint64], float]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GridNoise:
+class GridNoise(Noise):
     """Sound noise: no floating-point operation before the integer m + K."""
 
     table: GridTable
     seed: int
     block_size: int
-
-    law: ClassVar[NoiseLaw] = GridGaussian()
+    sigma: float = field(init=False)
+    law: NoiseLaw = field(default=GridGaussian(), init=False)
 
     def __post_init__(self) -> None:
-        check_settings(self.table.sigma, self.table.grid, self.block_size)
-
-    @property
-    def sigma(self) -> float:
-        return self.table.sigma
+        object.__setattr__(self, "sigma", self.table.sigma)
+        check_settings(self.sigma, self.table.grid, self.block_size)
 
     @property
     def scope(self) -> str:

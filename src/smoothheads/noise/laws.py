@@ -43,27 +43,27 @@ def l2_radius(p_lower: float, sigma: float) -> float:
 
 def quantile_below(p: float) -> float:
     """Returns z with Phi(z) <= p, next to Phi^-1(p)."""
-    from scipy import special
-
-    _check_probability(p)
-    # Step below ndtri by more than its error, then on until scipy's own Phi agrees that z is low enough.
-    z = float(special.ndtri(p))
-    z -= _ABSOLUTE + _RELATIVE * abs(z)
-    while special.ndtr(z) > p:
-        z = math.nextafter(z, -math.inf)
-    return z
+    return _quantile(p, -1)
 
 
 def quantile_above(p: float) -> float:
     """Returns z with Phi(z) >= p, next to Phi^-1(p)."""
+    return _quantile(p, 1)
+
+
+def _quantile(p: float, side: int) -> float:
+    """Returns Phi^-1(p) rounded down (side -1) or up (side 1)."""
     from scipy import special
 
-    _check_probability(p)
-    # The mirror image: step above ndtri by more than its error, then on until Phi agrees.
+    if not 0 < p < 1:
+        raise SoundnessError(
+            f"A bound must lie strictly between 0 and 1, not at {p!r}: no sample shows certainty."
+        )
+    # Step away from ndtri by more than its error, then on until scipy's own Phi agrees with the side.
     z = float(special.ndtri(p))
-    z += _ABSOLUTE + _RELATIVE * abs(z)
-    while special.ndtr(z) < p:
-        z = math.nextafter(z, math.inf)
+    z += side * (_ABSOLUTE + _RELATIVE * abs(z))
+    while side * (special.ndtr(z) - p) < 0:
+        z = math.nextafter(z, side * math.inf)
     return z
 
 
@@ -77,13 +77,6 @@ def probability_above(radius: float, sigma: float) -> float:
     # Near 1 the complement is the accurate one of the two.
     miss = float(special.ndtr(-radius / sigma)) * (1 - 1e-12)
     return math.nextafter(max(p, 1 - miss), 2.0) if radius > 0 else 0.5
-
-
-def _check_probability(p: float) -> None:
-    if not 0 < p < 1:
-        raise SoundnessError(
-            f"A bound must lie strictly between 0 and 1, not at {p!r}: no sample shows certainty."
-        )
 
 
 def check_bound(p_lower: float, sigma: float) -> None:

@@ -13,14 +13,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
-from smoothheads.certify.certifier import make_certifier
+from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import ConversionCache
 from smoothheads.certify.engines.conversion import FACTS, load_converted
 from smoothheads.certify.soundness import NotAFunctionError
-from smoothheads.certify.votes import OnVotes, Request, VoteCounter
+from smoothheads.certify.votes import OnVotes, VoteCounter
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.checkpoint.join import differing
 from smoothheads.config import Json, differences, load_json, to_dict
@@ -202,8 +200,7 @@ def certify_run(
             rows = smoothed.certifier.records(dataset, skip=skip, on_votes=on_votes)
         else:
             worker = CertifyWorker.of(smoothed, dataset.image(0), None if ray else cache.folder)
-            # A worker gets as many images at a time as fill a pass.
-            batches = _batches(dataset, left, smoothed.certifier.counter.blocks_per_pass)
+            batches = _batches(dataset, left)
             results = stack.enter_context(executor).map(worker, batches)
             rows = chain.from_iterable(results)
         # 5. Rows come in the order of the images, and each is on the disk before the next one is looked at.
@@ -333,20 +330,20 @@ def worker_count(config: CertifyConfig, workers: int | None, images: int) -> int
     return max(1, min(per_core if workers is None else workers, images))
 
 
-def _batches(dataset: Dataset, positions: Sequence[int], size: int) -> Iterator[Dataset]:
-    """Reads the images at these positions, batch by batch: workers need not see the data set's files."""
-    for first in range(0, len(positions), size):
-        batch = np.array(positions[first : first + size])
-        pixels = np.stack([dataset.image(position) for position in batch])
-        yield ArrayDataset(pixels, dataset.labels[batch], dataset.info, dataset.indices[batch])
+def _batches(dataset: Dataset, positions: Sequence[int]) -> Iterator[Dataset]:
+    """Reads the images at these positions, one by one: workers need not see the data set's files."""
+    for position in positions:
+        one = slice(position, position + 1)
+        pixels = dataset.image(position)[None]
+        yield ArrayDataset(pixels, dataset.labels[one], dataset.info, dataset.indices[one])
 
 
 def probe_facts(counter: VoteCounter, image: Pixels) -> Json:
     """Returns what must be equal for two workers to compute the same function: the engine and its precision,
     and a hash of votes and logits on the first block of an image."""
-    request = Request(image, 0, Phase.PILOT, 0, counter.noise.block_size * counter.blocks_per_pass)
-    digest = hashlib.sha256(counter.votes_of([request])[0].counts.tobytes())
-    for logits_LNC, _ in counter.logits([request]):
+    first_block = image, 0, Phase.PILOT, 0, counter.noise.block_size
+    digest = hashlib.sha256(counter.votes(*first_block).counts.tobytes())
+    for logits_LNC in counter.logits(*first_block):
         digest.update(logits_LNC.tobytes())
     return {"engine": counter.engine.describe(), "logits": digest.hexdigest()}
 
@@ -400,7 +397,7 @@ class CertifyWorker:
                             (partial / name).write_bytes(data)
             given.append(load_converted(root / sha256, sha256))
         cache = ConversionCache(self.folder, given=tuple(given))
-        self._certifier = make_certifier(self.model, self.info, self.config, cache=cache)
+        self._certifier = Certifier(self.model, self.info, self.config, cache=cache)
         if self.facts is None:
             return
         # Equal logits on one block: the same function, up to what a block cannot show.

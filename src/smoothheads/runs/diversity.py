@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothheads.certify.certifier import make_certifier
+from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines.base import Floats
-from smoothheads.certify.votes import Request, VoteCounter
+from smoothheads.certify.votes import VoteCounter
 from smoothheads.checkpoint import Checkpoint
 from smoothheads.data import Dataset, SubsetConfig, select
 from smoothheads.errors import DataError
@@ -128,7 +128,7 @@ def _counter(checkpoint: Checkpoint, sampling: Sampling) -> VoteCounter:
         device=sampling.device,
         threads=sampling.threads,
     )
-    return make_certifier(checkpoint.model, checkpoint.info, config).counter
+    return Certifier(checkpoint.model, checkpoint.info, config).counter
 
 
 def _noisy_logits(
@@ -138,8 +138,8 @@ def _noisy_logits(
 
     The noise is the pilot's, on which no certificate rests. Raises SoundnessError when a logit is not finite.
     """
-    request = Request(dataset.image(position), int(dataset.indices[position]), Phase.PILOT, 0, count)
-    for logits_LMC, _ in counter.logits([request]):
+    image, index = dataset.image(position), int(dataset.indices[position])
+    for logits_LMC in counter.logits(image, index, Phase.PILOT, 0, count):
         yield logits_LMC
         if on_samples:
             on_samples(logits_LMC.shape[1])

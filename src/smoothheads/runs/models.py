@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from smoothheads import checkpoint, hub
 from smoothheads import checkpoint as layout
-from smoothheads.certify.certifier import Certifier, make_certifier
+from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import ConversionCache, ConvertedModel, conversion
 from smoothheads.certify.soundness import state_fingerprint
@@ -182,7 +182,7 @@ class Export(Model):
         if config.engine != "onnxruntime":
             return self.smoothed(config).certifier
         _, info = description(self.folder / CHECKPOINT)
-        certifier = make_certifier(None, info, config, cache=ConversionCache(given=self._converted()))
+        certifier = Certifier(None, info, config, cache=ConversionCache(given=self._converted()))
         certifier.notes += self._differences(certifier)
         return certifier
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from smoothheads.certify.certifier import make_certifier
+from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines.conversion import ONNX, ConversionCache, ConvertedModel
 from smoothheads.certify.engines.onnx import convert
@@ -36,11 +36,11 @@ def made(tmp_path: Path, tiny_network: Callable[..., MultiHead]) -> tuple[MultiH
     return model, tmp_path / "model.onnx"
 
 
-def counter(path: Path, heads: int = 3, classes: int = 10, blocks_per_pass: int = 1) -> VoteCounter:
-    config = CertifyConfig(sigma=0.5, seed=3, block=20, engine="onnxruntime", blocks_per_pass=blocks_per_pass)
+def counter(path: Path, heads: int = 3, classes: int = 10) -> VoteCounter:
+    config = CertifyConfig(sigma=0.5, seed=3, block=20, engine="onnxruntime")
     facts = {"format": ONNX, "heads": heads, "classes": classes, "head_weights": None}
     cache = ConversionCache(given=(ConvertedModel(path.parent, "0" * 64, facts),))
-    return make_certifier(None, any_info(SHAPE), config, cache=cache).counter
+    return Certifier(None, any_info(SHAPE), config, cache=cache).counter
 
 
 def test_it_votes_as_pytorch_does(made: tuple[MultiHead, Path]) -> None:
@@ -61,7 +61,6 @@ def test_votes_depend_on_the_key_alone(made: tuple[MultiHead, Path]) -> None:
     whole = counter(path).votes(IMAGE, 5, Phase.ESTIMATION, 0, 60)
     parts = [counter(path).votes(IMAGE, 5, Phase.ESTIMATION, block, 20) for block in range(3)]
     assert whole.counts.tolist() == sum((part.counts for part in parts), np.zeros(1, np.int64)).tolist()
-    assert counter(path, blocks_per_pass=3).votes(IMAGE, 5, Phase.ESTIMATION, 0, 60).n == 60
 
 
 def test_what_is_no_network_is_refused(made: tuple[MultiHead, Path], tmp_path: Path) -> None:
@@ -113,7 +112,7 @@ class Without:
 sys.meta_path.insert(0, Without())
 from pathlib import Path
 import numpy as np
-from smoothheads.certify.certifier import make_certifier
+from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines.conversion import ONNX, ConversionCache, ConvertedModel
 from smoothheads.data.base import DataInfo
@@ -122,7 +121,7 @@ config = CertifyConfig(sigma=0.5, seed=3, block=20, engine="onnxruntime")
 info = DataInfo("any", Grid(16), (1, 8, 8), tuple("0123456789"), (0.0,), (1.0,))
 facts = {{"format": ONNX, "heads": 3, "classes": 10, "head_weights": None}}
 cache = ConversionCache(given=(ConvertedModel(Path({str(made[1].parent)!r}), "0" * 64, facts),))
-counter = make_certifier(None, info, config, cache=cache).counter
+counter = Certifier(None, info, config, cache=cache).counter
 print(counter.votes(np.zeros((1, 8, 8), np.uint8), 0, Phase.PILOT, 0, 20).n)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -14,7 +14,7 @@ import torch
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.certify.engines import openvino as extra
 from smoothheads.certify.engines.openvino import _check_bfloat16
-from smoothheads.certify.votes import Request, VoteCounter
+from smoothheads.certify.votes import VoteCounter
 from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.errors import CheckpointError, ConfigError, DataError, MissingExtraError, SoundnessError
 from smoothheads.models.multihead import MultiHead
@@ -37,9 +37,9 @@ def _few_images(monkeypatch: pytest.MonkeyPatch) -> None:
 def make(
     config: CertifyConfig, trained_like: Network, small_digits: Splits, noise: Noise, tmp_path: Path
 ) -> Make:
-    def counter(precision: str, seed: int = 0, blocks_per_pass: int = 1, **options: object) -> VoteCounter:
+    def counter(precision: str, seed: int = 0, **options: object) -> VoteCounter:
         given = {"converted": tmp_path, "training": lambda: small_digits.train} | options
-        settings = config.changed(engine="openvino", precision=precision, blocks_per_pass=blocks_per_pass)
+        settings = config.changed(engine="openvino", precision=precision)
         model = trained_like(heads=3, seed=seed)
         return make_counter(settings, model, small_digits.train.info, noise, **given)
 
@@ -59,7 +59,7 @@ def test_float32_has_the_logits_of_pytorch(
     with torch.no_grad():
         copies = torch.from_numpy(noise.noisy(image, 3, Phase.ESTIMATION, 0))
         expected = trained_like(heads=3)(copies)
-    ((got, _),) = engine.logits([Request(image, 3, Phase.ESTIMATION, 0, 20)])
+    (got,) = engine.logits(image, 3, Phase.ESTIMATION, 0, 20)
     np.testing.assert_allclose(got, expected.numpy(), atol=1e-4)
     assert engine.engine.describe()["precision"] == "float32"
 
@@ -72,17 +72,6 @@ def test_votes_do_not_depend_on_what_is_asked_for_at_once(make: Make, small_digi
         again = make(precision)  # another engine from the same files, asked backwards
         parts = [again.votes(image, 5, Phase.ESTIMATION, b, min(20, 90 - 20 * b)) for b in (4, 3, 2, 1, 0)]
         np.testing.assert_array_equal(at_once.counts, sum(part.counts for part in parts))
-
-
-@pytest.mark.openvino
-def test_blocks_share_passes_and_keep_their_votes(make: Make, small_digits: Splits) -> None:
-    for precision in ("float32", "int8"):
-        engine, image = make(precision, blocks_per_pass=4), small_digits.test.image(5)
-        requests = [Request(small_digits.test.image(i), i, Phase.ESTIMATION, i, 30 + i) for i in range(6)]
-        for each, found in zip(requests, engine.votes_of(requests), strict=True):
-            alone = engine.votes(each.image, each.index, each.phase, each.block, each.count)
-            np.testing.assert_array_equal(found.counts, alone.counts)
-        assert engine.votes(image, 5, Phase.ESTIMATION, 0, 1).n == 1
 
 
 @pytest.mark.openvino
@@ -108,8 +97,7 @@ def test_int8_is_another_network_which_is_made_once_and_named(
     assert artefacts(tmp_path) == files
     plain = make("float32")
     image = small_digits.test.image(0)
-    request = Request(image, 0, Phase.ESTIMATION, 0, 20)
-    a, b = (next(each.logits([request]))[0] for each in (again, plain))
+    a, b = (next(each.logits(image, 0, Phase.ESTIMATION, 0, 20)) for each in (again, plain))
     assert 1e-4 < np.abs(a - b).max() < 0.5 * np.abs(b).max()
 
 

@@ -56,7 +56,7 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
-    parameters: ClassVar[Mapping[str, Any]] = {"blocks_per_pass": 1}
+    parameters: ClassVar[Mapping[str, Any]] = {}
     """Parameters besides precision and threads, with their defaults: fields or `options` of CertifyConfig."""
     precisions: ClassVar[tuple[str, ...]] = ("float32",)
 
@@ -73,7 +73,7 @@ class Engine(ABC):
 
     @abstractmethod
     def __init__(self, config: CertifyConfig, network: Network) -> None:
-        """Builds the engine for passes of blocks_per_pass * block samples. Leaves the model as it was."""
+        """Builds the engine for passes of `config.block` samples. Leaves the model as it was."""
 
     @abstractmethod
     def logits(self, samples_NCHW: Floats) -> Floats:
@@ -129,17 +129,12 @@ class Engine(ABC):
         self.head_weights = None if weights_L is None else tuple(weights_L.tolist())
 
 
-def samples_per_pass(config: CertifyConfig) -> int:
-    """Returns the size of a pass: blocks_per_pass whole blocks, one unless more are set."""
-    return config.block * (config.blocks_per_pass or 1)
-
-
 ENGINES: Final[Registry[type[Engine]]] = Registry("engine", "smoothheads.engines")
 
 
 @ENGINES.register
 class FunctionEngine(Engine):
-    """Calls a classifier that is no module of PyTorch. `make_certifier` chooses it for every black box."""
+    """Calls a classifier that is no module of PyTorch. A certifier chooses it for every black box."""
 
     name: ClassVar[str] = "function"
     any_batch = True

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
-import importlib.util
 import io
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from smoothheads.certify.engines.base import ENGINES, Floats, Network, samples_per_pass
+from smoothheads.certify.engines.base import ENGINES, Floats, Network
 from smoothheads.certify.engines.conversion import (
     FILES,
     OPENVINO,
@@ -71,7 +70,7 @@ class OpenVinoEngine(ConvertedEngine):
             _check_bfloat16(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
         # Compiled for passes of one size: other sizes would be other kernels, which round otherwise.
         graph = core.read_model(model.model)
-        graph.reshape([samples_per_pass(config), *network.info.shape])
+        graph.reshape([config.block, *network.info.shape])
         settings = {
             "INFERENCE_PRECISION_HINT": HINTS[self.precision],
             "INFERENCE_NUM_THREADS": self.threads,
@@ -157,11 +156,6 @@ def _check_bfloat16(capabilities: list[str]) -> None:
         raise ConfigError(
             f"This processor computes {', '.join(capabilities)} but no bfloat16: use float32 or int8."
         )
-
-
-def installed() -> bool:
-    """Says whether the extra is there, without importing it."""
-    return importlib.util.find_spec("openvino") is not None
 
 
 def openvino() -> Any:

@@ -31,7 +31,7 @@ class TorchEngine(Engine):
     """
 
     name: ClassVar[str] = "torch"
-    parameters: ClassVar[Mapping[str, Any]] = {"device": "cpu", "blocks_per_pass": 1}
+    parameters: ClassVar[Mapping[str, Any]] = {"device": "cpu"}
     precisions: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "float16")
 
     def __init__(self, config: CertifyConfig, network: Network) -> None:
