@@ -36,7 +36,6 @@ class Phase(IntEnum):
     SELECTION = 0
     ESTIMATION = 1
     PILOT = 2
-    SCORES = 4  # 3 was another purpose once; numbers are never used again
 
 
 @dataclass(frozen=True, slots=True)

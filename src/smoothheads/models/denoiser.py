@@ -13,7 +13,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, overload, runtime_checkable
+from typing import Any, TypeAlias, overload
 
 import torch
 from torch import Tensor, nn
@@ -24,14 +24,6 @@ from smoothheads.models.adapters import BlackBox, Floats, PlainFunction, adapt
 from smoothheads.models.multihead import MultiHead
 
 DenoiserFunction: TypeAlias = Callable[[Tensor, float], Tensor]
-
-
-@runtime_checkable
-class HasUnet(Protocol):
-    """A diffusion pipeline of diffusers."""
-
-    unet: nn.Module
-    scheduler: Any
 
 
 WIDTHS = (64, 96, 128)  # channels at a half, a quarter and an eighth of the image's side
@@ -204,9 +196,10 @@ def denoised(
     """
     if not 0 < sigma < math.inf:
         raise ConfigError(f"sigma is {sigma}, but a denoiser needs a positive noise level.")
-    pair: Any = (denoiser.unet, denoiser.scheduler) if isinstance(denoiser, HasUnet) else denoiser
-    if isinstance(pair, tuple):
-        denoiser = DiffusionDenoiser(*pair)
+    if hasattr(denoiser, "unet") and hasattr(denoiser, "scheduler"):
+        denoiser = (denoiser.unet, denoiser.scheduler)
+    if isinstance(denoiser, tuple):
+        denoiser = DiffusionDenoiser(*denoiser)
         denoiser.time_step(sigma)  # refuses a noise level that the scheduler does not have
     elif not callable(denoiser):
         raise ConfigError(
