@@ -58,7 +58,7 @@ def test_two_workers_write_the_ledger_that_one_goes_on_with(
     assert without_time(tmp_path / "two") == without_time(tmp_path / "one")
 
 
-def test_workers_that_fill_their_passes_write_the_same_ledger(
+def test_workers_write_the_same_ledger_with_a_budget_that_stops_early(
     tmp_path: Path, ready: Checkpoint, images: Dataset
 ) -> None:
     config = CONFIG.changed(budget="table")
