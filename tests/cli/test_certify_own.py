@@ -159,11 +159,11 @@ def test_certify_says_why_it_abstains_on_everything(
         (["mine:wrong", "--sigma", "0.25", "--data", "folder", "--root", "pictures"], "neither logits"),
         (
             ["mine:nothing", "--sigma", "0.25", "--data", "folder", "--root", "pictures"],
-            "Cannot find nothing",
+            "Cannot find mine:nothing",
         ),
         (["mine:make", "--data", "folder", "--root", "pictures"], "Give --sigma"),
         (["mine:make", *BEHIND, "mine:loud"], "images lie in [0, 1]"),
-        (["mine:make", *BEHIND, "mine:none"], "Cannot find none"),
+        (["mine:make", *BEHIND, "mine:none"], "Cannot find mine:none"),
         (["mine:make", *BEHIND, "nowhere"], "checkpoint"),
         (["mine:make", *BEHIND, "zoo:nothing"], "The zoo has no 'nothing'"),
         (["mine:make", "--sigma", "0.25"], "Give --data"),

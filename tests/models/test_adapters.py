@@ -280,7 +280,7 @@ def fails(samples: np.ndarray) -> Any:
     [
         (lambda samples: numpy_logits(samples)[1:], r"outputs of shape \(1, 2, 2\) for 3 images"),
         (lambda _: 3.0, r"outputs of shape \(1,\) for 3 images"),
-        (lambda samples: samples.mean((1, 2, 3)), r"outputs of shape \(1, 3\)"),
+        (lambda samples: samples.mean((1, 2, 3)), "neither logits"),
         (lambda samples: samples, r"outputs of shape \(1, 3, 3, 8, 8\)"),
         (lambda samples: np.full(len(samples), 7), "returns classes from 7 to 7"),
         (lambda samples: np.full(len(samples), -1), "returns classes from -1 to -1"),

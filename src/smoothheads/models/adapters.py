@@ -262,12 +262,13 @@ def logits_of(outputs: Any, classes: int, name: str) -> Floats:
     """
     outputs = select_logits(outputs)
     values = np.asarray(outputs.detach().cpu().numpy() if hasattr(outputs, "detach") else outputs)
-    if not (np.issubdtype(values.dtype, np.floating) or np.issubdtype(values.dtype, np.integer)):
+    whole, real = (np.issubdtype(values.dtype, kind) for kind in (np.integer, np.floating))
+    if not (whole or (real and values.ndim != 1)):
         raise ConfigError(
-            f"{name} returns {values.dtype} values, which are neither logits [N, classes] nor whole numbers "
-            "of classes [N]."
+            f"{name} returns {values.dtype} values of shape {values.shape}, which are neither logits [N, "
+            "classes] nor whole numbers of classes [N]; for two classes return two columns."
         )
-    if values.ndim != 1 or np.issubdtype(values.dtype, np.floating):
+    if values.ndim != 1:
         logits: Floats = values.astype(np.float32)
         return logits
     if not 0 <= values.min() <= values.max() < classes:
