@@ -23,7 +23,7 @@ from smoothheads.certify.votes import VoteCounter
 from smoothheads.data import DataInfo
 from smoothheads.device import threads
 from smoothheads.models import ModelConfig, build
-from smoothheads.noise import FloatGaussian, Noise, make_noise
+from smoothheads.noise import NOISES, FloatGaussian, Noise
 from smoothheads.noise.base import FloatNoise
 from smoothheads.results.metrics import Floats
 from smoothheads.types import Grid, Phase, Pixels
@@ -56,8 +56,8 @@ def make_jobs(settings: Settings) -> tuple[dict[str, Job], dict[str, Job]]:
     info = DataInfo("noise", grid, shape, tuple(map(str, range(10))), half, half)
     image = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     noises: dict[str, Noise] = {
-        "grid": make_noise("grid", settings.sigma, grid, 0, settings.block),
-        "keyed float": make_noise("gaussian", settings.sigma, grid, 0, settings.block),
+        "grid": NOISES.get("grid")().keyed(settings.sigma, grid, 0, settings.block),
+        "keyed float": NOISES.get("gaussian")().keyed(settings.sigma, grid, 0, settings.block),
         "torch.randn": UnkeyedNoise(FloatGaussian(), settings.sigma, grid, 0, settings.block),
     }
 

@@ -7,7 +7,7 @@ import pytest
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.data import Splits
 from smoothheads.models.multihead import MultiHead
-from smoothheads.noise import Noise, make_noise
+from smoothheads.noise import NOISES, Noise
 from smoothheads.types import Grid
 
 
@@ -18,7 +18,7 @@ def config() -> CertifyConfig:
 
 @pytest.fixture
 def noise() -> Noise:
-    return make_noise("grid", 0.5, Grid(16), 0, 20)
+    return NOISES.get("grid")().keyed(0.5, Grid(16), 0, 20)
 
 
 @pytest.fixture

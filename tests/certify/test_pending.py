@@ -18,7 +18,7 @@ from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.errors import SoundnessError
 from smoothheads.models import ModelConfig
 from smoothheads.models.multihead import MultiHead
-from smoothheads.noise import Noise, make_noise
+from smoothheads.noise import NOISES, Noise
 from smoothheads.runs.certify import certify_run
 from smoothheads.smoothed import Smoothed
 from smoothheads.training import RunConfig
@@ -34,7 +34,7 @@ class Counting(VoteCounter):
 
     aggregations: tuple[str, ...] = ("ensemble",)
     classes = 7
-    noise: Noise = make_noise("gaussian", 0.5, Grid(16), 0, SIZE)
+    noise: Noise = NOISES.get("gaussian")().keyed(0.5, Grid(16), 0, SIZE)
 
     def __init__(self) -> None:
         self.calls: list[int] = []  # samples that were asked for

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from smoothheads.noise import make_noise
+from smoothheads.noise import NOISES
 from smoothheads.noise.laws import half_width, laplace_scale
 from smoothheads.types import Grid, Phase
 
@@ -21,19 +21,19 @@ SIGMA = 0.5
 def test_gaussian_distribution(q: int, sigma: float) -> None:
     """Kolmogorov-Smirnov at a false-alarm rate of 1e-6."""
     image = np.full((1, 8, 8), q, dtype=np.uint8)
-    copies = make_noise("gaussian", sigma, Grid(q), 3, 500).noisy(image, 0, Phase.ESTIMATION, 0)
+    copies = NOISES.get("gaussian")().keyed(sigma, Grid(q), 3, 500).noisy(image, 0, Phase.ESTIMATION, 0)
     assert stats.kstest((copies.ravel() - 1.0) / sigma, "norm").pvalue > 1e-6
 
 
 def test_gaussian_scope_names_the_idealisation() -> None:
-    noise = make_noise("gaussian", 0.25, Grid(255), 0, 10)
+    noise = NOISES.get("gaussian")().keyed(0.25, Grid(255), 0, 10)
     assert "idealised arithmetic" in noise.scope
     assert noise.correction(3072) == 0.0
 
 
 def drawn(name: str, q: int = 255) -> NDArray[np.float64]:
     image = np.full((1, 16, 16), q, dtype=np.uint8)
-    copies = make_noise(name, SIGMA, Grid(q), 3, 500).noisy(image, 0, Phase.ESTIMATION, 0)
+    copies = NOISES.get(name)().keyed(SIGMA, Grid(q), 3, 500).noisy(image, 0, Phase.ESTIMATION, 0)
     return copies.astype(np.float64) - 1.0
 
 
@@ -62,7 +62,7 @@ def test_l1_distribution(name: str, q: int) -> None:
 def test_l1_samples_of_a_key_are_golden(name: str, first: list[float]) -> None:
     """Another stream in another release of numpy would make ledgers unrepeatable."""
     black = np.zeros((1, 1, 2), dtype=np.uint8)
-    copies = make_noise(name, SIGMA, Grid(255), 7, 2).noisy(black, 20, Phase.ESTIMATION, 3)
+    copies = NOISES.get(name)().keyed(SIGMA, Grid(255), 7, 2).noisy(black, 20, Phase.ESTIMATION, 3)
     np.testing.assert_allclose(copies.ravel(), first, atol=1e-7)
 
 
@@ -95,7 +95,7 @@ def test_laplace_tail_is_exponential() -> None:
 
 @pytest.mark.parametrize("name", LAWS)
 def test_l1_scope_names_the_idealisation(name: str) -> None:
-    noise = make_noise(name, 0.25, Grid(255), 0, 10)
+    noise = NOISES.get(name)().keyed(0.25, Grid(255), 0, 10)
     assert "idealised arithmetic" in noise.scope
     assert "l1 norm" in noise.scope
     assert noise.correction(3072) == 0.0

@@ -15,7 +15,7 @@ from scipy import special, stats
 from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.budgets import FixedBudget
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.noise import GridNoise, GridTable, Noise, make_noise
+from smoothheads.noise import NOISES, GridNoise, GridTable, Noise
 from smoothheads.noise.base import keyed_bits
 from smoothheads.types import Counts, Grid, Phase, Pixels
 
@@ -187,7 +187,9 @@ def test_float_noise_certifies_a_lie_and_grid_noise_does_not(name: str, cifar_ta
     neighbour = one_level_away(image)
     distance = 3072**0.5 / 255
     noise: Noise = (
-        make_noise("gaussian", 0.5, Grid(255), 1, 50) if name == "gaussian" else GridNoise(cifar_table, 1, 50)
+        NOISES.get("gaussian")().keyed(0.5, Grid(255), 1, 50)
+        if name == "gaussian"
+        else GridNoise(cifar_table, 1, 50)
     )
     budget, terms = FixedBudget(n0=50, n=500), CertifyParams(sigma=0.5, correction=noise.correction(3072))
     here, there = (budget.certify(Recogniser(noise, image, x), terms) for x in (image, neighbour))
@@ -206,7 +208,10 @@ def test_trace_of_the_image_is_gone(cifar_table: GridTable) -> None:
         share: NDArray[np.float64] = (((copies - known) + known) == copies).mean(axis=(1, 2, 3))
         return share
 
-    float_noise, grid_noise = make_noise("gaussian", 0.5, Grid(255), 1, 200), GridNoise(cifar_table, 1, 200)
+    float_noise, grid_noise = (
+        NOISES.get("gaussian")().keyed(0.5, Grid(255), 1, 200),
+        GridNoise(cifar_table, 1, 200),
+    )
     assert shares(float_noise, image, 0).min() == 1.0
     assert shares(float_noise, neighbour, 1).max() < 0.992
     here, there = shares(grid_noise, image, 0), shares(grid_noise, neighbour, 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from smoothheads.errors import ConfigError, SoundnessError
-from smoothheads.noise import Noise, make_noise
+from smoothheads.noise import NOISES, Noise
 from smoothheads.noise.base import keyed_bits
 from smoothheads.types import Grid, Phase, Pixels
 
@@ -17,7 +17,7 @@ NAMES = ["gaussian", "grid", "uniform", "laplace"]
 
 @pytest.fixture(params=NAMES)
 def noise(request: pytest.FixtureRequest) -> Noise:
-    return make_noise(request.param, 0.25, Grid(255), 7, 10)
+    return NOISES.get(request.param)().keyed(0.25, Grid(255), 7, 10)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_same_key_same_copies(noise: Noise, image: Pixels) -> None:
 def test_every_part_of_the_key_matters(image: Pixels) -> None:
     for name in NAMES:
         blocks = [
-            make_noise(name, 0.25, Grid(255), seed, 10).noisy(image, index, phase, block)
+            NOISES.get(name)().keyed(0.25, Grid(255), seed, 10).noisy(image, index, phase, block)
             for seed, index, phase, block in [
                 (7, 20, Phase.ESTIMATION, 3),
                 (8, 20, Phase.ESTIMATION, 3),
@@ -83,7 +83,7 @@ def test_what_is_no_grid_image_is_refused(noise: Noise, image: Pixels) -> None:
         with pytest.raises(SoundnessError, match="uint8"):
             noise.noisy(wrong, 0, Phase.ESTIMATION, 0)
     with pytest.raises(SoundnessError, match=r"0\.\.16"):
-        make_noise(noise.law.name, 0.25, Grid(16), 0, 4).noisy(image, 0, Phase.ESTIMATION, 0)
+        NOISES.get(noise.law.name)().keyed(0.25, Grid(16), 0, 4).noisy(image, 0, Phase.ESTIMATION, 0)
 
 
 @pytest.mark.parametrize(
@@ -99,4 +99,4 @@ def test_what_is_no_grid_image_is_refused(noise: Noise, image: Pixels) -> None:
 )
 def test_wrong_settings_are_refused(name: str, sigma: float, q: int, block_size: int) -> None:
     with pytest.raises(ConfigError):
-        make_noise(name, sigma, Grid(q), 0, block_size)
+        NOISES.get(name)().keyed(sigma, Grid(q), 0, block_size)

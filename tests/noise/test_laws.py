@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from smoothheads.errors import ConfigError
-from smoothheads.noise import NOISES, NoiseLaw, make_noise
+from smoothheads.noise import NOISES, NoiseLaw
 from smoothheads.types import Grid
 
 P = (0.500001, 0.55, 0.75, 0.9, 0.999, 0.99999)
@@ -12,7 +12,7 @@ P = (0.500001, 0.55, 0.75, 0.9, 0.999, 0.99999)
 
 @pytest.mark.parametrize("name", NOISES.names())
 def test_every_noise_has_its_theorem(name: str) -> None:
-    noise, law = make_noise(name, 0.25, Grid(255), 0, 10), NOISES.get(name)()
+    noise, law = NOISES.get(name)().keyed(0.25, Grid(255), 0, 10), NOISES.get(name)()
     assert noise.law == law
     assert ("l1 norm" in noise.scope) == (law.norm == "l1")
 

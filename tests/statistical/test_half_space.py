@@ -11,7 +11,7 @@ from scipy import special, stats
 
 from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.budgets import FixedBudget
-from smoothheads.noise import Noise, make_noise
+from smoothheads.noise import NOISES, Noise
 from smoothheads.types import Counts, Grid, Phase, Pixels
 
 SIGMA, ALPHA, IMAGES = 0.25, 0.05, 400
@@ -42,7 +42,7 @@ def test_certified_radii_stay_below_the_distance(name: str, q: int) -> None:
     normal /= np.linalg.norm(normal)
     distance = 0.3
     level = float(image.ravel() / q @ normal) - distance
-    noise = make_noise(name, SIGMA, Grid(q), 3, 100)
+    noise = NOISES.get(name)().keyed(SIGMA, Grid(q), 3, 100)
     params = CertifyParams(sigma=SIGMA, alpha=ALPHA, correction=noise.correction(64))
     certificates = [
         FixedBudget(n=200).certify(HalfSpace(noise, image, index, normal, level), params)

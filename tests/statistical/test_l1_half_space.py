@@ -15,7 +15,7 @@ from scipy import stats
 
 from smoothheads.certify.algorithm import CertifyParams
 from smoothheads.certify.budgets import AnytimeBudget, Budget, FixedBudget, RadiusBudget, TableBudget
-from smoothheads.noise import NOISES, Noise, NoiseLaw, make_noise
+from smoothheads.noise import NOISES, Noise, NoiseLaw
 from smoothheads.types import Certificate, Counts, Grid, Phase, Pixels
 
 SIGMA, ALPHA, FALSE_ALARM = 0.25, 0.05, 1e-6
@@ -51,7 +51,7 @@ class HalfSpace:
 def certificates(name: str, normal: NDArray[np.float64], distance: float, runs: int) -> list[Certificate]:
     image = np.random.default_rng(1).integers(0, 256, (1, 4, 4), dtype=np.uint8)
     level = float(image.ravel() / 255 @ normal) - distance * float(np.abs(normal).max())
-    noise = make_noise(name, SIGMA, Grid(255), 3, 100)
+    noise = NOISES.get(name)().keyed(SIGMA, Grid(255), 3, 100)
     budget, params = FixedBudget(n=200), CertifyParams(sigma=SIGMA, alpha=ALPHA, law=noise.law)
     return [budget.certify(HalfSpace(noise, image, index, normal, level), params) for index in range(runs)]
 

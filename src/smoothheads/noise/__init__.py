@@ -4,7 +4,6 @@ from smoothheads.noise.base import NOISES as NOISES
 from smoothheads.noise.base import FloatLaw as FloatLaw
 from smoothheads.noise.base import Noise as Noise
 from smoothheads.noise.base import NoiseLaw as NoiseLaw
-from smoothheads.noise.base import make_noise as make_noise
 from smoothheads.noise.grid import GridNoise as GridNoise
 from smoothheads.noise.grid import GridTable as GridTable
 from smoothheads.noise.laws import FloatGaussian as FloatGaussian

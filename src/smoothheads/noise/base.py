@@ -76,7 +76,14 @@ class NoiseLaw(ABC):
 
     @abstractmethod
     def keyed(self, sigma: float, grid: Grid, seed: int, block_size: int) -> Noise:
-        """Returns the sampler. Make it once per run, not once per image: it may prepare tables."""
+        """Returns the sampler. Make it once per run, not once per image: it may prepare tables.
+
+        Args:
+            sigma: Standard deviation per pixel, for pixels in [0, 1].
+            grid: The integers that pixels are multiples of (q in the formulas).
+            seed: Key of the noise; choose it after the weights are fixed.
+            block_size: Samples per block; part of the key.
+        """
 
 
 NOISES: Final[Registry[type[NoiseLaw]]] = Registry("noise", "smoothheads.noises")
@@ -122,19 +129,6 @@ class FloatNoise(Noise):
         samples = self.law.draw(generator, (self.block_size, *image.shape), self.sigma)
         samples += np.divide(image, self.grid.max_value, dtype=np.float32)
         return samples
-
-
-def make_noise(name: str, sigma: float, grid: Grid, seed: int, block_size: int) -> Noise:
-    """Returns keyed noise of a law with its default settings.
-
-    Args:
-        name: name of the law in NOISES.
-        sigma: standard deviation per pixel, for pixels in [0, 1].
-        grid: the integers that pixels are multiples of (q in the formulas).
-        seed: key of the noise; choose it after the weights are fixed.
-        block_size: samples per block; part of the key.
-    """
-    return NOISES.get(name)().keyed(sigma, grid, seed, block_size)
 
 
 def keyed_bits(seed: int, index: int, phase: Phase, block: int) -> Philox:

@@ -19,7 +19,7 @@ from smoothheads.certify.votes import VoteCounter
 from smoothheads.errors import CheckpointError, ConfigError, SoundnessError
 from smoothheads.models import aggregate
 from smoothheads.models.multihead import MultiHead
-from smoothheads.noise import make_noise
+from smoothheads.noise import NOISES
 from smoothheads.types import Grid, Phase
 
 from .builders import any_info
@@ -46,7 +46,7 @@ def counter(path: Path, heads: int = 3, classes: int = 10) -> VoteCounter:
 def test_it_votes_as_pytorch_does(made: tuple[MultiHead, Path]) -> None:
     model, path = made
     found = counter(path).votes(IMAGE, 5, Phase.ESTIMATION, 2, 50)
-    noise = make_noise("grid", 0.5, Grid(16), 3, 20)
+    noise = NOISES.get("grid")().keyed(0.5, Grid(16), 3, 20)
     samples = np.concatenate([noise.noisy(IMAGE, 5, Phase.ESTIMATION, block) for block in (2, 3, 4)])[:50]
     with torch.no_grad():
         classes_RN = aggregate.aggregate_votes(model.eval()(torch.from_numpy(samples)))

@@ -12,7 +12,7 @@ from smoothheads.data import Splits, SubsetConfig, select
 from smoothheads.errors import ConfigError, SoundnessError
 from smoothheads.models.aggregate import aggregate_votes, aggregations
 from smoothheads.models.multihead import MultiHead
-from smoothheads.noise import make_noise
+from smoothheads.noise import NOISES
 from smoothheads.smoothed import Smoothed
 from smoothheads.types import Grid, Phase
 
@@ -30,7 +30,7 @@ def model(tiny_network: Network) -> MultiHead:
 
 
 def test_the_votes_are_those_of_every_aggregation(model: MultiHead, small_digits: Splits) -> None:
-    noise = make_noise("grid", 0.5, Grid(16), 0, 50)
+    noise = NOISES.get("grid")().keyed(0.5, Grid(16), 0, 50)
     engine = torch_counter(model, noise)
     image = small_digits.test.image(3)
     votes = engine.votes(image, 3, Phase.ESTIMATION, 0, 50)
@@ -68,7 +68,7 @@ def test_an_aggregation_that_the_network_does_not_have_names_those_it_has(
 
 
 def test_the_network_that_is_sampled_is_named_as_folded(model: MultiHead, small_digits: Splits) -> None:
-    noise = make_noise("grid", 0.5, Grid(16), 0, 50)
+    noise = NOISES.get("grid")().keyed(0.5, Grid(16), 0, 50)
     engine = torch_counter(model, noise).engine
     described = engine.describe()
     assert described["folded"]
@@ -83,7 +83,7 @@ def test_float16_that_overflows_is_no_vote(small_digits: Splits, monkeypatch: py
     linear = torch.nn.Linear(64, 10)
     torch.nn.init.constant_(linear.weight, 60_000.0)  # two of them are above the largest float16
     network = MultiHead(torch.nn.Flatten(), [linear])
-    noise = make_noise("grid", 0.5, Grid(16), 0, 20)
+    noise = NOISES.get("grid")().keyed(0.5, Grid(16), 0, 20)
     settings: dict[str, Any] = {}
     key = small_digits.test.image(0), 0, Phase.ESTIMATION, 0, 20
     torch_counter(network, noise, **settings).votes(*key)
