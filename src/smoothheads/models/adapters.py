@@ -92,8 +92,10 @@ class BlackBox(ABC):
         """Returns a hash of what is known about the function itself."""
 
     def fingerprint(self) -> str:
-        """Returns a hash of what is known about the function, with everything in front of it."""
-        return hashlib.sha256(json.dumps(self.describe()).encode()).hexdigest()
+        """Returns a hash of what is known about the function, with the denoiser in front of it."""
+        if self.front is None:
+            return self._hash()
+        return hashlib.sha256(f"{self._hash()} {self.front.describe()}".encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
         """Returns what tells this function from any other, for the manifest."""
