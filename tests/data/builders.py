@@ -60,13 +60,6 @@ def write_parquet(
     pq.write_table(pa.table({image: pa.array(rows, kind), **columns}), path)
 
 
-def binary_records(images: Images, labels: Labels, label_bytes: int = 1) -> bytes:
-    """CIFAR's binary format; CIFAR-100 has a coarse label before the fine one."""
-    coarse = [bytes([99])] * (label_bytes - 1)
-    pairs = zip(images, labels, strict=True)
-    return b"".join(b"".join([*coarse, bytes([label]), image.tobytes()]) for image, label in pairs)
-
-
 def python_batch(images: Images, labels: Labels, key: str = "labels") -> bytes:
     """CIFAR's python format, whose keys were byte strings of Python 2."""
     content = {b"data": images.reshape(len(images), -1), key.encode(): labels.tolist()}
@@ -75,9 +68,8 @@ def python_batch(images: Images, labels: Labels, key: str = "labels") -> bytes:
 
 def checksums() -> dict[str, str]:
     """The published checksums, but of the batches below: the tests put them in the place of the real ones."""
-    ten, hundred = cifar10_files(python_batch, ""), cifar100_files(fine_batch, "")
+    ten, hundred = cifar10_files(), cifar100_files()
     archives = {
-        "cifar-10-binary.tar.gz": packed_tar("cifar-10-batches-bin", cifar10_files(binary_records, ".bin")),
         "cifar-10-python.tar.gz": packed_tar("cifar-10-batches-py", ten),
         "cifar-100-python.tar.gz": packed_tar("cifar-100-python", hundred),
     }
@@ -126,23 +118,15 @@ def cifar_content(split: str, classes: int = 10) -> tuple[Images, Labels]:
     return pictures(count, (3, 32, 32), seed=len(split)), numbered(count, classes)
 
 
-def cifar10_files(encode: Callable[[Images, Labels], bytes], ending: str) -> dict[str, bytes]:
+def cifar10_files() -> dict[str, bytes]:
     images, labels = cifar_content("train")
     parts = np.array_split(np.arange(CIFAR_TRAIN), 5)
-    files = {f"data_batch_{i}{ending}": encode(images[p], labels[p]) for i, p in enumerate(parts, start=1)}
-    return files | {f"test_batch{ending}": encode(*cifar_content("test"))}
+    files = {f"data_batch_{i}": python_batch(images[p], labels[p]) for i, p in enumerate(parts, start=1)}
+    return files | {"test_batch": python_batch(*cifar_content("test"))}
 
 
-def cifar100_files(encode: Callable[[Images, Labels], bytes], ending: str) -> dict[str, bytes]:
-    return {f"{split}{ending}": encode(*cifar_content(split, 100)) for split in ("train", "test")}
-
-
-def fine_records(images: Images, labels: Labels) -> bytes:
-    return binary_records(images, labels, label_bytes=2)
-
-
-def fine_batch(images: Images, labels: Labels) -> bytes:
-    return python_batch(images, labels, "fine_labels")
+def cifar100_files() -> dict[str, bytes]:
+    return {split: python_batch(*cifar_content(split, 100), "fine_labels") for split in ("train", "test")}
 
 
 def cifar10_parquet(root: Path) -> DataConfig:
@@ -163,40 +147,24 @@ def cifar100_parquet(root: Path) -> DataConfig:
     return named("cifar100", root=str(root))
 
 
-def cifar10_binary(root: Path) -> DataConfig:
-    write_files(root / "cifar-10-batches-bin", cifar10_files(binary_records, ".bin"))
-    return named("cifar10", root=str(root))
-
-
-def cifar10_binary_archive(root: Path) -> DataConfig:
-    files = cifar10_files(binary_records, ".bin")
-    write_tar(root / "cifar-10-binary.tar.gz", "cifar-10-batches-bin", files)
-    return named("cifar10", root=str(root))
-
-
 def cifar10_python(root: Path) -> DataConfig:
-    write_files(root / "cifar-10-batches-py", cifar10_files(python_batch, ""))
+    write_files(root / "cifar-10-batches-py", cifar10_files())
     return named("cifar10", root=str(root))
 
 
 def cifar10_python_archive(root: Path) -> DataConfig:
     path = root / "cifar-10-python.tar.gz"
-    write_tar(path, "cifar-10-batches-py", cifar10_files(python_batch, ""))
+    write_tar(path, "cifar-10-batches-py", cifar10_files())
     return named("cifar10", root=str(path))
 
 
-def cifar100_binary(root: Path) -> DataConfig:
-    write_files(root, cifar100_files(fine_records, ".bin"))
-    return named("cifar100", root=str(root))
-
-
 def cifar100_python(root: Path) -> DataConfig:
-    write_files(root / "cifar-100-python", cifar100_files(fine_batch, ""))
+    write_files(root / "cifar-100-python", cifar100_files())
     return named("cifar100", root=str(root))
 
 
 def cifar100_python_archive(root: Path) -> DataConfig:
-    write_tar(root / "cifar-100-python.tar.gz", "cifar-100-python", cifar100_files(fine_batch, ""))
+    write_tar(root / "cifar-100-python.tar.gz", "cifar-100-python", cifar100_files())
     return named("cifar100", root=str(root))
 
 
@@ -255,12 +223,9 @@ BUILDERS: dict[str, Callable[[Path], DataConfig]] = {
     for builder in (
         built_in_digits,
         cifar10_parquet,
-        cifar10_binary,
-        cifar10_binary_archive,
         cifar10_python,
         cifar10_python_archive,
         cifar100_parquet,
-        cifar100_binary,
         cifar100_python,
         cifar100_python_archive,
         mnist_plain,

@@ -106,7 +106,7 @@ class Random(Pairs):
     [
         (
             HubRows("photo", "kind"),
-            r"images or img \(columns: extra, photo, kind\); name it: image_column",
+            r"label column is not .* \(columns: extra, photo, kind\); name it: label_column",
         ),
         (Random(IMAGES, LABELS), "remove the random transforms"),
         (Pairs([IMAGES[0], IMAGES[1, :, :4]], [0, 1]), "not of one size"),
@@ -167,7 +167,7 @@ def test_floats_in_whole_numbers_are_grid_values() -> None:
         (np.full((3, 8, 5), 300), r"values in 300\.\.300 instead of integers in 0\.\.255"),
         ([[1, 2], [3]], "not of one size"),
         ("nowhere.png", "no image file nowhere.png"),
-        ({"image": 3}, "pass one image"),
+        ({"image": 3}, "takes one image or a batch"),
         (IMAGES[:2, 0], r"shape \(2, 8, 5\); the channels differ"),
     ],
 )

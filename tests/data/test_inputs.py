@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from smoothheads.data import DataInfo, Frame, find_inputs, named
+from smoothheads.data import DataInfo, named
+from smoothheads.data.inputs import Frame, find_inputs
 from smoothheads.errors import DataError
 from smoothheads.types import Grid
 

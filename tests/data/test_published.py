@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from smoothheads.data import Cifar10, Cifar100, SubsetConfig, load, load_test, select
+from smoothheads.data import SubsetConfig, load, load_test, select
 from smoothheads.data.arrays import statistics
-from smoothheads.data.published import read_idx
+from smoothheads.data.published import Cifar10, Cifar100, read_idx
 from smoothheads.errors import DataError
 
 from . import builders
 from .builders import (
-    binary_records,
     cifar10,
     cifar100,
     cifar_content,
@@ -26,15 +25,16 @@ from .builders import (
     mnist_files,
     numbered,
     pictures,
+    png,
     python_batch,
     write_files,
+    write_parquet,
 )
 
-TEN = ("parquet", "binary", "binary_archive", "python", "python_archive")
-HUNDRED = ("parquet", "binary", "python", "python_archive")
+KINDS = ("parquet", "python", "python_archive")
 
 
-@pytest.mark.parametrize("kind", TEN)
+@pytest.mark.parametrize("kind", KINDS)
 def test_cifar10_is_the_same_from_every_source(tmp_path: Path, kind: str) -> None:
     root = builders.BUILDERS[f"cifar10_{kind}"](tmp_path).root
     for split in ("train", "test"):
@@ -44,7 +44,7 @@ def test_cifar10_is_the_same_from_every_source(tmp_path: Path, kind: str) -> Non
         assert np.array_equal(dataset.labels, labels)
 
 
-@pytest.mark.parametrize("kind", HUNDRED)
+@pytest.mark.parametrize("kind", KINDS)
 def test_cifar100_is_the_same_from_every_source(tmp_path: Path, kind: str) -> None:
     root = builders.BUILDERS[f"cifar100_{kind}"](tmp_path).root
     for split in ("train", "test"):
@@ -60,7 +60,7 @@ def test_class_names() -> None:
     assert list(Cifar100.known.class_names) == sorted(Cifar100.known.class_names)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "binary", "python"])
+@pytest.mark.parametrize("kind", ["parquet", "python"])
 def test_certification_needs_no_training_files(tmp_path: Path, kind: str) -> None:
     config = builders.BUILDERS[f"cifar10_{kind}"](tmp_path)
     for path in [*tmp_path.rglob("train-*"), *tmp_path.rglob("data_batch*")]:
@@ -90,9 +90,9 @@ def test_wrong_paths(tmp_path: Path) -> None:
 
 
 def test_two_candidates_are_not_guessed_between(tmp_path: Path) -> None:
-    builders.cifar10_binary(tmp_path / "a")
-    shutil.copytree(tmp_path / "a" / "cifar-10-batches-bin", tmp_path / "b")
-    shutil.move(tmp_path / "a" / "cifar-10-batches-bin", tmp_path / "c")
+    builders.cifar10_python(tmp_path / "a")
+    shutil.copytree(tmp_path / "a" / "cifar-10-batches-py", tmp_path / "b")
+    shutil.move(tmp_path / "a" / "cifar-10-batches-py", tmp_path / "c")
     with pytest.raises(DataError, match=r"\(b, c\); name one of them"):
         cifar10(tmp_path, "test")
 
@@ -102,26 +102,18 @@ def test_cifar10_files_are_not_taken_for_cifar100(tmp_path: Path) -> None:
         cifar100(builders.cifar10_parquet(tmp_path).root, "test")
 
 
-@pytest.mark.parametrize("kind", ["binary", "python"])
-def test_a_missing_batch_is_named(tmp_path: Path, kind: str) -> None:
-    root = builders.BUILDERS[f"cifar10_{kind}"](tmp_path).root
+def test_a_missing_batch_is_named(tmp_path: Path) -> None:
+    root = builders.cifar10_python(tmp_path).root
     next(tmp_path.rglob("data_batch_4*")).unlink()
     with pytest.raises(DataError, match="no file data_batch_4"):
         cifar10(root, "train")
 
 
-@pytest.mark.parametrize("size", [0, 1, 3072, 5 * 3073 + 1])
-def test_a_binary_batch_of_the_wrong_length_is_refused(tmp_path: Path, size: int) -> None:
-    write_files(tmp_path, {"test_batch.bin": bytes(size)})
-    with pytest.raises(DataError, match=f"3073-byte records .it has {size} bytes"):
-        cifar10(tmp_path, "test")
-
-
 def test_labels_outside_the_classes_are_refused(tmp_path: Path) -> None:
-    images = pictures(3, (3, 32, 32))
-    write_files(tmp_path / "bin", {"test_batch.bin": binary_records(images, np.array([0, 10, 1]))})
+    encoded = [png(image) for image in pictures(3, (3, 32, 32))]
+    write_parquet(tmp_path / "test-0.parquet", encoded, {"label": [0, 10, 1]})
     with pytest.raises(DataError, match=r"position 1 of cifar10 is 10"):
-        cifar10(tmp_path / "bin", "test")
+        cifar10(tmp_path, "test")
 
 
 def test_python_batch_of_another_checksum_is_not_opened(tmp_path: Path) -> None:
@@ -132,10 +124,9 @@ def test_python_batch_of_another_checksum_is_not_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.95])
-@pytest.mark.parametrize("kind", ["binary", "python"])
-def test_a_truncated_archive_is_refused(tmp_path: Path, kind: str, share: float) -> None:
-    builders.BUILDERS[f"cifar10_{kind}_archive"](tmp_path)
-    path = tmp_path / f"cifar-10-{kind}.tar.gz"
+def test_a_truncated_archive_is_refused(tmp_path: Path, share: float) -> None:
+    builders.cifar10_python_archive(tmp_path)
+    path = tmp_path / "cifar-10-python.tar.gz"
     data = path.read_bytes()
     path.write_bytes(data[: int(share * len(data))])
     with pytest.raises(DataError, match="gz does not have the published checksum"):
@@ -146,9 +137,9 @@ def test_a_batch_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pyt
     def deny(path: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    builders.cifar10_binary(tmp_path)
+    builders.cifar10_python(tmp_path)
     monkeypatch.setattr(Path, "read_bytes", deny)
-    with pytest.raises(DataError, match=r"test_batch\.bin as a batch of images: Permission denied"):
+    with pytest.raises(DataError, match=r"test_batch as a batch of images: Permission denied"):
         cifar10(tmp_path, "test")
 
 
@@ -181,13 +172,6 @@ def test_contents(tmp_path: Path, packed: bool) -> None:
         assert np.array_equal(dataset.images[:, 0], pictures(5, (28, 28), seed=5))
         assert np.array_equal(dataset.labels, numbered(5))
     assert len(mnist(tmp_path, "train")) == 12
-
-
-def test_the_dotted_names_are_known(tmp_path: Path) -> None:
-    mnist_files(tmp_path)
-    for path in list(tmp_path.iterdir()):
-        path.rename(path.with_name(path.name.replace("-idx", ".idx")))
-    assert len(mnist(tmp_path, "test")) == 5
 
 
 def test_two_sets_below_one_root_are_not_guessed_between(tmp_path: Path) -> None:

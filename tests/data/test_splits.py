@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from smoothheads.data import (
     ArrayDataset,
     Dataset,
-    Digits,
     SubsetConfig,
     augments,
     describe,
@@ -24,6 +23,7 @@ from smoothheads.data import (
     select,
     take,
 )
+from smoothheads.data.published import Digits
 from smoothheads.data.splits import View, hold_out
 from smoothheads.errors import DataError
 

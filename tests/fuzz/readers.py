@@ -29,7 +29,8 @@ from smoothheads.certify.engines import conversion
 from smoothheads.checkpoint import load_state, save_state
 from smoothheads.checkpoint.legacy import read_legacy
 from smoothheads.config import from_dict, load_json
-from smoothheads.data import as_dataset, load_test, read_image
+from smoothheads.data import as_dataset, load_test
+from smoothheads.data.inputs import read_image
 from smoothheads.results.audit import audit
 from smoothheads.results.compare import compare, summarize
 from smoothheads.results.derive import linf, merge, recertified, top_k
@@ -270,7 +271,6 @@ def _in_zip(data: bytes, rng: Random) -> bytes:
     return out.getvalue()
 
 
-data_sets(builders.cifar10_binary, "test_batch.bin", damage_bytes)
 data_sets(builders.cifar10_python_archive, "*.tar.gz", _in_gzip)
 data_sets(builders.cifar10_parquet, "test-*.parquet", damage_bytes)
 data_sets(builders.mnist_plain, "t10k-*", damage_bytes)

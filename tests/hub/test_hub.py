@@ -205,7 +205,8 @@ def test_a_data_set_by_its_address(hub: Hub) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    from smoothheads.data import Parquet, load_test
+    from smoothheads.data import load_test
+    from smoothheads.data.parquet import Parquet
 
     out = io.BytesIO()
     Image.new("L", (4, 4), 7).save(out, "png")

@@ -137,7 +137,7 @@ def test_parquet_of_equal_rows(tmp_path: Path) -> None:
 
 def test_archives_of_others_are_not_opened(tmp_path: Path) -> None:
     """Python's own reader looks for the end of some archives of 279 bytes forever."""
-    (tmp_path / "cifar-10-binary.tar.gz").write_bytes(gzip.compress(bytes(10_000)))
+    (tmp_path / "cifar-10-python.tar.gz").write_bytes(gzip.compress(bytes(10_000)))
     with pytest.raises(DataError, match="does not have the published checksum"):
         load_test(named("cifar10", root=str(tmp_path)))
 

@@ -11,7 +11,8 @@ import pytest
 from tests.studies.small import TEXT, Inline, results, start, study
 
 from smoothheads.cli import main
-from smoothheads.data import ArrayDataset, Digits, Split, SubsetConfig, load
+from smoothheads.data import ArrayDataset, Split, SubsetConfig, load
+from smoothheads.data.published import Digits
 from smoothheads.errors import LedgerError
 from smoothheads.files import exclusive, sha256
 from smoothheads.report.table import to_text

@@ -83,7 +83,7 @@ class PredictCommand(ResultCommand):
         if self.certify.seed is not None:
             say(KNOWN_SEED)
 
-        from smoothheads.data import Frame, find_inputs
+        from smoothheads.data.inputs import Frame, find_inputs
         from smoothheads.runs.predict import AnswerFile, Question, answer_pictures, function_facts
 
         model: Model = self.opened()

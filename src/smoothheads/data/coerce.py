@@ -56,13 +56,14 @@ def from_arrays(
     """
     if not 1 <= max_value <= 255:
         raise DataError(f"max_value must be in 1..255, not {max_value}: a pixel is stored in one byte.")
-    # Bring both to one form: grid integers [N, C, H, W] and class numbers [N].
-    pixels = channels_first(grid_integers(as_numpy(images), max_value))
-    targets = _class_numbers(as_numpy(labels))
-    if not len(pixels) or not len(targets):
+    images, labels = as_numpy(images), as_numpy(labels)
+    if not images.size or not labels.size:
         raise DataError(
-            f"A data set needs images and labels, and this one has {len(pixels)} and {len(targets)}."
+            "A data set needs images and labels, and these have the shapes "
+            f"{images.shape} and {labels.shape}."
         )
+    # Bring both to one form: grid integers [N, C, H, W] and class numbers [N].
+    pixels, targets = channels_first(grid_integers(images, max_value)), _class_numbers(labels)
     if pixels.max() <= 1 < max_value:
         warnings.warn(
             f"All pixels of {name} are 0 or 1 of {max_value}, hence nearly black; if they are masks, "
@@ -80,12 +81,14 @@ def from_arrays(
     count = int(present[-1]) + 1 if classes is None else classes
     # Mean and standard deviation are those of the images, unless they are given.
     names = tuple(map(str, range(count))) if isinstance(count, int) else tuple(count)
-    given = {"mean": mean, "std": std}
-    facts = dict(zip(given, statistics(pixels, max_value), strict=True))
-    for key, values in given.items():
-        if values is not None and len(values) != pixels.shape[1]:
+    own_mean, own_std = statistics(pixels, max_value)
+    facts = {
+        "mean": own_mean if mean is None else tuple(map(float, mean)),
+        "std": own_std if std is None else tuple(map(float, std)),
+    }
+    for key, values in facts.items():
+        if len(values) != pixels.shape[1]:
             raise DataError(f"{key} needs one value per channel, hence {pixels.shape[1]}, not {len(values)}.")
-        facts[key] = facts[key] if values is None else tuple(float(value) for value in values)
     shape = (pixels.shape[1], pixels.shape[2], pixels.shape[3])
     return ArrayDataset(pixels, targets, DataInfo(name, Grid(max_value), shape, names, **facts))
 
@@ -114,18 +117,9 @@ def as_dataset(
         return from_arrays(data, labels, **facts)
     if isinstance(getattr(data, "info", None), DataInfo) and hasattr(data, "fingerprint"):
         return data  # type: ignore[no-any-return]
-    if hasattr(data, "column_names") and hasattr(data, "features"):
-        # A Hugging Face data set: rows are dicts, and class names are part of its features.
-        images = column_of("image", image_column, data.column_names)
-        target = column_of("label", label_column, data.column_names)
-        names = getattr(data.features.get(target), "names", None)
-        rows = [(as_numpy(row[images]), row[target]) for row in data]
-        return _stacked(rows, {"classes": names} | facts if names else facts)
     # A mapping, such as a dict or an open .npz file.
     if hasattr(data, "keys") and hasattr(data, "__getitem__"):
-        keys = list(data.keys())
-        images, target = column_of("image", image_column, keys), column_of("label", label_column, keys)
-        return from_arrays(data[images], data[target], **facts)
+        return from_arrays(*_of_columns(data, image_column, label_column), **facts)
     # A pair of arrays; a list of two pairs (image, label) has smaller elements.
     if isinstance(data, (tuple, list)) and len(data) == 2 and np.ndim(as_numpy(data[0])) >= 3:
         return from_arrays(data[0], data[1], **facts)
@@ -138,11 +132,16 @@ def as_dataset(
                 "or a torch.utils.data.Subset of it."
             )
         data = data.dataset
-    # A data set of torch; those of torchvision know the names of their classes.
+    # A data set of torch or Hugging Face. Those of torchvision know the names of their classes, features of
+    # Hugging Face the names of a column's values.
     names = getattr(data, "classes", None)
+    if hasattr(data, "column_names") and hasattr(data, "features"):
+        label_column = column_of("label", label_column, data.column_names)
+        names = getattr(data.features.get(label_column), "names", None)
     if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
         facts = {"classes": list(names)} | facts
-    return _stacked(list(_pairs(data)), facts)
+    pairs = list(_pairs(data, image_column, label_column))
+    return from_arrays([image for image, _ in pairs], [label for _, label in pairs], **facts)
 
 
 def as_pixels(images: Any, info: DataInfo) -> NDArray[np.uint8]:
@@ -168,13 +167,11 @@ def as_pixels(images: Any, info: DataInfo) -> NDArray[np.uint8]:
         arranged = array[..., None, :, :]
     else:
         remedy = "resize or crop it as in training"
-        if array.ndim not in (2, 3, 4):
-            remedy = "pass one image or a batch of images"
-        elif (height, width) in (array.shape[-2:], array.shape[-3:-1]):
+        if (height, width) in (array.shape[-2:], array.shape[-3:-1]):
             remedy = f"the channels differ, so convert it to {'grey' if channels == 1 else 'RGB'}"
         raise DataError(
-            f"The network takes images of {channels}x{height}x{width} (channels, height, width), not an "
-            f"array of shape {tuple(array.shape)}; {remedy}."
+            f"The network takes one image or a batch of {channels}x{height}x{width} (channels, height, "
+            f"width), not an array of shape {tuple(array.shape)}; {remedy}."
         )
     return np.ascontiguousarray(grid_integers(arranged, info.grid.max_value))
 
@@ -275,13 +272,18 @@ def column_of(kind: Kind, name: str | None, columns: Sequence[str], remedy: str 
     )
 
 
-def _pairs(data: Any) -> Iterator[tuple[NDArray[Any], Any]]:
-    """Returns image and label of every item of a data set, one after the other."""
+def _of_columns(data: Any, image: str | None, label: str | None) -> tuple[Any, Any]:
+    """Returns images and labels of a mapping, or image and label of a row."""
+    keys = list(data.keys())
+    return data[column_of("image", image, keys)], data[column_of("label", label, keys)]
+
+
+def _pairs(data: Any, image: str | None, label: str | None) -> Iterator[tuple[NDArray[Any], Any]]:
+    """Yields image and label of every item of a data set; the columns matter where items are dicts."""
 
     def pair(item: Any) -> tuple[NDArray[Any], Any]:
         if isinstance(item, dict):
-            columns = list(item)
-            item = item[column_of("image", None, columns)], item[column_of("label", None, columns)]
+            item = _of_columns(item, image, label)
         if not isinstance(item, (tuple, list)) or len(item) != 2:
             raise DataError(
                 f"The items of a data set must be pairs (image, label), not {type(item).__name__}: pass "
@@ -292,31 +294,18 @@ def _pairs(data: Any) -> Iterator[tuple[NDArray[Any], Any]]:
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         # Two accesses to the same image must agree, or the data set augments at random.
         for position in range(min(3, len(data))):
-            once, again = (pair(data[position])[0] for _ in range(2))
-            if once.shape != again.shape or not np.array_equal(once, again):
+            if not np.array_equal(pair(data[position])[0], pair(data[position])[0]):
                 raise DataError(
                     f"Image {position} of the data set differs at each access; remove the random transforms "
                     "and augment with augment=True instead."
                 )
-        return map(pair, map(data.__getitem__, range(len(data))))
+        data = map(data.__getitem__, range(len(data)))
     if not isinstance(data, Iterable):
         raise DataError(
             f"{type(data).__name__} is not a data set; pass arrays (images, labels), a torch Dataset or a "
             "datasets.Dataset."
         )
     return map(pair, data)
-
-
-def _stacked(rows: Sequence[tuple[NDArray[Any], Any]], facts: dict[str, Any]) -> ArrayDataset:
-    """Returns a data set of images, all of one size, and their labels."""
-    if not rows:
-        raise DataError("A data set needs images and labels, and this one is empty.")
-    shapes = sorted({str(image.shape) for image, _ in rows})
-    if len(shapes) > 1:
-        raise DataError(
-            f"The images are not of one size ({' and '.join(shapes[:2])}); resize or crop them first."
-        )
-    return from_arrays(np.stack([image for image, _ in rows]), [int(label) for _, label in rows], **facts)
 
 
 def _class_numbers(labels: NDArray[Any]) -> NDArray[np.int64]:

@@ -64,7 +64,7 @@ class FolderDataset:
         return digest.hexdigest()
 
     def image(self, position: int) -> Pixels:
-        return self._finish(framed(self._decode(position), self.size))
+        return self._finish(pixels(framed(self._decode(position), self.size)))
 
     def augmented(self, position: int, generator: torch.Generator) -> Pixels:
         """Returns a random view of an image, mirrored half of the time.
@@ -79,13 +79,13 @@ class FolderDataset:
         picture = self._decode(position)
         # Pictures that are used as they are: a random shift.
         if self.size is None:
-            return self._averaged(crop_flip(pixels(picture)[None], generator)[0])
+            return self._finish(crop_flip(pixels(picture)[None], generator)[0])
         # Otherwise a random part of the picture at the network's size, mirrored half of the time.
         box = random_resized_box(picture.width, picture.height, generator)
         part = picture.crop(box).resize((self.size, self.size), Image.Resampling.BILINEAR)
         if torch.rand((), generator=generator) < 0.5:
             part = part.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        return self._finish(part)
+        return self._finish(pixels(part))
 
     def downscaled(self, factor: int) -> FolderDataset:
         return replace(self, info=downscaled_info(self.info, factor), factor=factor)
@@ -97,17 +97,14 @@ class FolderDataset:
         path = self.root / self.paths[position]
         return decode(path, str(path))
 
-    def _finish(self, picture: Image.Image) -> Pixels:
-        """Returns the pixels of a picture that must have the size of all others by now."""
+    def _finish(self, image: Pixels) -> Pixels:
+        """Averages an image, which must have the size of all others by now."""
         height, width = (side * self.factor for side in self.info.shape[1:])
-        if picture.size != (width, height):
+        if image.shape[1:] != (height, width):
             raise DataError(
                 f"The pictures in {self.root} must be {width}x{height}, and one is "
-                f"{picture.width}x{picture.height}; set --data.size."
+                f"{image.shape[2]}x{image.shape[1]}; set --data.size."
             )
-        return self._averaged(pixels(picture))
-
-    def _averaged(self, image: Pixels) -> Pixels:
         return image if self.factor == 1 else average(image, self.factor)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from PIL import Image, ImageOps
 
 from smoothheads.data.arrays import average
 from smoothheads.data.base import DataConfig, DataInfo
-from smoothheads.data.coerce import CHANNELS, as_pixels
+from smoothheads.data.coerce import as_pixels, channels_first
 from smoothheads.data.images import SUFFIXES, decode, on_grid, pixels, with_channels
 from smoothheads.data.npz import read_members
 from smoothheads.data.parquet import encoded_images
@@ -130,39 +131,28 @@ def _arrays(path: Path, frame: Frame) -> Iterator[Input]:
         )
     images: NDArray[Any] = members[key]
     # Arrays of the network's size and grid are taken as they are. 8-bit pictures of another size or grid are
-    # fitted as a PNG of the same pixels would be.
+    # fitted as a PNG of the same pixels would be, if it is clear which axis has the channels.
     channels, height, width = frame.info.shape
     shapes = [frame.info.shape, (height, width, channels), *([(height, width)] if channels == 1 else [])]
-    on_grid = images.dtype != np.uint8 or images.max(initial=0) <= frame.info.grid.max_value
-    exact = on_grid and images.shape[1:] in shapes
+    on_grid = images.max(initial=0) <= frame.info.grid.max_value if images.dtype == np.uint8 else True
+    pictures = False
+    if not on_grid or (images.dtype == np.uint8 and images.shape[1:] not in shapes):
+        with suppress(DataError):
+            images, pictures = channels_first(images), True
 
     def fit(image: NDArray[Any], name: str) -> Pixels:
-        return frame.fit(_picture(image), name) if pictures else as_pixels(image, frame.info)
+        if not pictures:
+            return as_pixels(image, frame.info)
+        rgb = np.broadcast_to(image, (3, *image.shape[1:]))  # a grey picture has three equal channels
+        return frame.fit(Image.fromarray(np.moveaxis(rgb, 0, -1)), name)
 
-    # Pictures are bytes [N, H, W], [N, H, W, 1 or 3] or [N, 1 or 3, H, W].
-    layout = images.ndim == 3 or (
-        images.ndim == 4 and (images.shape[1] in CHANNELS) != (images.shape[3] in CHANNELS)
-    )
-    pictures = not exact and images.dtype == np.uint8 and len(images) > 0 and layout
     # An image of zeros tells what is wrong with the shape or type of all of them, in one message.
+    blank = partial(fit, np.zeros(images.shape[1:], images.dtype), str(path))
     try:
-        fit(np.zeros(images.shape[1:], images.dtype), str(path))
-    except DataError as error:
-        yield Input(str(path), partial(_refuse, error))
+        blank()
+    except DataError:
+        yield Input(str(path), blank)
         return
     for row in range(len(images)):
         name = f"{path}[{row}]"
         yield Input(name, partial(fit, images[row], name))
-
-
-def _refuse(error: DataError) -> Pixels:
-    raise error
-
-
-def _picture(image: NDArray[np.uint8]) -> Image.Image:
-    """Returns the picture that a PNG of these bytes would be."""
-    # Channels go last, as Pillow wants them; a grey picture has no channel axis.
-    if image.ndim == 3 and image.shape[0] in CHANNELS:
-        image = np.moveaxis(image, 0, -1)
-    grey = image.ndim == 2 or image.shape[-1] == 1
-    return Image.fromarray(image.reshape(image.shape[:2]) if grey else image).convert("RGB")

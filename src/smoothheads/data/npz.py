@@ -77,6 +77,8 @@ def _member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     # Elements without bytes, and bytes without elements: the header does not describe this member.
     if array.dtype.itemsize == 0 or file.read(1):
         raise ValueError(f"{name} does not have the size of its shape")
+    if array.dtype.kind == "U":
+        array.tolist()  # fails for numbers that are no characters
     return array
 
 
@@ -95,14 +97,10 @@ def _split(
         raise DataError(f"class_names in {path} must be a list of strings, not {names.dtype}.")
     if max_value.dtype.kind not in "ui" or max_value.size != 1:
         raise DataError(f"max_value in {path} must be one integer, for example 255, not {max_value.dtype}.")
-    try:
-        texts = None if names is None else [str(name) for name in names]
-    except (ValueError, SystemError) as error:  # numbers that are no characters
-        raise damaged(path, "list of class_names", error) from None
     return from_arrays(
         members[f"{split}_images"],
         members[f"{split}_labels"],
-        classes=classes if texts is None else texts,
+        classes=classes if names is None else names.tolist(),
         max_value=int(max_value.item()),
         name=path.stem,
     )

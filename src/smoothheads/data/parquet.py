@@ -24,7 +24,6 @@ from smoothheads.limits import check_unpacked
 
 SPLITS: dict[Split, tuple[str, ...]] = {"train": ("train",), "test": ("test", "validation", "val")}
 ROWS_AT_ONCE = 1000
-EXTRACT = 1000  # images that may be a part of a published set, for a trial
 REMEDY = "name it with --data.name parquet --data.{}-column NAME"
 
 Shape = tuple[int, int, int]
@@ -75,30 +74,15 @@ class Parquet(DataConfig):
         return ArrayDataset(content.images, content.labels, info if train else info.unnormalized())
 
 
-def published(
-    files: Sequence[Path], info: DataInfo, label_column: str, split: Split, size: int
-) -> ArrayDataset:
-    """Returns a split of a published set; raises DataError for the files of another one, as far as they tell:
-    by class names, labels, shape, and the number of images.
-
-    Args:
-        files: the parquet files of the split.
-        info: the facts about the published set.
-        label_column: the column of its labels.
-        split: which split it is, for the message.
-        size: the number of its images; a small extract is accepted too.
-    """
+def published(files: Sequence[Path], info: DataInfo, label_column: str, split: Split) -> ArrayDataset:
+    """Returns a split of a published set; raises DataError for the files of another one, as far as shape,
+    labels and class names tell."""
     content = read_parquet(files, label=label_column, shape=info.shape)
-    # Sets with the same shape and number of classes differ in their class names or their number of images.
-    names, count = content.class_names, len(content.labels)
-    problem = ""
-    if names not in (None, info.class_names):
-        problem = f"its classes are {', '.join((names or ())[:5])}, ..."
-    elif count != size and count > EXTRACT:
-        problem = f"it has {count} images instead of {size}"
-    if problem:
+    if content.class_names not in (None, info.class_names):
+        classes = ", ".join(content.class_names[:5])
         raise DataError(
-            f"{files[0]} is not {info.name} ({split}): {problem}; read it with --data.name parquet."
+            f"{files[0]} is not {info.name} ({split}): its classes are {classes}, ...; read it with "
+            "--data.name parquet."
         )
     return ArrayDataset(content.images, content.labels, info)
 
@@ -137,13 +121,13 @@ def read_parquet(
         label: the column of the labels, likewise.
         shape: the shape [C, H, W] that all images must have, by default that of the first.
     """
-    given, images, labels = shape, None, []
-    names: tuple[str, ...] | None = None
-    row = grey_rows = 0
-    rows = 0
+    rows = packed = row = 0
     for path in files:
         with _opened(path) as file:
-            rows += file.metadata.num_rows
+            rows, packed = rows + file.metadata.num_rows, packed + path.stat().st_size
+    images: NDArray[np.uint8] | None = None
+    labels: list[NDArray[np.int64]] = []
+    names: tuple[str, ...] | None = None
     for path in files:
         with _opened(path) as file:
             schema = file.schema_arrow
@@ -159,10 +143,8 @@ def read_parquet(
                     if images is None:
                         # The size of the first picture says what all will take, before they are decoded:
                         # equal rows cost a file almost nothing.
-                        shape = shape or (3, picture.shape[1], picture.shape[2])
-                        packed = sum(path.stat().st_size for path in files)
                         check_unpacked(rows * picture.size, packed, path)
-                        images = np.empty((rows, *shape), np.uint8)
+                        images = np.empty((rows, *(shape or picture.shape)), np.uint8)
                     # Every picture must have the size of the first one.
                     if picture.shape[1:] != images.shape[2:]:
                         raise DataError(
@@ -170,12 +152,13 @@ def read_parquet(
                             f"{images.shape[2]}x{images.shape[3]}; resize the images first."
                         )
                     images[row] = with_channels(picture, images.shape[1], source)
-                    grey_rows += given is None and bool((picture == picture[:1]).all())
                     row += 1
     if images is None or row != rows:
         raise DataError(f"{files[0]} has no images, or fewer than it announces; check the path.")
     # Pictures that are all grey have one channel, unless a shape was asked for.
-    return Content(images[:, :1] if grey_rows == row else images, np.concatenate(labels), names)
+    if shape is None and all(np.array_equal(images[:, 0], images[:, c]) for c in (1, 2)):
+        images = images[:, :1]
+    return Content(images, np.concatenate(labels), names)
 
 
 def encoded_images(path: Path) -> Iterator[bytes]:

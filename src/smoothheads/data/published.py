@@ -12,9 +12,8 @@ import math
 import pickle
 import struct
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -30,7 +29,6 @@ from smoothheads.limits import read_unpacked
 from smoothheads.types import Grid
 
 DIGITS_TRAIN: Final = 1437
-MNIST_SIZES: dict[Split, int] = {"train": 60_000, "test": 10_000}
 MNIST_PREFIX: dict[Split, str] = {"train": "train", "test": "t10k"}
 CLOTHES = (
     "t-shirt",
@@ -45,9 +43,6 @@ CLOTHES = (
     "ankle boot",
 )
 
-CIFAR_SHAPE = (3, 32, 32)
-CIFAR_PIXELS = 3 * 32 * 32
-CIFAR_SIZES: dict[Split, int] = {"train": 50_000, "test": 10_000}
 CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
 CIFAR100_CLASSES = """
 apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
@@ -59,9 +54,7 @@ shark shrew skunk skyscraper snail snake spider squirrel streetcar sunflower swe
 telephone television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
 """
 CHECKSUMS = {  # MD5, as the authors of CIFAR publish them; nobody can make another file with one of these
-    "cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530",
     "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a",
-    "cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8",
     "cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85",
     "data_batch_1": "c99cafc152244af753f735de768cd75f",
     "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
@@ -72,8 +65,6 @@ CHECKSUMS = {  # MD5, as the authors of CIFAR publish them; nobody can make anot
     "train": "16019d7e3df5f24257cddd939b257f8d",
     "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
 }
-
-Content = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images and labels
 
 
 @DATASETS.register
@@ -116,18 +107,18 @@ class Mnist(DataConfig):
     def read(self, split: Split) -> ArrayDataset:
         path = existing(self.root, self.name)
         if files := find_parquet(path, self.name, split):
-            return published(files, self.known, "label", split, MNIST_SIZES[split])
+            return published(files, self.known, "label", split)
         # Otherwise the authors' idx files, in the root or in one folder below it.
-        folder = only_place(path, self.name, lambda place: _idx_file(place, split, "images", 3) is not None)
-        images_file = _idx_file(folder, split, "images", 3) if folder else None
-        labels_file = _idx_file(folder, split, "labels", 1) if folder else None
-        if images_file is None or labels_file is None:
-            missing = "images-idx3" if images_file is None else "labels-idx1"
+        names = [f"{MNIST_PREFIX[split]}-{content}-ubyte" for content in ("images-idx3", "labels-idx1")]
+        folder = only_place(path, self.name, lambda place: _either(place, names[0]) is not None)
+        found = [_either(folder, name) if folder else None for name in names]
+        if found[0] is None or found[1] is None:
+            missing = names[found.index(None)]
             raise DataError(
-                f"{path} has no {MNIST_PREFIX[split]}-{missing}-ubyte, plain or with .gz, and no "
-                f"{split}-*.parquet; check the path or download {self.name} again."
+                f"{path} has no {missing}, plain or with .gz, and no {split}-*.parquet; check the path or "
+                f"download {self.name} again."
             )
-        images, labels = read_idx(images_file, 3)[:, None], read_idx(labels_file, 1)
+        images, labels = read_idx(found[0], 3)[:, None], read_idx(found[1], 1)
         return ArrayDataset(images, labels.astype(np.int64), self.known)
 
 
@@ -145,86 +136,59 @@ class FashionMnist(Mnist):
 @DATASETS.register
 @dataclass(frozen=True, kw_only=True)
 class Cifar10(DataConfig):
-    """CIFAR-10; `root` holds the hub's parquet files, or one of the authors' archives, unpacked or not."""
+    """CIFAR-10; `root` holds the hub's parquet files, or the authors' archive for Python, unpacked or not."""
 
     name: ClassVar[str] = "cifar10"
     known: ClassVar[DataInfo] = DataInfo(
         "cifar10",
         Grid(255),
-        CIFAR_SHAPE,
+        (3, 32, 32),
         tuple(CIFAR10_CLASSES.split()),
         mean=(0.4914, 0.4822, 0.4465),
         std=(0.2023, 0.1994, 0.2010),
     )
     augmented: ClassVar[bool] = True
 
-    archive: ClassVar[str] = "cifar-10"
-    """Name of the archives, up to the kind: <archive>-binary.tar.gz, <archive>-python.tar.gz."""
-    files: ClassVar[dict[Split, tuple[str, ...]]] = {
+    archive: ClassVar[str] = "cifar-10-python.tar.gz"
+    batches: ClassVar[dict[Split, tuple[str, ...]]] = {
         "train": tuple(f"data_batch_{i}" for i in range(1, 6)),
         "test": ("test_batch",),
     }
-    """The batches of a split, in their order; the binary ones end in .bin."""
-    label_bytes: ClassVar[int] = 1
-    """Bytes before the pixels of a binary record; the last of them is the label."""
-    label_name: ClassVar[tuple[str, str]] = ("labels", "label")
-    """Name of the labels in a python batch and in a parquet file."""
+    """The batches of a split, in their order."""
+    labels: ClassVar[tuple[str, str]] = ("labels", "label")
+    """Name of the labels in a batch and in a parquet file."""
 
     def read(self, split: Split) -> ArrayDataset:
         path = existing(self.root, self.name)
         if files := find_parquet(path, self.name, split):
-            return published(files, self.known, self.label_name[1], split, CIFAR_SIZES[split])
-        # Otherwise the authors' batches: unpacked, else in an archive.
-        found = next(self._sources(path, split), None)
-        if found is None:
-            first, archive = self.files[split][0], self.archive
+            return published(files, self.known, self.labels[1], split)
+        # Otherwise the authors' batches, unpacked or in their archive.
+        names = self.batches[split]
+        if folder := only_place(path, self.name, lambda place: (place / names[0]).is_file()):
+            batches = {name: folder / name for name in names if (folder / name).is_file()}
+            contents = {name: read_unpacked(file, "batch of images") for name, file in batches.items()}
+        elif folder := only_place(path, self.name, lambda place: (place / self.archive).is_file()):
+            folder /= self.archive
+            contents = unpack(folder, names)
+        elif path.name == self.archive:
+            folder, contents = path, unpack(path, names)
+        else:
             raise DataError(
-                f"{path} has none of the files of {self.name} ({split}): {split}-*.parquet, {first}.bin, "
-                f"{first}, {archive}-binary.tar.gz or {archive}-python.tar.gz; check the path or download it "
-                "again."
+                f"{path} has none of the files of {self.name} ({split}): {split}-*.parquet, {names[0]} or "
+                f"{self.archive}; check the path or download it again."
             )
-        source, ending = found
-        parse = self._parse_binary if ending else self._parse_python
-        batches = read_batches(source, [f"{name}{ending}" for name in self.files[split]])
-        parts = [parse(data, source / name) for name, data in batches.items()]
+        if missing := [name for name in names if name not in contents]:
+            raise DataError(f"{folder} has no file {missing[0]}; fetch the data set again.")
+        parts = [self._parse(contents[name], folder / name) for name in names]
         images, labels = (np.concatenate(column) for column in zip(*parts, strict=True))
         return ArrayDataset(images, labels, self.known)
 
-    def _sources(self, root: Path, split: Split) -> Iterator[tuple[Path, str]]:
-        """Yields folders and archives that hold the split, with the ending of the names of its batches."""
-
-        def holds_any(folder: Path, names: Sequence[str]) -> bool:
-            return any((folder / name).is_file() for name in names)
-
-        endings = {"binary": ".bin", "python": ""}
-        for ending in endings.values():
-            names = [f"{name}{ending}" for name in self.files[split]]
-            if folder := only_place(root, self.name, partial(holds_any, names=names)):
-                yield folder, ending
-        for kind, ending in endings.items():
-            archive = f"{self.archive}-{kind}.tar.gz"
-            if root.name == archive and root.is_file():
-                yield root, ending
-            elif folder := only_place(root, self.name, partial(holds_any, names=[archive])):
-                yield folder / archive, ending
-
-    def _parse_binary(self, data: bytes, path: Path) -> Content:
-        """Returns images and labels of a batch of fixed-length records."""
-        size = self.label_bytes + CIFAR_PIXELS
-        if not data or len(data) % size:
-            raise damaged(path, f"file of {size}-byte records", f"it has {len(data)} bytes")
-        # A record: one or two label bytes (coarse and fine for CIFAR-100), then red, green and blue planes.
-        records = np.frombuffer(data, np.uint8).reshape(-1, size)
-        labels = records[:, self.label_bytes - 1].astype(np.int64)
-        return records[:, self.label_bytes :].reshape(-1, *CIFAR_SHAPE), labels
-
-    def _parse_python(self, data: bytes, path: Path) -> Content:
-        """Returns images and labels of a pickled batch."""
-        # A pickle is a program. Only the authors' own, known by their checksums, are run.
+    def _parse(self, data: bytes, path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Returns images and labels of a batch."""
+        # A batch is a pickle, which is a program. Only the authors' own, known by checksums, are run.
         check_published(data, path)
         batch = pickle.loads(data, encoding="bytes")
-        labels = np.array(batch[self.label_name[0].encode()], np.int64)
-        return batch[b"data"].reshape(-1, *CIFAR_SHAPE), labels
+        return batch[b"data"].reshape(-1, 3, 32, 32), np.array(batch[self.labels[0].encode()], np.int64)
 
 
 @DATASETS.register
@@ -236,34 +200,24 @@ class Cifar100(Cifar10):
     known: ClassVar[DataInfo] = DataInfo(
         "cifar100",
         Grid(255),
-        CIFAR_SHAPE,
+        (3, 32, 32),
         tuple(CIFAR100_CLASSES.split()),
         mean=(0.5071, 0.4865, 0.4409),
         std=(0.2673, 0.2564, 0.2762),
     )
-    archive: ClassVar[str] = "cifar-100"
-    files: ClassVar[dict[Split, tuple[str, ...]]] = {"train": ("train",), "test": ("test",)}
-    label_bytes: ClassVar[int] = 2
-    label_name: ClassVar[tuple[str, str]] = ("fine_labels", "fine_label")
+    archive: ClassVar[str] = "cifar-100-python.tar.gz"
+    batches: ClassVar[dict[Split, tuple[str, ...]]] = {"train": ("train",), "test": ("test",)}
+    labels: ClassVar[tuple[str, str]] = ("fine_labels", "fine_label")
 
 
-def read_batches(source: Path, names: Sequence[str]) -> dict[str, bytes]:
-    """Returns the contents of the named files of a folder or of one of the authors' archives."""
-    contents: dict[str, bytes] = {}
-    if source.is_dir():
-        found = [name for name in names if (source / name).is_file()]
-        contents = {name: read_unpacked(source / name, "batch of images") for name in found}
-    else:
-        # An archive with the published checksum holds no links, bombs or headers that never end.
-        packed = source.read_bytes()
-        check_published(packed, source)
-        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
-            for member in archive:
-                if (name := Path(member.name).name) in names and (file := archive.extractfile(member)):
-                    contents[name] = file.read()
-    if missing := [name for name in names if name not in contents]:
-        raise DataError(f"{source} has no file {missing[0]}; fetch the data set again.")
-    return {name: contents[name] for name in names}
+def unpack(path: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """Returns the contents of the named files in one of the authors' archives."""
+    # An archive with the published checksum holds no links, bombs or headers that never end.
+    packed = path.read_bytes()
+    check_published(packed, path)
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
+        members = {Path(member.name).name: member for member in archive}
+        return {name: archive.extractfile(members[name]).read() for name in names if name in members}  # type: ignore[union-attr]
 
 
 def check_published(data: bytes, path: Path) -> None:
@@ -291,8 +245,7 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
 
-def _idx_file(folder: Path, split: Split, content: str, dimensions: int) -> Path | None:
-    """Returns the file under one of the names in use, plain ones first."""
-    stem, ending = f"{MNIST_PREFIX[split]}-{content}", f"idx{dimensions}-ubyte"
-    names = (f"{stem}{mark}{ending}{packed}" for packed in ("", ".gz") for mark in "-.")
-    return next((folder / name for name in names if (folder / name).is_file()), None)
+def _either(folder: Path, name: str) -> Path | None:
+    """Returns the file of that name, plain or gzipped; None if there is neither."""
+    files = (folder / name, folder / f"{name}.gz")
+    return next((file for file in files if file.is_file()), None)

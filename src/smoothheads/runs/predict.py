@@ -15,7 +15,7 @@ from typing import Any, Final
 from smoothheads.certify.budgets import AnytimeBudget, Budget, TableBudget
 from smoothheads.certify.certifier import Certifier
 from smoothheads.config import parse_json
-from smoothheads.data import Input
+from smoothheads.data.inputs import Input
 from smoothheads.errors import ConfigError, DataError, HeldError, StorageError
 from smoothheads.files import append, storage, write_atomic
 from smoothheads.types import ABSTAIN, Phase, Pixels, format_radius
