@@ -44,7 +44,6 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Consistency(draws=1), "draws >= 2"),
     (lambda: SmoothMix(steps=2, mix_step=2), "set mix_step below steps"),
     (lambda: SmoothMix(max_norm=0.0), "max_norm > 0"),
-    (lambda: SmoothAdv(draws=1, attack="gradient-free"), "A gradient-free attack estimates from the draws"),
     (lambda: SmoothAdv(epsilon=0.0), "epsilon > 0"),
     (lambda: Macer(temperature=0.0), "temperature > 0"),
     (lambda: CatRs(teacher_draws=0), "teacher_draws >= 1"),

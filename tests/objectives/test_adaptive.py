@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from smoothheads.objectives import TeachingConfig
-from smoothheads.objectives.pace import FLOOR, Pace, build_pace
+from smoothheads.objectives.pace import FLOOR, Pace
 
 
 def exponential(count: int) -> Tensor:
@@ -24,7 +24,7 @@ def one_class(losses_LN: Tensor) -> Tensor:
 
 
 def make(*, classes: int = 10, epochs: int = 5, **teaching: Any) -> Pace:
-    return build_pace(TeachingConfig(**teaching), classes=classes, epochs=epochs)
+    return Pace(TeachingConfig(**teaching), classes=classes, epochs=epochs)
 
 
 def lam_of(pace: Pace, epoch: int, losses_LN: Tensor) -> Tensor:

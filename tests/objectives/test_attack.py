@@ -27,7 +27,6 @@ ATTACKING: list[Method] = [
     SmoothMix(steps=2),
     SmoothAdv(draws=2, steps=2),
     SmoothAdv(draws=2, steps=2, attack="ddn"),
-    SmoothAdv(draws=2, steps=2, attack="gradient-free"),
     CatRs(draws=2, steps=2),
     AcrTargeted(draws=2, steps=2, start=0),
 ]

@@ -38,7 +38,6 @@ METHODS: list[Method] = [
     SmoothMix(steps=2, step_size=0.2),
     SmoothAdv(draws=2, steps=2, epsilon=0.3),
     SmoothAdv(draws=2, steps=3, epsilon=0.3, attack="ddn"),
-    SmoothAdv(draws=4, steps=2, epsilon=0.3, attack="gradient-free"),
     Macer(draws=4, temperature=4.0, strength=1.0),
     CatRs(draws=2, steps=2, epsilon=0.3),
     AcrTargeted(draws=2, start=0, steps=2),

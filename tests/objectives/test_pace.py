@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from smoothheads.objectives import TeachingConfig
-from smoothheads.objectives.pace import build_pace, scheduled_lambda
+from smoothheads.objectives.pace import Pace, scheduled_lambda
 
 LN10 = math.log(10)
 TABLE = [
@@ -50,7 +50,7 @@ def test_fixed_and_linear_schedules() -> None:
 
 
 def test_schedule_same_for_all_heads_and_classes() -> None:
-    pace = build_pace(TeachingConfig(), classes=10, epochs=150)
+    pace = Pace(TeachingConfig(), classes=10, epochs=150)
     lam_LC = pace.update(10, torch.zeros(5, 7), torch.zeros(7, dtype=torch.long))
     assert lam_LC.shape == (5, 10)
     assert lam_LC.flatten().tolist() == pytest.approx([2.070972] * 50, abs=1e-6)

@@ -44,7 +44,6 @@ METHODS: tuple[Method, ...] = (
     SmoothMix(steps=2, mix_step=1),
     SmoothAdv(draws=2, steps=2),
     SmoothAdv(draws=2, steps=2, attack="ddn"),
-    SmoothAdv(draws=2, steps=2, attack="gradient-free"),
     Macer(draws=4),
     CatRs(draws=2, steps=2, teacher_draws=20),
     AcrTargeted(draws=2, start=1, keep=0.0, keep_draws=10, every=1, weigh_draws=14, steps=2),

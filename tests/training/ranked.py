@@ -52,7 +52,6 @@ PACED = ObjectiveConfig(
 OBJECTIVES = {
     "paced": PACED,
     "superloss": ObjectiveConfig(teaching=TeachingConfig(weights="superloss")),
-    "random teachers": ObjectiveConfig(teaching=TeachingConfig(shift="random")),
     "stability": ObjectiveConfig(method=Stability()),
     "consistency": ObjectiveConfig(method=Consistency()),
     "smoothmix": ObjectiveConfig(method=SmoothMix(steps=2, mix_step=1)),

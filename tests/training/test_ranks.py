@@ -57,7 +57,6 @@ def ranked(tmp_path_factory: pytest.TempPathFactory) -> Ranked:
 METHODS = [
     "paced",
     "superloss",
-    "random teachers",
     "stability",
     "consistency",
     "smoothmix",

@@ -13,6 +13,8 @@ from smoothheads.objectives.gaussian import Gaussian
 from smoothheads.objectives.method import Method
 from smoothheads.registry import as_component
 
+SCHEDULES = ("log10", "linear", "fixed")  # the paces that depend on the epoch alone
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TeachingConfig:
@@ -21,8 +23,8 @@ class TeachingConfig:
     weights: Literal["soft", "hard", "high", "uniform", "superloss"] = "soft"
     """Hard samples count less (soft) or not at all (hard), easy samples count less (high), all count alike
     (uniform), or samples count by how their loss compares with their class's (superloss, no lambda)."""
-    shift: Literal["circular", "self", "reverse", "random"] = "circular"
-    """Whose judgement trains a head: the previous head's, its own, the next one's, one drawn per step."""
+    shift: Literal["circular", "self"] = "circular"
+    """Whose judgement trains a head: the previous head's, or its own."""
     hard_weight_source: Literal["teacher", "student"] | None = None
     """Whose smoothed loss sets the weight of a hard sample. If omitted, the preset decides."""
     tie: Literal["easy", "zero"] | None = None
@@ -50,7 +52,7 @@ class TeachingConfig:
         check_fields(self)
         at_least("window", self.window, 2)
         at_least("class_window", self.class_window, 2)
-        if self.weights == "superloss" and self.pace not in ("log10", "linear", "fixed"):
+        if self.weights == "superloss" and self.pace not in SCHEDULES:
             raise ConfigError(
                 f"teaching.weights = 'superloss' has no lambda, so teaching.pace = {self.pace!r} has no "
                 "effect: leave the pace out, or choose weights = 'soft'."

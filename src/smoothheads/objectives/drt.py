@@ -9,7 +9,7 @@ from smoothheads.config.check import Count, Natural, NotNegative, Positive
 from smoothheads.objectives.attack import FixedNoise, frozen
 from smoothheads.objectives.losses import add_noise, cross_entropy, draw_noise, forward_heads, repeat_draws
 from smoothheads.objectives.method import METHODS, Losses, Method, Step
-from smoothheads.objectives.smoothadv import SmoothAdv, SmoothAttack
+from smoothheads.objectives.smoothadv import SmoothAdv
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,16 +75,15 @@ class Drt(Method):
         import torch
 
         noise = draw_noise(step.images, step.sigma, self.draws, step.generator)
-        settings = SmoothAdv(draws=self.draws, steps=self.attack_steps, epsilon=self.attack_epsilon)
-        radius = self.attack_epsilon * min(1.0, step.epoch / self.attack_warmup)
+        attack = SmoothAdv(steps=self.attack_steps, epsilon=self.attack_epsilon, warmup=self.attack_warmup)
         model = cast("MultiHead", step.model)
         members = [type(model)(model.trunk, [head], model.normalize) for head in model.heads]
         noisy_L = []
         # Attack every head by itself with SmoothAdv's projected ascent.
         with frozen(step.model):
             for member in members:
-                attack = SmoothAttack(FixedNoise(member, noise, self.draws), step, settings, radius)
-                noisy_L.append((repeat_draws(attack.pgd(), self.draws) + noise).detach().requires_grad_())
+                images = attack.perturbed(FixedNoise(member, noise, self.draws), step)
+                noisy_L.append((repeat_draws(images, self.draws) + noise).detach().requires_grad_())
         pairs = zip(members, noisy_L, strict=True)
         return noisy_L, torch.cat([forward_heads(member, noisy, self.draws) for member, noisy in pairs])
 

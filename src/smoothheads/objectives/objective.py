@@ -41,7 +41,7 @@ class Objective:
         # Algorithm 1, lines 1 and 2: draw noise and take the losses of every head on every image (eq. 4).
         losses = self.method(step)
         # Line 3, for which lambda and the class statistics move first.
-        self.teaching.update(step.epoch, losses.smoothed_LN.detach(), step.labels, step.generator)
+        self.teaching.update(step.epoch, losses.smoothed_LN.detach(), step.labels)
         return self.terms(losses, step.labels)
 
     def terms(self, losses: Losses, labels_N: Tensor) -> StepTerms:
@@ -78,13 +78,6 @@ class Objective:
         heads = model.head_parameters() if settings.parameters == "all" else model.head_weights()
         penalty = printed_penalty if settings.form == "printed" else cosine_penalty
         return settings.weight * penalty(heads)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Returns the state of teaching between steps; part of a resumable training state."""
-        return self.teaching.state_dict()
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.teaching.load_state_dict(state)
 
 
 def cosines(heads: Sequence[Sequence[Tensor]]) -> Tensor:

@@ -11,42 +11,38 @@ import math
 import torch
 from torch import Tensor
 
-from smoothheads.objectives.config import TeachingConfig
+from smoothheads.objectives.config import SCHEDULES, TeachingConfig
 
 MEMORY = 0.9  # of a quantile's exponential moving average, per step
 FLOOR = math.log(1 / 0.9)
 
 
 class Pace:
-    """Schedules (log10, linear, fixed): lambda is a function of the epoch."""
+    """Moves lambda [L, C] once per step, for a training of `epochs` epochs."""
 
-    reads_losses = False
-    """Whether lambda depends on the losses, so that it needs those of the whole batch before any weight."""
-
-    def __init__(self, config: TeachingConfig, classes: int, epochs: int) -> None:
+    def __init__(self, config: TeachingConfig, *, classes: int, epochs: int) -> None:
         self.config, self.classes, self.epochs = config, classes, epochs
         self.state: dict[str, Tensor] = {}
         """What the pace remembers between steps; part of a resumable training state."""
 
-    def update(self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
-        """Returns lambda [L, C] for a batch of detached smoothed losses; epochs count from 1."""
-        del labels_N
-        lam = scheduled_lambda(self.config, epoch=epoch, epochs=self.epochs, classes=self.classes)
-        return smoothed_LN.new_full((len(smoothed_LN), self.classes), lam)
-
-
-class QuantilePace(Pace):
-    """A fraction of each head's recent samples is easy, over all classes together.
-
-    Lambda moves slowly towards the quantile, within [ln(1 / 0.9), ln C]. In the first of several epochs it
-    stays at ln C, as the paper's schedule does.
-    """
-
-    reads_losses = True
-
     @torch.no_grad()
     def update(self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
-        del labels_N
+        """Returns lambda [L, C] for a batch of detached smoothed losses; epochs count from 1."""
+        config, heads = self.config, len(smoothed_LN)
+        if config.pace == "quantile":
+            lam_L = self._quantile(epoch, smoothed_LN)
+            return lam_L.to(smoothed_LN.dtype).unsqueeze(1).expand(-1, self.classes)
+        if config.pace in SCHEDULES:
+            lam = scheduled_lambda(config, epoch=epoch, epochs=self.epochs, classes=self.classes)
+            return smoothed_LN.new_full((heads, self.classes), lam)
+        return self._class_quantiles(epoch, smoothed_LN, labels_N).to(smoothed_LN.dtype)
+
+    def _quantile(self, epoch: int, smoothed_LN: Tensor) -> Tensor:
+        """Returns lambda [L], below which a fraction of each head's recent losses lies, over all classes.
+
+        It moves slowly, within [ln(1 / 0.9), ln C]. In the first of several epochs it stays at ln C, as the
+        paper's schedule does.
+        """
         heads, device, ceiling = len(smoothed_LN), smoothed_LN.device, math.log(self.classes)
         # The first step tells the number of heads; a restored state is on the CPU.
         recent_LB = self.state.get("recent", smoothed_LN.new_empty(heads, 0)).to(device)
@@ -59,21 +55,16 @@ class QuantilePace(Pace):
             target_L = torch.quantile(recent_LB, fraction, dim=1).clamp(FLOOR, ceiling)
             lam_L = MEMORY * lam_L + (1 - MEMORY) * target_L
         self.state = {"recent": recent_LB, "lambda": lam_L}
-        return lam_L.to(smoothed_LN.dtype).unsqueeze(1).expand(-1, self.classes)
+        return lam_L
 
+    def _class_quantiles(self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
+        """Returns lambda [L, C], below which a fraction of each class's recent losses lies, so that no class
+        is hard as a whole.
 
-class ClassQuantilePace(Pace):
-    """A fraction of each class's recent samples is easy, so that no class is hard as a whole.
-
-    Under `class-quantile` the fraction follows the settings; under `own-accuracy` it is the head's own
-    running mean of exp(-S), its mean probability of the true class under noise. There is no ceiling: a class
-    whose losses all lie above ln C keeps its easy samples.
-    """
-
-    reads_losses = True
-
-    @torch.no_grad()
-    def update(self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor) -> Tensor:
+        Under `class-quantile` the fraction follows the settings; under `own-accuracy` it is the head's own
+        running mean of exp(-S), its mean probability of the true class under noise. There is no ceiling: a
+        class whose losses all lie above ln C keeps its easy samples.
+        """
         probability_L = torch.exp(-smoothed_LN).mean(1)
         window, device = self.config.class_window, smoothed_LN.device
         # Losses are NaN where nothing was seen yet.
@@ -94,13 +85,7 @@ class ClassQuantilePace(Pace):
         else:
             lam_LC = recent_LCB.nanquantile(scheduled_fraction(self.config, epoch, self.epochs), dim=2)
         # A class that was never seen has no losses yet; its threshold is not used in this step.
-        return lam_LC.nan_to_num(nan=math.log(self.classes)).to(smoothed_LN.dtype)
-
-
-def build_pace(config: TeachingConfig, *, classes: int, epochs: int) -> Pace:
-    """Returns the pace that the settings name, for `classes` classes and a training of `epochs` epochs."""
-    kinds = {"quantile": QuantilePace, "class-quantile": ClassQuantilePace, "own-accuracy": ClassQuantilePace}
-    return kinds.get(config.pace, Pace)(config, classes, epochs)
+        return lam_LC.nan_to_num(nan=math.log(self.classes))
 
 
 def scheduled_fraction(config: TeachingConfig, epoch: int, epochs: int) -> float:

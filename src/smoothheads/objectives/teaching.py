@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from smoothheads.errors import ConfigError
-from smoothheads.objectives.config import TeachingConfig
-from smoothheads.objectives.pace import build_pace
+from smoothheads.objectives.config import SCHEDULES, TeachingConfig
+from smoothheads.objectives.pace import Pace
 
 MAX_BALANCED_WEIGHT = 4.0
 CLASS_MEMORY = 0.95  # of the running class statistics, per step
@@ -35,42 +35,26 @@ class Teaching:
                 "set it to 'none'."
             )
         self.config, self.classes = config, classes
-        self.pace = build_pace(config, classes=classes, epochs=epochs)
+        self.pace = Pace(config, classes=classes, epochs=epochs)
         self.losses = ClassStatistics(classes)
         self.weights = ClassStatistics(classes)
         self.lam_LC = torch.empty(0, classes)
-        self.teachers = torch.empty(0, dtype=torch.long)
 
     @property
     def needs_whole_batch(self) -> bool:
         """Says whether the weights of an image depend on the losses of the others in its batch."""
-        return self.pace.reads_losses or self.config.balance == "class" or self.config.weights == "superloss"
+        config = self.config
+        return config.pace not in SCHEDULES or config.balance == "class" or config.weights == "superloss"
 
     @torch.no_grad()
-    def update(
-        self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor, generator: torch.Generator | None = None
-    ) -> None:
+    def update(self, epoch: int, smoothed_LN: Tensor, labels_N: Tensor) -> None:
         """Moves lambda and the class statistics by one step.
 
         Args:
             epoch: the current epoch, counted from 1 (the paper's t).
             smoothed_LN: smoothed losses of the whole batch, over all processes (eq. 4).
             labels_N: the true classes of these images.
-            generator: source of the permutation that `shift="random"` draws.
         """
-        # Choose the teacher of every head: entry k says whose judgement trains head k (eq. 6: k - 1).
-        heads = torch.arange(len(smoothed_LN))
-        match self.config.shift:
-            case "circular":
-                teachers = heads.roll(1)
-            case "reverse":
-                teachers = heads.roll(-1)
-            case "random":
-                device = generator.device if generator else "cpu"
-                teachers = torch.randperm(len(heads), generator=generator, device=device)
-            case _:
-                teachers = heads
-        self.teachers = teachers.to(smoothed_LN.device)
         if self.config.weights == "superloss":
             # The threshold of SuperLoss is m_c, the running mean loss of the class.
             self.losses.update(smoothed_LN, labels_N)
@@ -107,9 +91,9 @@ class Teaching:
         if config.weights == "superloss":
             # Every head judges by b = (S - m_c) / s_c, and the teacher's weights train the student.
             deviation_LN = self.losses.deviation()[:, labels_N].to(smoothed_LN.dtype)
-            return superloss_weight(smoothed_LN, lam_LN, deviation_LN)[self.teachers]
+            return self._of_teachers(superloss_weight(smoothed_LN, lam_LN, deviation_LN))
         # Eq. 6: head k is weighted by what its teacher says about the image.
-        judged, lam = smoothed_LN[self.teachers], lam_LN[self.teachers]
+        judged, lam = self._of_teachers(smoothed_LN), self._of_teachers(lam_LN)
         # The authors' code takes the weight of a hard image from the student's own loss.
         graded = smoothed_LN if config.hard_weight_source == "student" else judged
         match config.weights:
@@ -126,6 +110,10 @@ class Teaching:
         if config.tie == "zero":
             weights_LN[judged == lam] = 0
         return weights_LN
+
+    def _of_teachers(self, values_LN: Tensor) -> Tensor:
+        """Returns for every head the values of its teacher, the head before it (eq. 6) or itself."""
+        return values_LN if self.config.shift == "self" else values_LN.roll(1, dims=0)
 
     def check_labels(self, counts_C: np.ndarray) -> None:
         """Raises ConfigError if weights are balanced by class and a class has no training image."""

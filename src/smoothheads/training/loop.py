@@ -301,8 +301,7 @@ class Trainer:
             rows = torch.cat([smoothed_LN, labels_N.unsqueeze(0).to(smoothed_LN.dtype)])
             rows = ranks.side_by_side(rows)
             smoothed_LN, labels_N = rows[:-1], rows[-1].long()
-        generator = seeding.generator(self.config.seed, "teachers", self.step, device=self.device)
-        teaching.update(self.epoch, smoothed_LN, labels_N, generator)
+        teaching.update(self.epoch, smoothed_LN, labels_N)
 
     def as_step(self, batch: Batch, generator: torch.Generator) -> Step:
         """Returns the input of the method, on the device that computes."""
@@ -356,7 +355,9 @@ class Trainer:
             tensors |= {
                 f"optimizer.{index}.{key}": value for key, value in slots.items() if value is not None
             }
-        tensors |= {f"objective.{name}": value for name, value in self.objective.state_dict().items()}
+        tensors |= {
+            f"objective.{name}": value for name, value in self.objective.teaching.state_dict().items()
+        }
         if self.curriculum is not None:
             tensors |= {f"curriculum.{name}": value for name, value in self.curriculum.state_dict().items()}
         meta = {
@@ -369,7 +370,7 @@ class Trainer:
     def restore(self, state: TrainState) -> None:
         """Continues from `state`, which must be of the same model and settings."""
         self.model.load_state_dict(state.part("model"))
-        self.objective.load_state_dict(state.part("objective"))
+        self.objective.teaching.load_state_dict(state.part("objective"))
         if self.curriculum is not None:
             self.curriculum.load_state_dict(state.part("curriculum"))
         # The optimiser's tensors are named INDEX.KEY, by the index of their parameter.
