@@ -21,22 +21,30 @@ from smoothheads.data import (
     load_test,
     named,
     select,
-    take,
 )
 from smoothheads.data.published import Digits
-from smoothheads.data.splits import View, hold_out
+from smoothheads.data.splits import hold_out
 from smoothheads.errors import DataError
 
-from .builders import folder_of_images, image_folder, numbered, pictures
+from .builders import folder_of_images, image_folder, numbered, pictures, write_image
 
 
 def in_memory(count: int) -> ArrayDataset:
     return from_arrays(pictures(count, (4, 4)), numbered(count), classes=list("0123456789"))
 
 
-def streamed(count: int) -> Dataset:
-    """Seen through a view, as a folder would be."""
-    return View(in_memory(count), np.arange(count, dtype=np.int64))
+@pytest.fixture(scope="module", params=["in memory", "streamed"])
+def make(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[int], Dataset]:
+    """Makes a data set of as many images, in memory or in a folder."""
+    if request.param == "in memory":
+        return in_memory
+    root = tmp_path_factory.mktemp("pictures")
+    for number in range(30):
+        write_image(root / "train" / "a" / f"{number:02}.png", (8, 8), seed=number)
+    folder = named("folder", root=str(root)).read("train")
+    return lambda count: folder.take(np.arange(count))
 
 
 subsets = st.builds(
@@ -48,7 +56,6 @@ subsets = st.builds(
 )
 
 
-@pytest.mark.parametrize("make", [in_memory, streamed])
 @given(count=st.integers(10, 30), subset=subsets)
 @settings(deadline=None)
 def test_a_selection_is_what_slicing_gives(
@@ -70,7 +77,6 @@ def test_a_selection_is_what_slicing_gives(
     assert (chosen.fingerprint == whole.fingerprint) == (expected == list(range(count)))
 
 
-@pytest.mark.parametrize("make", [in_memory, streamed])
 @given(first=st.lists(st.integers(0, 11), min_size=4, unique=True), second=st.permutations(range(4)))
 @settings(deadline=None)
 def test_indices_are_those_of_the_original_split(
@@ -127,7 +133,7 @@ def test_holding_out_is_fixed_and_leaves_something() -> None:
 def test_folders_can_be_cut(tmp_path: Path) -> None:
     folder_of_images(tmp_path)
     whole = image_folder(tmp_path, "train")
-    part = take(whole, np.array([7, 2]))
+    part = whole.take(np.array([7, 2]))
     assert part.indices.tolist() == [7, 2]
     assert part.labels.tolist() == whole.labels[[7, 2]].tolist()
     assert np.array_equal(part.image(1), whole.image(2))

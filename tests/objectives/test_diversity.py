@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from smoothheads.models import ModelConfig, build
-from smoothheads.objectives.objective import cosine_penalty, cosines, printed_penalty
+from smoothheads.objectives.objective import cosine_penalty, cosines
 
 
 def heads() -> list[list[Tensor]]:
@@ -60,5 +60,6 @@ def test_at_the_start_the_constraint_acts_on_batchnorm_alone() -> None:
 def test_the_printed_form_has_one_power_of_each_norm_and_both_orders_of_a_pair() -> None:
     """Products 3 with norms 3 and 1, twice: 2 * 9 / 3."""
     heads = [[torch.tensor([3.0, 0.0])], [torch.tensor([1.0, 0.0])]]
-    assert float(printed_penalty(heads)) == pytest.approx(6.0)
-    assert float(printed_penalty([[torch.tensor([1.0, 0.0])], [torch.tensor([0.0, 2.0])]])) == 0
+    assert float(cosine_penalty(heads, "printed")) == pytest.approx(6.0)
+    orthogonal = [[torch.tensor([1.0, 0.0])], [torch.tensor([0.0, 2.0])]]
+    assert float(cosine_penalty(orthogonal, "printed")) == 0

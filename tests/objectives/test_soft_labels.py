@@ -7,7 +7,7 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 from smoothheads.data import ArrayDataset, from_arrays
-from smoothheads.objectives.soft_labels import class_frequencies, hit_fractions
+from smoothheads.objectives.soft_labels import class_frequencies
 
 SIGMA, DRAWS = 0.5, 400
 
@@ -49,8 +49,3 @@ def test_the_model_is_left_in_its_mode(dataset: ArrayDataset) -> None:
     model = Threshold().train()
     class_frequencies(model, dataset, sigma=SIGMA, draws=2, seed=0)
     assert model.training
-
-
-def test_shares_of_the_label(dataset: ArrayDataset) -> None:
-    frequencies = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.4, 0.6], [0.0, 1.0]])
-    assert hit_fractions(frequencies, dataset).tolist() == pytest.approx([0.9, 0.8, 0.7, 0.6, 1.0])

@@ -18,7 +18,7 @@ from tests.ray.conftest import TwoNodes, certifiers
 from smoothheads import checkpoint
 from smoothheads.certify.config import CertifyConfig
 from smoothheads.checkpoint import Checkpoint
-from smoothheads.data import Dataset, Splits, SubsetConfig, select, take
+from smoothheads.data import Dataset, Splits, SubsetConfig, select
 from smoothheads.errors import SoundnessError, WorkerError
 from smoothheads.models import ModelConfig
 from smoothheads.models.multihead import MultiHead
@@ -85,7 +85,7 @@ def same_as_alone(out: Path, ready: Checkpoint, images: Dataset, config: Certify
     done = images.indices[: len(rows) - 1]
     assert [row[0] for row in rows[1:]] == [str(index) for index in done]
     chosen = np.unique(np.linspace(0, len(done) - 1, 30).astype(np.int64))
-    alone = certify_run(ready, take(images, chosen), config, folder)
+    alone = certify_run(ready, images.take(chosen), config, folder)
     assert [row[:-1] for row in without_time(alone)[1:]] == [rows[1 + place] for place in chosen]
 
 

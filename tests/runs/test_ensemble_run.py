@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from smoothheads import checkpoint, seeding
-from smoothheads.data import DataConfig, Dataset, Digits, Splits, SubsetConfig, load
+from smoothheads.data import DataConfig, Dataset, Splits, SubsetConfig, load
+from smoothheads.data.published import Digits
 from smoothheads.errors import ConfigError, StorageError
 from smoothheads.models import ModelConfig, fit_weights
 from smoothheads.models.multihead import MultiHead

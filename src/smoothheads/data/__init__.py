@@ -28,4 +28,3 @@ from smoothheads.data.splits import load as load
 from smoothheads.data.splits import load_test as load_test
 from smoothheads.data.splits import read_split as read_split
 from smoothheads.data.splits import select as select
-from smoothheads.data.splits import take as take

@@ -72,15 +72,15 @@ class Dataset(Protocol):
 
     def image(self, position: int) -> Pixels: ...
 
-    def __len__(self) -> int: ...
-
-
-class Source(Dataset, Protocol):
-    """A full split, as a data set reads it from its files."""
+    def take(self, positions: NDArray[np.int64]) -> Dataset:
+        """Returns the images at these positions, which remember their indices."""
+        ...
 
     def downscaled(self, factor: int) -> Dataset:
         """Averages square groups of pixels on the grid; the factor must divide both sides."""
         ...
+
+    def __len__(self) -> int: ...
 
 
 class Splits(NamedTuple):
@@ -140,7 +140,7 @@ class DataConfig(ABC):
             )
 
     @abstractmethod
-    def read(self, split: Split) -> Source:
+    def read(self, split: Split) -> Dataset:
         """Returns the full split, neither downscaled nor augmented; raises DataError if it cannot."""
 
     def another(self, name: str) -> DataConfig:

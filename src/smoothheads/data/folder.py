@@ -35,6 +35,8 @@ class FolderDataset:
     paths: tuple[str, ...]
     """Paths relative to the root: class folders in their order, files sorted within."""
     labels: NDArray[np.int64]
+    indices: NDArray[np.int64]
+    """Positions in the full split."""
     info: DataInfo
     size: int | None = None
     """Side of the square that is cropped; None uses the pictures as they are."""
@@ -42,12 +44,8 @@ class FolderDataset:
     """Side of the square groups of pixels that are averaged."""
 
     @cached_property
-    def indices(self) -> NDArray[np.int64]:
-        return np.arange(len(self.paths), dtype=np.int64)
-
-    @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the processing, the classes, and every file's relative path and size.
+        """SHA-256 of the processing, the classes, and every file's index, relative path and size.
 
         Contents are not read, which would take an hour on ImageNet: a file replaced by another of the same
         length under the same name goes unnoticed.
@@ -55,12 +53,12 @@ class FolderDataset:
         size = "as they are" if self.size is None else f"{shorter_side(self.size)} {self.size} bilinear"
         head = f"folder {size} factor={self.factor} {self.info.class_names}\n"
         digest = hashlib.sha256(head.encode())
-        for path in self.paths:
+        for index, path in zip(self.indices, self.paths, strict=True):
             try:
                 length = (self.root / path).stat().st_size
             except OSError as error:
                 raise DataError(f"The image {self.root / path} cannot be read ({error}).") from error
-            digest.update(f"{path}\0{length}\n".encode())
+            digest.update(f"{index} {path}\0{length}\n".encode())
         return digest.hexdigest()
 
     def image(self, position: int) -> Pixels:
@@ -86,6 +84,11 @@ class FolderDataset:
         if torch.rand((), generator=generator) < 0.5:
             part = part.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return self._finish(pixels(part))
+
+    def take(self, positions: NDArray[np.int64]) -> FolderDataset:
+        """Returns the images at these positions, without reading them."""
+        paths = tuple(self.paths[position] for position in positions)
+        return replace(self, paths=paths, labels=self.labels[positions], indices=self.indices[positions])
 
     def downscaled(self, factor: int) -> FolderDataset:
         return replace(self, info=downscaled_info(self.info, factor), factor=factor)
@@ -149,7 +152,7 @@ class Folder(DataConfig):
         # Without a size the pictures are used as they are, which needs all of them to have one.
         height, width = (self.size, self.size) if self.size else _common_size(folder, paths)
         info = DataInfo(root.resolve().name, Grid(255), (3, height, width), classes, MEAN, STD)
-        return FolderDataset(folder, paths, labels, info, self.size)
+        return FolderDataset(folder, paths, labels, np.arange(len(paths)), info, self.size)
 
     def framed(self, picture: Image.Image) -> Image.Image:
         return framed(picture, self.size)

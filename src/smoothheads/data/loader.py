@@ -21,7 +21,6 @@ from smoothheads.config.check import at_least
 from smoothheads.data.arrays import ArrayDataset, check_labels
 from smoothheads.data.base import Dataset
 from smoothheads.data.folder import FolderDataset
-from smoothheads.data.splits import View
 from smoothheads.errors import DataError
 from smoothheads.seeding import derive, generator
 
@@ -145,14 +144,11 @@ class _Reader(torch.utils.data.Dataset[NDArray[np.uint8] | DataError]):
         # Only the images of this process are read.
         dataset, place = self.dataset, self.shards.place(len(positions))
         own = positions[place]
-        source = dataset.base if isinstance(dataset, View) else dataset
-        if self.key is not None and isinstance(source, FolderDataset):
+        if self.key is not None and isinstance(dataset, FolderDataset):
             # Each image of a folder has a random stream of its own, so that the batch does not matter.
-            rows = dataset.positions[own] if isinstance(dataset, View) else own
-            streams = (generator(self.key[0], "augment", self.key[1], int(position)) for position in own)
-            return np.stack(
-                [source.augmented(int(row), each) for row, each in zip(rows, streams, strict=True)]
-            )
+            seed, epoch = self.key
+            streams = [(int(position), generator(seed, "augment", epoch, int(position))) for position in own]
+            return np.stack([dataset.augmented(position, stream) for position, stream in streams])
         if isinstance(dataset, ArrayDataset):
             images = dataset.images[own]
         else:

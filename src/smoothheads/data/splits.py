@@ -1,23 +1,16 @@
-"""The splits that a configuration asks for, and parts of a split.
-
-A part remembers where its images were in the original split, and has a fingerprint of its own.
-"""
+"""The splits that a configuration asks for: subsets, and validation images that are held out."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smoothheads.data.arrays import ArrayDataset, downscaled_info
+from smoothheads.data.arrays import downscaled_info
 from smoothheads.data.base import DataConfig, DataInfo, Dataset, Split, Splits, SubsetConfig
 from smoothheads.errors import DataError
 from smoothheads.seeding import derive
-from smoothheads.types import Pixels
 
 Read = Callable[[DataConfig, Split], Dataset]
 
@@ -56,39 +49,6 @@ def augments(config: DataConfig) -> bool:
     return config.augmented if config.augment == "auto" else config.augment == "crop-flip"
 
 
-@dataclass(frozen=True, eq=False)
-class View:
-    """Some positions of a data set that is not held in memory."""
-
-    base: Dataset
-    positions: NDArray[np.int64]
-
-    @property
-    def info(self) -> DataInfo:
-        return self.base.info
-
-    @cached_property
-    def labels(self) -> NDArray[np.int64]:
-        return self.base.labels[self.positions]
-
-    @cached_property
-    def indices(self) -> NDArray[np.int64]:
-        return self.base.indices[self.positions]
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of the full set's fingerprint and the positions."""
-        digest = hashlib.sha256(f"view {self.base.fingerprint}".encode())
-        digest.update(self.positions.astype("<i8").tobytes())
-        return digest.hexdigest()
-
-    def image(self, position: int) -> Pixels:
-        return self.base.image(int(self.positions[position]))
-
-    def __len__(self) -> int:
-        return len(self.positions)
-
-
 def select(dataset: Dataset, subset: SubsetConfig) -> Dataset:
     """Returns the images that `subset` names, in its order; its positions are those in `dataset`."""
     where = f"{dataset.info.name} ({len(dataset)} images)"
@@ -112,17 +72,7 @@ def select(dataset: Dataset, subset: SubsetConfig) -> Dataset:
         remedy = f"; lower subset.offset {subset.offset}." if subset.offset else "."
         raise DataError(f"No images of {where} are left{remedy}")
     # All images in their order are the data set itself, with its own fingerprint.
-    return dataset if np.array_equal(positions, np.arange(len(dataset))) else take(dataset, positions)
-
-
-def take(dataset: Dataset, positions: NDArray[np.int64]) -> Dataset:
-    """Returns the images at these positions, without reading those of a folder."""
-    # Arrays are copied; a view of a view refers to the data set itself, so that views never nest.
-    if isinstance(dataset, ArrayDataset):
-        return dataset.take(positions)
-    if isinstance(dataset, View):
-        return View(dataset.base, dataset.positions[positions])
-    return View(dataset, positions)
+    return dataset if np.array_equal(positions, np.arange(len(dataset))) else dataset.take(positions)
 
 
 def hold_out(dataset: Dataset, fraction: float) -> tuple[Dataset, Dataset]:
@@ -138,7 +88,7 @@ def hold_out(dataset: Dataset, fraction: float) -> tuple[Dataset, Dataset]:
         )
     # The permutation is fixed, so that runs with other seeds are validated on the same images.
     order = fixed_permutation(count, "validation")
-    return take(dataset, np.sort(order[held:])), take(dataset, np.sort(order[:held]))
+    return dataset.take(np.sort(order[held:])), dataset.take(np.sort(order[:held]))
 
 
 def fixed_permutation(count: int, purpose: str) -> NDArray[np.int64]:

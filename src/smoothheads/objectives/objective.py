@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -76,8 +77,7 @@ class Objective:
             return None
         # Line 5: the cosine constraint on the heads' parameters (eq. 3).
         heads = model.head_parameters() if settings.parameters == "all" else model.head_weights()
-        penalty = printed_penalty if settings.form == "printed" else cosine_penalty
-        return settings.weight * penalty(heads)
+        return settings.weight * cosine_penalty(heads, settings.form)
 
 
 def cosines(heads: Sequence[Sequence[Tensor]]) -> Tensor:
@@ -89,19 +89,17 @@ def cosines(heads: Sequence[Sequence[Tensor]]) -> Tensor:
     return (unit_LP @ unit_LP.T)[first, second]
 
 
-def cosine_penalty(heads: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Returns the sum over pairs i < j of the squared cosine: zero when the heads are orthogonal.
+def cosine_penalty(
+    heads: Sequence[Sequence[Tensor]], form: Literal["cosine", "printed"] = "cosine"
+) -> Tensor:
+    """Returns eq. 3 of the SOME paper, zero when the heads are orthogonal.
 
-    This is eq. 3 of the SOME paper as its authors' code has it; `printed_penalty` is the printed formula.
+    As its authors' code has it, this is the sum over pairs i < j of the squared cosine. As printed, it is the
+    sum over ordered pairs of <h_i, h_j>^2 / (|h_i| |h_j|), in the tens of thousands for a ResNet-110 at
+    initialisation.
     """
-    return cosines(heads).square().sum()
-
-
-def printed_penalty(heads: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Returns eq. 3 as printed: the sum over ordered pairs of <h_i, h_j>^2 / (|h_i| |h_j|).
-
-    It is in the tens of thousands for a ResNet-110 at initialisation.
-    """
+    if form == "cosine":
+        return cosines(heads).square().sum()
     flat_LP = torch.stack([torch.cat([p.flatten() for p in head]) for head in heads])
     norms_L = flat_LP.norm(dim=1).clamp_min(1e-12)
     squared_LL = (flat_LP @ flat_LP.T).square() / (norms_L[:, None] * norms_L[None, :])

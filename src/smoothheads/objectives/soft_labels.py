@@ -71,9 +71,3 @@ def class_frequencies(
                 on_images(int(positions[-1]) + 1, len(dataset))
     # Every rank has counted its own images; the others are 0 there.
     return ranks.total(counts_NC) / draws
-
-
-def hit_fractions(frequencies_NC: Tensor, dataset: Dataset) -> Tensor:
-    """Returns the fraction of each image's draws that are classified correctly [images]."""
-    labels_N = torch.tensor(dataset.labels)
-    return frequencies_NC.gather(1, labels_N.unsqueeze(1)).squeeze(1)

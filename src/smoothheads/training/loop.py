@@ -24,7 +24,7 @@ from smoothheads.models.multihead import MultiHead
 from smoothheads.objectives.config import ObjectiveConfig, warn_if_unlike
 from smoothheads.objectives.method import Losses, Step
 from smoothheads.objectives.objective import Objective
-from smoothheads.objectives.soft_labels import class_frequencies, hit_fractions
+from smoothheads.objectives.soft_labels import class_frequencies
 from smoothheads.training.config import TrainConfig
 from smoothheads.training.metrics import Meter, denoising_psnr, head_cosines, noisy_accuracy
 from smoothheads.training.shards import MicroBatchSum, own_shards
@@ -217,10 +217,12 @@ class Trainer:
         key = ("curriculum", self.epoch)
 
         def measure(draws: int) -> Tensor:
-            dataset = self.loader.dataset
-            seed = seeding.derive(self.config.seed, *key)
-            noise: dict[str, Any] = {"sigma": self.config.sigma, "draws": draws, "seed": seed}
-            return hit_fractions(class_frequencies(self.model, dataset, **noise, device=self.device), dataset)
+            # The fraction of an image's draws that are given its own class.
+            dataset, seed = self.loader.dataset, seeding.derive(self.config.seed, *key)
+            frequencies_NC = class_frequencies(
+                self.model, dataset, sigma=self.config.sigma, draws=draws, seed=seed, device=self.device
+            )
+            return frequencies_NC[torch.arange(len(dataset)), torch.tensor(dataset.labels)]
 
         if self.step_in_epoch == 0:
             self.curriculum.refresh(self.epoch, measure)
