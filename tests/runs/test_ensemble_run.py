@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -78,7 +79,7 @@ def test_training_images_are_used_only_when_asked_for(
     seen: list[int] = []
 
     def splits(_: DataConfig) -> Splits:
-        return small_digits._replace(validation=small_digits.validation.take([]))  # type: ignore[attr-defined]
+        return small_digits._replace(validation=small_digits.validation.take(np.array([], np.int64)))
 
     def spy(model: MultiHead, dataset: Dataset, *others: Any, **settings: Any) -> object:
         seen.extend(dataset.indices.tolist())

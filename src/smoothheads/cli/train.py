@@ -67,7 +67,7 @@ class TrainCommand(Start, ResultCommand):
     tensorboard: bool = False
     """Write TensorBoard events too (needs the tensorboard extra)."""
     workers: int = 0
-    """Loader processes for image folders; in-memory data needs none."""
+    """Threads that read image folders ahead; in-memory data needs none."""
 
     @classmethod
     def read(cls, arguments: list[str]) -> Self:
@@ -171,8 +171,8 @@ def _earlier(path: Path) -> recipes.Recipe:
     earlier = from_dict(RunConfig, data.get("run", data))
 
     def config(
-        sigma: recipes.setups.Sigma = earlier.train.sigma,
-        method: recipes.setups.MethodName = earlier.objective.method.name,
+        sigma: float = earlier.train.sigma,
+        method: str = earlier.objective.method.name,
     ) -> RunConfig:
         changes: dict[str, Any] = {"train.sigma": sigma, "objective.method": {"name": method}}
         return earlier.with_overrides(changes)

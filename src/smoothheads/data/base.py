@@ -193,13 +193,7 @@ def existing(root: str | Path | None, name: str) -> Path:
 
 
 def only_place(root: Path, name: str, holds: Callable[[Path], bool]) -> Path | None:
-    """Returns the folder that holds the data: the root, else the only folder below it that does, else None.
-
-    Args:
-        root: the folder that the user named.
-        name: the data set, for the message.
-        holds: tells whether a folder holds the data.
-    """
+    """Returns the folder that `holds` the data: the root, or the only folder below it that does, or None."""
     # The root itself comes first.
     if not root.is_dir() or holds(root):
         return root if root.is_dir() else None

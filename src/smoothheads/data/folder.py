@@ -188,14 +188,14 @@ def _split_folder(root: Path, split: Split) -> Path | None:
 
 def _common_size(folder: Path, paths: tuple[str, ...]) -> tuple[int, int]:
     """Returns height and width that all pictures have; only their headers are read."""
-    width, height = size_of(folder / paths[0])
-    for path in paths[1:]:
-        other = size_of(folder / path)
-        if other != (width, height):
-            raise DataError(
-                f"The pictures in {folder} have several sizes: {width}x{height} ({paths[0]}) and "
-                f"{other[0]}x{other[1]} ({path}); set the size that the network takes, e.g. --data.size 224."
-            )
+    sizes = {size_of(folder / path): path for path in paths}
+    if len(sizes) > 1:
+        first, other = (f"{width}x{height} ({path})" for (width, height), path in list(sizes.items())[:2])
+        raise DataError(
+            f"The pictures in {folder} have several sizes: {first} and {other}; set the size that the "
+            "network takes, e.g. --data.size 224."
+        )
+    ((width, height),) = sizes
     return height, width
 
 

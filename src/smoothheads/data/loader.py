@@ -6,23 +6,24 @@ What a batch holds depends on seed, epoch and step alone, for any number of work
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from smoothheads.config.check import at_least
 from smoothheads.data.arrays import ArrayDataset, check_labels
 from smoothheads.data.base import Dataset
 from smoothheads.data.folder import FolderDataset
 from smoothheads.errors import DataError
-from smoothheads.seeding import derive, generator
+from smoothheads.seeding import generator
 
 Positions = NDArray[np.int64]
 SCALE = (0.08, 1.0)  # fraction of the area that a random part of a picture has
@@ -71,8 +72,8 @@ ALL: Final = Shards()
 class Loader:
     """Training batches: every image once an epoch, in ceil(N / images_per_step) batches of near-equal size.
 
-    Small sets are cropped and flipped in whole batches. Folders are streamed, by `workers` processes if there
-    are any, with a random part of each image.
+    Small sets are cropped and flipped in whole batches. Folders are streamed, with a random part of each
+    image.
     """
 
     dataset: Dataset
@@ -80,6 +81,7 @@ class Loader:
     seed: int
     augment: bool
     workers: int = 0
+    """Threads that read the pictures of a folder ahead; Pillow decodes without holding Python's lock."""
     shards: Shards = ALL
     """Only the images of the own micro-batches are read; they are the same bits as in the full batch."""
 
@@ -108,8 +110,16 @@ class Loader:
             order = torch.randperm(len(self.dataset), generator=generator(self.seed, "order", epoch))
         # Near-equal parts: no image is dropped, and no batch is much smaller than the others.
         parts = np.array_split(order.numpy(), self.steps_per_epoch)
-        reader = _Reader(self.dataset, (self.seed, epoch) if self.augment else None, self.shards)
-        yield from _batches(reader, list(enumerate(parts))[start_step:], self.workers)
+
+        def read(step: int) -> Batch:
+            key = (self.seed, epoch, step) if self.augment else None
+            return _batch(self.dataset, parts[step], self.shards, key)
+
+        steps = range(start_step, self.steps_per_epoch)
+        if self.workers and isinstance(self.dataset, FolderDataset):
+            yield from _ahead(read, steps, self.workers)
+        else:
+            yield from map(read, steps)
 
 
 def plain_batches(dataset: Dataset, size: int, *, first: int = 0, every: int = 1) -> Iterator[Batch]:
@@ -122,72 +132,45 @@ def plain_batches(dataset: Dataset, size: int, *, first: int = 0, every: int = 1
         every: the number of processes that share the batches.
     """
     at_least("size", size, 1)
-    starts = range(first * size, len(dataset), every * size)
-    parts = [np.arange(start, min(start + size, len(dataset)), dtype=np.int64) for start in starts]
-    yield from _batches(_Reader(dataset, None), list(enumerate(parts)), workers=0)
+    for start in range(first * size, len(dataset), every * size):
+        yield _batch(dataset, np.arange(start, min(start + size, len(dataset))), ALL, None)
 
 
-class _Reader(torch.utils.data.Dataset[NDArray[np.uint8] | DataError]):
-    """Returns the grid integers [N, C, H, W] of one step; `key` is (seed, epoch) if there is augmentation."""
-
-    def __init__(self, dataset: Dataset, key: tuple[int, int] | None, shards: Shards = ALL) -> None:
-        self.dataset, self.key, self.shards = dataset, key, shards
-
-    def __getitem__(self, item: tuple[int, Positions]) -> NDArray[np.uint8] | DataError:
-        try:
-            return self._read(*item)
-        except DataError as error:  # returned, because torch cannot carry it out of a worker process
-            return error
-
-    def _read(self, step: int, positions: Positions) -> NDArray[np.uint8]:
-        """Returns the images of this process in one step."""
-        # Only the images of this process are read.
-        dataset, place = self.dataset, self.shards.place(len(positions))
-        own = positions[place]
-        if self.key is not None and isinstance(dataset, FolderDataset):
-            # Each image of a folder has a random stream of its own, so that the batch does not matter.
-            seed, epoch = self.key
-            streams = [(int(position), generator(seed, "augment", epoch, int(position))) for position in own]
-            return np.stack([dataset.augmented(position, stream) for position, stream in streams])
-        if isinstance(dataset, ArrayDataset):
-            images = dataset.images[own]
-        else:
-            images = np.stack([dataset.image(int(position)) for position in own])
-        if self.key is None:
-            return images
+def _batch(dataset: Dataset, positions: Positions, shards: Shards, key: tuple[int, int, int] | None) -> Batch:
+    """Returns the images of this process in one step; `key` is (seed, epoch, step) if they are augmented."""
+    # Only the images of this process are read.
+    place = shards.place(len(positions))
+    own = positions[place]
+    if key is not None and isinstance(dataset, FolderDataset):
+        # Each image of a folder has a random stream of its own, so that the batch does not matter.
+        seed, epoch, _ = key
+        streams = [(int(position), generator(seed, "augment", epoch, int(position))) for position in own]
+        images = np.stack([dataset.augmented(position, stream) for position, stream in streams])
+        key = None
+    elif isinstance(dataset, ArrayDataset):
+        images = dataset.images[own]
+    else:
+        images = np.stack([dataset.image(int(position)) for position in own])
+    if key is not None:
         # One stream for the full batch, of which every process takes its part.
-        seed, epoch = self.key
-        return crop_flip(images, generator(seed, "augment", epoch, step), part=(len(positions), place))
+        seed, epoch, step = key
+        stream = generator(seed, "augment", epoch, step)
+        images = crop_flip(images, stream, part=(len(positions), place))
+    # m / q in float32.
+    pixels = torch.from_numpy(images).to(torch.float32).div_(dataset.info.grid.max_value)
+    return Batch(pixels, torch.from_numpy(dataset.labels[own]), torch.from_numpy(own))
 
 
-def _batches(reader: _Reader, steps: Sequence[tuple[int, Positions]], workers: int) -> Iterator[Batch]:
-    """Yields the batches of some steps, read in this process or in others."""
-    dataset = reader.dataset
-    labels = torch.from_numpy(dataset.labels.copy())
-    results = (reader[step] for step in steps)
-    if workers and not isinstance(dataset, ArrayDataset):
-        # Arrays travel through pipes: tensors would need shared memory, of which containers have little. The
-        # generator leaves torch's global one untouched.
-        streamed = DataLoader(
-            reader,
-            batch_size=None,
-            sampler=steps,
-            num_workers=workers,
-            collate_fn=_unchanged,
-            generator=torch.Generator().manual_seed(derive(0, "workers")),
-        )
-        results = (images for images in streamed)
-    for (_, positions), images in zip(steps, results, strict=True):
-        if isinstance(images, DataError):
-            raise images
-        # m / q in float32, computed here so that processes exchange bytes only.
-        own = torch.from_numpy(positions[reader.shards.place(len(positions))])
-        pixels = torch.from_numpy(images).to(torch.float32).div_(dataset.info.grid.max_value)
-        yield Batch(pixels, labels[own], own)
-
-
-def _unchanged(images: Any) -> Any:
-    return images
+def _ahead(read: Callable[[int], Batch], steps: Iterable[int], threads: int) -> Iterator[Batch]:
+    """Yields the batches of the steps in their order, read by threads that are two steps ahead each."""
+    waiting: deque[Future[Batch]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for step in steps:
+            waiting.append(pool.submit(read, step))
+            if len(waiting) > 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def crop_flip(

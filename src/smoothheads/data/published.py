@@ -78,14 +78,13 @@ class Digits(DataConfig):
     """
 
     name: ClassVar[str] = "digits"
-    known: ClassVar[DataInfo | None] = DataInfo(
+    known: ClassVar[DataInfo] = DataInfo(
         "digits", Grid(16), (1, 8, 8), tuple("0123456789"), mean=(0.3051,), std=(0.3758,)
     )
 
     def read(self, split: Split) -> ArrayDataset:
         from sklearn.datasets import load_digits
 
-        assert self.known is not None
         images, labels = load_digits(return_X_y=True)
         # The first 1,437 of a fixed shuffle are for training, the others for the test.
         order = fixed_permutation(len(labels), "digits")

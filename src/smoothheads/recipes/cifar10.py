@@ -6,11 +6,7 @@ from smoothheads.data import SubsetConfig, named
 from smoothheads.models.config import ModelConfig
 from smoothheads.recipes.setups import (
     DRT,
-    Heads,
-    MethodName,
-    MinDraws,
     Published,
-    Sigma,
     fast_heads,
     joint,
     recipe,
@@ -83,9 +79,7 @@ SOME_SOURCE = (
 
 
 @recipe(SOURCE, methods=METHODS)
-def cifar10_resnet110(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws: MinDraws = 1
-) -> RunConfig:
+def cifar10_resnet110(sigma: float = 0.25, method: str = "gaussian", min_draws: int = 1) -> RunConfig:
     """Trains one ResNet-110 on CIFAR-10."""
     config = RunConfig(
         data=named("cifar10"),
@@ -96,9 +90,7 @@ def cifar10_resnet110(
 
 
 @recipe(f"{SOME_SOURCE}; otherwise: {SOURCE}", methods=METHODS)
-def cifar10_resnet110_some(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
-) -> RunConfig:
+def cifar10_resnet110_some(sigma: float = 0.25, method: str = "gaussian", heads: int = 5) -> RunConfig:
     """Trains SOME, five heads on a ResNet-110 for CIFAR-10 (the paper's Table 3)."""
     known = (method, sigma) in LAMBDA_LAST
     teaching = {"lambda_last": LAMBDA_LAST[method, sigma]} if known else {}
@@ -112,7 +104,7 @@ def cifar10_resnet110_some(
     methods=METHODS,
 )
 def cifar10_resnet110_some_paper_text(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
+    sigma: float = 0.25, method: str = "gaussian", heads: int = 5
 ) -> RunConfig:
     """Trains SOME by the text of the paper, where that differs from the code behind its numbers."""
     return cifar10_resnet110_some(sigma, method, heads).with_overrides(
@@ -127,16 +119,14 @@ def cifar10_resnet110_some_paper_text(
 
 
 @recipe(f"heads: control, as in the SOME paper's Table 7; otherwise: {SOURCE}", methods=METHODS)
-def cifar10_resnet110_heads(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
-) -> RunConfig:
+def cifar10_resnet110_heads(sigma: float = 0.25, method: str = "gaussian", heads: int = 5) -> RunConfig:
     """Trains five heads without teaching on a ResNet-110 for CIFAR-10 (control for SOME)."""
     return with_method(untaught(cifar10_resnet110(sigma), heads), method, METHODS, min_draws=2)
 
 
 @recipe(f"ensemble: Horvath et al., here in one run; otherwise: {SOURCE}", methods=METHODS)
 def cifar10_resnet110_joint(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5, min_draws: MinDraws = 1
+    sigma: float = 0.25, method: str = "gaussian", heads: int = 5, min_draws: int = 1
 ) -> RunConfig:
     """Trains five ResNet-110s on CIFAR-10, in one run (control for SOME; three with method drt)."""
     return joint(with_method(untaught(cifar10_resnet110(sigma), heads), method, METHODS, min_draws))
@@ -157,24 +147,20 @@ RESNET20 = {
 
 
 @recipe(RESNET20_SOURCE, methods=METHODS)
-def cifar10_resnet20(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws: MinDraws = 1
-) -> RunConfig:
+def cifar10_resnet20(sigma: float = 0.25, method: str = "gaussian", min_draws: int = 1) -> RunConfig:
     """Trains one ResNet-20 on CIFAR-10 (--members 5 for five)."""
     return cifar10_resnet110(sigma, method, min_draws).with_overrides(RESNET20)
 
 
 @recipe(f"{RESNET20_SOURCE}; lambda_last: as on ResNet-110", methods=METHODS)
-def cifar10_resnet20_some(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
-) -> RunConfig:
+def cifar10_resnet20_some(sigma: float = 0.25, method: str = "gaussian", heads: int = 5) -> RunConfig:
     """Trains SOME, five heads on a ResNet-20 for CIFAR-10."""
     return fast_heads(cifar10_resnet110_some(sigma, method, heads).with_overrides(RESNET20))
 
 
 @recipe(f"{RESNET20_SOURCE}; lambda_last: as on ResNet-110", methods=METHODS)
 def cifar10_resnet20_some_balanced(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
+    sigma: float = 0.25, method: str = "gaussian", heads: int = 5
 ) -> RunConfig:
     """Trains SOME on a ResNet-20 for CIFAR-10, with weights that keep every class."""
     config = cifar10_resnet20_some(sigma, method, heads)
@@ -182,9 +168,7 @@ def cifar10_resnet20_some_balanced(
 
 
 @recipe(RESNET20_SOURCE, methods=METHODS)
-def cifar10_resnet20_heads(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
-) -> RunConfig:
+def cifar10_resnet20_heads(sigma: float = 0.25, method: str = "gaussian", heads: int = 5) -> RunConfig:
     """Trains five heads without teaching on a ResNet-20 for CIFAR-10 (control for SOME)."""
     return fast_heads(cifar10_resnet110_heads(sigma, method, heads).with_overrides(RESNET20))
 
@@ -203,7 +187,7 @@ SMALL_METHODS = {"gaussian": Published(SMALL_SOURCE, {"draws": 2})}
 
 @recipe(SMALL_SOURCE, methods=SMALL_METHODS)
 def cifar10_16px_resnet8_single(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws: MinDraws = 1
+    sigma: float = 0.25, method: str = "gaussian", min_draws: int = 1
 ) -> RunConfig:
     """Trains one ResNet-8 on 1,000 images of CIFAR-10 at 16x16: a minute or two."""
     config = RunConfig(
@@ -215,9 +199,7 @@ def cifar10_16px_resnet8_single(
 
 
 @recipe(SMALL_SOURCE, methods=SMALL_METHODS)
-def cifar10_16px_resnet8_some(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
-) -> RunConfig:
+def cifar10_16px_resnet8_some(sigma: float = 0.25, method: str = "gaussian", heads: int = 5) -> RunConfig:
     """Trains SOME, five heads on a ResNet-8 for CIFAR-10 at 16x16."""
     return with_method(taught(cifar10_16px_resnet8_single(sigma), heads), method, SMALL_METHODS)
 
@@ -241,23 +223,19 @@ FIGURE = {
 
 @recipe(f"{FIGURE_SOURCE}; methods: as on ResNet-110", methods=METHODS)
 def cifar10_16px_figure_single(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws: MinDraws = 1
+    sigma: float = 0.25, method: str = "gaussian", min_draws: int = 1
 ) -> RunConfig:
     """Trains one network of the README's figure (--members 5 for five): 2 minutes on one core."""
     return cifar10_resnet110(sigma, method, min_draws).with_overrides(FIGURE)
 
 
 @recipe(f"{FIGURE_SOURCE}; methods and lambda_last: as on ResNet-110", methods=METHODS)
-def cifar10_16px_figure_some(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
-) -> RunConfig:
+def cifar10_16px_figure_some(sigma: float = 0.25, method: str = "gaussian", heads: int = 5) -> RunConfig:
     """Trains SOME of the README's figure: 6 minutes on one core."""
     return fast_heads(cifar10_resnet110_some(sigma, method, heads).with_overrides(FIGURE))
 
 
 @recipe(f"{FIGURE_SOURCE}; methods: as on ResNet-110", methods=METHODS)
-def cifar10_16px_figure_heads(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5
-) -> RunConfig:
+def cifar10_16px_figure_heads(sigma: float = 0.25, method: str = "gaussian", heads: int = 5) -> RunConfig:
     """Trains five heads without teaching, the control in the study behind the README's figure."""
     return fast_heads(cifar10_resnet110_heads(sigma, method, heads).with_overrides(FIGURE))

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from smoothheads.data import named
 from smoothheads.models.config import ModelConfig
-from smoothheads.recipes.setups import (
-    DRT,
-    Heads,
-    MethodName,
-    MinDraws,
-    Published,
-    Sigma,
-    joint,
-    recipe,
-    taught,
-    untaught,
-    with_method,
-)
+from smoothheads.recipes.setups import DRT, Published, joint, recipe, taught, untaught, with_method
 from smoothheads.training.config import RunConfig, TrainConfig
 
 LIKE_CIFAR = "chosen here: the CIFAR-10 values, since none are published"
@@ -61,9 +49,7 @@ SOURCE = "Horvath et al.; a tenth of the images is held out, unlike there (--dat
 
 
 @recipe(SOURCE, methods=METHODS)
-def imagenet_resnet50(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws: MinDraws = 1
-) -> RunConfig:
+def imagenet_resnet50(sigma: float = 0.25, method: str = "gaussian", min_draws: int = 1) -> RunConfig:
     """Trains one ResNet-50 on ImageNet; --root names the folder."""
     config = RunConfig(
         data=named("folder", size=224),
@@ -78,25 +64,21 @@ def imagenet_resnet50(
     f"a value it does not report, 1.0 is chosen here; at least two draws; otherwise: {SOURCE}",
     methods=METHODS,
 )
-def imagenet_resnet50_some(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 3
-) -> RunConfig:
+def imagenet_resnet50_some(sigma: float = 0.25, method: str = "gaussian", heads: int = 3) -> RunConfig:
     """Trains SOME, three heads on a ResNet-50 for ImageNet (the paper's Table 4)."""
     teaching = {"pace": "fixed", "lambda_last": 1.0}
     return with_method(taught(imagenet_resnet50(sigma), heads, teaching), method, METHODS, min_draws=2)
 
 
 @recipe(f"heads: control, as in the SOME paper's Table 7; otherwise: {SOURCE}", methods=METHODS)
-def imagenet_resnet50_heads(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 3
-) -> RunConfig:
+def imagenet_resnet50_heads(sigma: float = 0.25, method: str = "gaussian", heads: int = 3) -> RunConfig:
     """Trains three heads without teaching on a ResNet-50 for ImageNet (control for SOME)."""
     return with_method(untaught(imagenet_resnet50(sigma), heads), method, METHODS, min_draws=2)
 
 
 @recipe(f"ensemble: Horvath et al., here in one run; otherwise: {SOURCE}", methods=METHODS)
 def imagenet_resnet50_joint(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 3, min_draws: MinDraws = 1
+    sigma: float = 0.25, method: str = "gaussian", heads: int = 3, min_draws: int = 1
 ) -> RunConfig:
     """Trains three ResNet-50s on ImageNet, in one run (control for SOME)."""
     return joint(with_method(untaught(imagenet_resnet50(sigma), heads), method, METHODS, min_draws))

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from smoothheads.data import named
 from smoothheads.models.config import ModelConfig
-from smoothheads.recipes.setups import (
-    DRT,
-    Heads,
-    MethodName,
-    MinDraws,
-    Published,
-    Sigma,
-    joint,
-    recipe,
-    taught,
-    untaught,
-    with_method,
-)
+from smoothheads.recipes.setups import DRT, Published, joint, recipe, taught, untaught, with_method
 from smoothheads.training.config import RunConfig, TrainConfig
 
 JEONG = "the Consistency and SmoothMix authors' code"
@@ -53,7 +41,7 @@ SOME_SOURCE = f"SOME: the paper has no such setting, lambda_last is our default;
 
 
 @recipe(SOURCE, methods=METHODS)
-def mnist_lenet(sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws: MinDraws = 1) -> RunConfig:
+def mnist_lenet(sigma: float = 0.25, method: str = "gaussian", min_draws: int = 1) -> RunConfig:
     """Trains one LeNet on MNIST."""
     config = RunConfig(
         data=named("mnist"),
@@ -64,20 +52,20 @@ def mnist_lenet(sigma: Sigma = 0.25, method: MethodName = "gaussian", min_draws:
 
 
 @recipe(SOME_SOURCE, methods=METHODS)
-def mnist_lenet_some(sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5) -> RunConfig:
+def mnist_lenet_some(sigma: float = 0.25, method: str = "gaussian", heads: int = 5) -> RunConfig:
     """Trains SOME, five heads on a LeNet for MNIST."""
     return with_method(taught(mnist_lenet(sigma), heads), method, METHODS, min_draws=2)
 
 
 @recipe(SOURCE, methods=METHODS)
-def mnist_lenet_heads(sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5) -> RunConfig:
+def mnist_lenet_heads(sigma: float = 0.25, method: str = "gaussian", heads: int = 5) -> RunConfig:
     """Trains five heads without teaching on a LeNet for MNIST (control for SOME)."""
     return with_method(untaught(mnist_lenet(sigma), heads), method, METHODS, min_draws=2)
 
 
 @recipe(SOURCE, methods=METHODS)
 def mnist_lenet_joint(
-    sigma: Sigma = 0.25, method: MethodName = "gaussian", heads: Heads = 5, min_draws: MinDraws = 1
+    sigma: float = 0.25, method: str = "gaussian", heads: int = 5, min_draws: int = 1
 ) -> RunConfig:
     """Trains five LeNets on MNIST, in one run (control for SOME)."""
     return joint(with_method(untaught(mnist_lenet(sigma), heads), method, METHODS, min_draws))

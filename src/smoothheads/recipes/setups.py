@@ -23,11 +23,13 @@ from smoothheads.training.config import RunConfig
 
 Function = TypeVar("Function", bound=Callable[..., RunConfig])
 
-Sigma = Annotated[float, Doc("Standard deviation of the noise, for pixels in [0, 1].")]
-MethodName = Annotated[str, Doc("Base method, with its published values: see `smoothheads info methods`.")]
-Heads = Annotated[int, Doc("How many heads (the paper's L).")]
-MinDraws = Annotated[int, Doc("Noise draws per image (the paper's m), if the method has fewer; SOME has 2.")]
-
+ARGUMENTS = {
+    "sigma": "Standard deviation of the noise, for pixels in [0, 1].",
+    "method": "Base method, with its published values: see `smoothheads info methods`.",
+    "heads": "How many heads (the paper's L).",
+    "min_draws": "Noise draws per image (the paper's m), if the method has fewer; SOME has 2.",
+}
+"""The help of the arguments that recipes share, by their names."""
 RECIPES: dict[str, Recipe] = {}
 SIGMAS = (0.25, 0.5, 1.0)  # at which values are published
 
@@ -52,8 +54,12 @@ class Recipe:
 
     @cached_property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
-        """Returns the arguments with types and defaults; the command line has an option for each."""
-        return inspect.signature(self.function, eval_str=True).parameters
+        """Returns the arguments with types, help and defaults; the command line has an option for each."""
+        found = inspect.signature(self.function, eval_str=True).parameters
+        helped = {
+            key: Annotated[found[key].annotation, Doc(ARGUMENTS[key])] for key in found if key in ARGUMENTS
+        }
+        return {key: each.replace(annotation=helped.get(key, each.annotation)) for key, each in found.items()}
 
     def __call__(self, **arguments: Any) -> RunConfig:
         for name in arguments:

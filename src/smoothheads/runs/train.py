@@ -86,7 +86,7 @@ def train_run(
         on_event: Is called after every step and epoch.
         save_seconds: How often the state for a resume is saved.
         tensorboard: Write events for TensorBoard too.
-        workers: Loader processes for image folders.
+        workers: Threads that read image folders ahead.
         on_prepare: Is called with (done, total) while the method prepares the training images.
         read: Reads a whole split of the data; studies pass one that remembers.
     """

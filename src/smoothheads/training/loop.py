@@ -107,7 +107,7 @@ class Trainer:
             objective: base method, teaching and cosine constraint.
             validation: images that are held out; their accuracy under noise is part of the metrics.
             augment: crop and flip the training images.
-            workers: loader processes for image folders.
+            workers: threads that read image folders ahead.
             prepared: what the method's `prepare` gave for the training images.
         """
         self.config = resolve(config)
@@ -275,7 +275,6 @@ class Trainer:
         loss_value = float(summed.loss)
         metrics = {name: values_L.tolist() for name, values_L in summed.metrics.items()}
         self.meter.add(metrics | {"loss": [loss_value]}, images)
-        self.meter.images += images
         return loss_value
 
     def _forward(
@@ -285,12 +284,21 @@ class Trainer:
         # The number of the micro-batch keys its noise and the network's own draws, such as dropout.
         path = ("noise", self.step) if total.single else ("noise", self.step, number)
         generator = seeding.generator(self.config.seed, *path, device=self.device)
+        step = Step(
+            model=self.model,
+            images=piece.images.to(self.device, memory_format=self.layout),
+            labels=piece.labels.to(self.device),
+            prepared=None if self.prepared is None else self.prepared[piece.positions].to(self.device),
+            sigma=self.config.sigma,
+            generator=generator,
+            epoch=self.epoch,
+        )
         with (
             seeding.drawing(self.config.seed, "network", self.step, number),
             total.forward(len(piece.images) / images) as moved,
             autocast(self.device, self.config.precision),
         ):
-            losses = self.objective.method(self.as_step(piece, generator))
+            losses = self.objective.method(step)
         return losses, moved
 
     def _update_teaching(self, losses: list[Losses], pieces: list[Batch]) -> None:
@@ -304,18 +312,6 @@ class Trainer:
             rows = ranks.side_by_side(rows)
             smoothed_LN, labels_N = rows[:-1], rows[-1].long()
         teaching.update(self.epoch, smoothed_LN, labels_N)
-
-    def as_step(self, batch: Batch, generator: torch.Generator) -> Step:
-        """Returns the input of the method, on the device that computes."""
-        return Step(
-            model=self.model,
-            images=batch.images.to(self.device, memory_format=self.layout),
-            labels=batch.labels.to(self.device),
-            prepared=None if self.prepared is None else self.prepared[batch.positions].to(self.device),
-            sigma=self.config.sigma,
-            generator=generator,
-            epoch=self.epoch,
-        )
 
     def _epoch_metrics(self) -> dict[str, Any]:
         # The learning rate of the last step, the means over the epoch, and how similar the heads are.

@@ -28,7 +28,8 @@ class Meter:
     sums: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, values: Mapping[str, list[float]], images: int) -> None:
-        """Adds the mean values of so many images; raise `images` once all values of a step are added."""
+        """Adds the mean values of so many images."""
+        self.images += images
         for name, new in values.items():
             old = self.sums.get(name, [0.0] * len(new))
             self.sums[name] = [a + images * b for a, b in zip(old, new, strict=True)]
