@@ -256,9 +256,7 @@ def column_of(kind: Kind, name: str | None, columns: Sequence[str], remedy: str 
     """Returns which column has the images or labels: `name`, else the only one with a usual name.
 
     Args:
-        kind: "image" or "label".
         name: the column that the user named, if any.
-        columns: the names of all columns.
         remedy: how the user can name the column.
     """
     candidates = USUAL_COLUMNS[kind] if name is None else (name,)

@@ -126,7 +126,6 @@ def plain_batches(dataset: Dataset, size: int, *, first: int = 0, every: int = 1
     """Yields all images in order and without augmentation; the last batch may be smaller.
 
     Args:
-        dataset: the images.
         size: images per batch.
         first: the first batch of this process, from 0.
         every: the number of processes that share the batches.

@@ -116,7 +116,6 @@ def read_parquet(
     """Returns images and labels in the order of the files and their rows.
 
     Args:
-        files: the files of one split.
         image: the column of the images, by default the one with a usual name.
         label: the column of the labels, likewise.
         shape: the shape [C, H, W] that all images must have, by default that of the first.

@@ -80,7 +80,6 @@ def projected_ascent(
     """Returns a perturbation found by projected gradient ascent (PGD); perturbed images stay in [0, 1].
 
     Args:
-        images: the images to perturb.
         radius: greatest norm of a perturbation (epsilon).
         steps: number of steps T; each has the length 2 epsilon / T.
         direction: gives the unit directions that lead uphill from a batch of images.

@@ -32,18 +32,9 @@ def class_frequencies(
 ) -> Tensor:
     """Returns the fraction of each image's draws on which the ensemble gives each class: float32 [images, C].
 
-    An image's noise depends on the seed and its position alone, not on `batch`. Ranks share the images, and
-    all get the whole result.
-
-    Args:
-        model: the network, used in evaluation mode.
-        dataset: the images, without augmentation.
-        sigma: standard deviation of the noise.
-        draws: noise draws per image.
-        seed: key of the noise.
-        device: where the network is.
-        batch: noisy samples per forward pass.
-        on_images: receives how many of how many images are done.
+    The network votes in evaluation mode. An image's noise depends on the seed and its position alone, not on
+    `batch`, the noisy samples per forward pass. Ranks share the images, and all get the whole result.
+    `on_images` receives how many of how many images are done.
     """
     counts_NC = torch.zeros(len(dataset), dataset.info.classes)
     with frozen(model):

@@ -53,7 +53,6 @@ class Teaching:
         Args:
             epoch: the current epoch, counted from 1 (the paper's t).
             smoothed_LN: smoothed losses of the whole batch, over all processes (eq. 4).
-            labels_N: the true classes of these images.
         """
         if self.config.weights == "superloss":
             # The threshold of SuperLoss is m_c, the running mean loss of the class.

@@ -102,9 +102,6 @@ class Trainer:
 
         Args:
             model: the network; its heads are trained at `head_lr_scale` times the learning rate.
-            train: the training images.
-            config: batch, schedule, precision, seed and so on.
-            objective: base method, teaching and cosine constraint.
             validation: images that are held out; their accuracy under noise is part of the metrics.
             augment: crop and flip the training images.
             workers: threads that read image folders ahead.

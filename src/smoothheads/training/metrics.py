@@ -57,13 +57,10 @@ def noisy_logits(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yields logits [L, M * N, C] and labels [M * N] of every batch of the images under noise.
 
+    The network is in evaluation mode; the images come in order and without augmentation.
+
     Args:
-        model: the network, which is put into evaluation mode.
-        dataset: the images, in order and without augmentation.
         generator: source of the noise; the results are on its device.
-        sigma: standard deviation of the noise.
-        draws: noise draws M per image.
-        batch: images N per forward pass.
         first: only each `every`-th batch from this one on is computed; its noise stays the same.
         every: see `first`.
     """

@@ -37,7 +37,6 @@ class MicroBatchSum:
     Integers among the buffers, such as BatchNorm's count of batches, advance alike in every micro-batch.
 
     Args:
-        model: the network whose gradients and buffers are summed.
         micro_batches: how many micro-batches the step has, over all ranks.
     """
 
