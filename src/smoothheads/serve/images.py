@@ -37,7 +37,6 @@ def decode(data: bytes, info: DataInfo, name: str, limit: int, resize: bool = Fa
         info: Shape and grid that the network takes.
         limit: Most pixels, width times height.
         resize: Whether another size or colour is allowed.
-
     """
     try:
         return _fit(data, info, name, limit, resize)
