@@ -282,7 +282,7 @@ def train_epochs(run: StudyRun, item: Item, *seconds: float, finished: bool = Tr
     folder.mkdir(parents=True)
     (folder / METRICS).write_text("".join(f'{{"seconds": {each}}}\n' for each in seconds))
     if finished:
-        run.store.finish(item, {})
+        run.store.finish(item, {"seconds": sum(seconds)})
 
 
 def test_time_left_is_estimated_from_the_arithmetic_before_anything_is_measured(tmp_path: Path) -> None:

@@ -81,7 +81,8 @@ def perform(job: StudyJob) -> str | None:
                 message = str(error) if known else f"{type(error).__name__}: {error}"
                 store.fail(item, message)
                 return message
-            store.finish(item, facts | {"peak_mib": _peak_mib(), "processor": processor()})
+            facts |= {"seconds": store.progress(item)[1], "peak_mib": _peak_mib()}
+            store.finish(item, facts | {"processor": processor()})
             return None
     except HeldError:
         return ELSEWHERE

@@ -94,6 +94,8 @@ class StudyStore:
 
         Of a training epochs count, of a certification images; joining takes no time. A last line may be torn.
         """
+        if (facts := self.facts(item)) is not None:
+            return 1.0, facts.get("seconds", 0.0)
         seconds, total, path = list[float](), 0, self.artefact(item)
         with suppress(OSError, ValueError, LookupError, TypeError, SmoothheadsError):
             if isinstance(item, Training):
@@ -104,8 +106,7 @@ class StudyStore:
                 total = len(read_manifest(path).expected or ())
                 for line in (path / TABLE).read_text().splitlines()[1:]:
                     seconds.append(parse_time(line.split("\t")[5]))
-        done = self.facts(item) is not None
-        return 1.0 if done else min(1.0, len(seconds) / max(1, total)), sum(seconds)
+        return min(1.0, len(seconds) / max(1, total)), sum(seconds)
 
     # Rows
 
