@@ -16,7 +16,7 @@ from smoothheads.certify.config import CertifyConfig
 from smoothheads.config import to_dict
 from smoothheads.data import DataConfig
 from smoothheads.models import ModelConfig
-from smoothheads.studies.spec import MEMBER_SEEDS, Arm, Images, Study
+from smoothheads.studies.spec import MEMBER_SEEDS, Arm, Images, Study, certify_config
 from smoothheads.training import RunConfig
 from smoothheads.types import ENSEMBLE
 
@@ -203,7 +203,7 @@ def make_plan(study: Study, fingerprint: Fingerprint, certified: str, images: in
 
     def row(setting: str, sigma: float, arm: Arm, seed: int) -> PlannedRow:
         certifies = network(setting, sigma, arm, seed)
-        config = study.certify_config(sigma, arm.aggregation)
+        config = certify_config(study.certify, sigma, arm.aggregation)
         key = _key("certification", certifies.key, to_dict(config), certified)
         own = Certification(key, certifies, config, study.images)
         return PlannedRow(setting, sigma, arm.name, seed, certifies, own, own, arm.aggregation)

@@ -185,10 +185,6 @@ class Study:
             config["train"]["precision"] = "float32"
         return from_dict(RunConfig, config)
 
-    def certify_config(self, sigma: float, aggregation: str = ENSEMBLE) -> CertifyConfig:
-        """Returns how the rows of one sigma are certified."""
-        return certify_config(self.certify, sigma, aggregation)
-
     @property
     def differences(self) -> tuple[tuple[str, str], ...]:
         first = self.arms[0].name
@@ -306,6 +302,6 @@ def _check_configurable(study: Study) -> None:
             )
     for sigma in study.sigmas:
         try:
-            study.certify_config(sigma)
+            certify_config(study.certify, sigma)
         except ConfigError as error:
             raise SettingError(str(error), getattr(error, "key", "") or "certify") from None
