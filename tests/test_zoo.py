@@ -12,6 +12,7 @@ from PIL import Image
 from tests.example import FEW, example_export, example_run
 
 import smoothheads as sh
+from benchmarks import enter_zoo
 from smoothheads import checkpoint, zoo
 from smoothheads.cli import main
 from smoothheads.errors import CheckpointError, ConfigError
@@ -25,7 +26,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(zoo, "INDEX", tmp_path / "zoo.json")
     monkeypatch.setattr(zoo, "PACKAGE", tmp_path / "package")
     monkeypatch.setattr(zoo, "CHECKOUT", tmp_path / "zoo")
-    return zoo.add(example_export(), "digits-tiny", command="smoothheads train digits", cost="5 s")
+    return enter_zoo.enter(example_export(), "digits-tiny", command="smoothheads train digits", cost="5 s")
 
 
 @pytest.mark.usefixtures("tiny")
@@ -79,10 +80,12 @@ def test_zoo_lists_metrics_size_cost_and_command(tiny: Path, capsys: pytest.Capt
 @pytest.mark.usefixtures("tiny")
 def test_bare_checkpoint_is_entered_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What CONTRIBUTING says; the index vouches for manifest.json, which vouches for the weights."""
-    folder = zoo.add(example_export() / "checkpoint", "digits-bare", command="smoothheads train digits")
+    folder = enter_zoo.enter(
+        example_export() / "checkpoint", "digits-bare", command="smoothheads train digits"
+    )
     assert zoo.entries()["digits-bare"].cost == "0.0 h"
     assert sh.load_checkpoint("zoo:digits-bare").info.classes == 10
-    assert zoo.add(folder, "digits-bare", command="again") == folder  # is only entered again
+    assert enter_zoo.enter(folder, "digits-bare", command="again") == folder  # is only entered again
     assert zoo.entries()["digits-bare"].command == "again"
     assert main(["zoo"]) == 0
     assert "It was never certified" in capsys.readouterr().out
@@ -90,7 +93,7 @@ def test_bare_checkpoint_is_entered_by_command(tmp_path: Path, capsys: pytest.Ca
     with pytest.raises(CheckpointError, match=r"config\.json of zoo:digits-bare is missing or has"):
         sh.load_checkpoint("zoo:digits-bare")
     with pytest.raises(CheckpointError, match="neither an export nor a checkpoint"):
-        zoo.add(tmp_path, "nothing", command="")
+        enter_zoo.enter(tmp_path, "nothing", command="")
 
 
 @pytest.mark.usefixtures("tiny")
@@ -102,18 +105,18 @@ def test_networks_of_the_wheel_need_no_extra(tmp_path: Path) -> None:
     lines.append(f"{sha256(export / 'export.json')}  export.json")
     (export / "SHA256SUMS").write_text("\n".join(lines) + "\n")
     with pytest.raises(CheckpointError, match="certify with --engine torch, or leave out"):
-        zoo.add(export, "digits-extra", command="train", wheel=True)
-    assert zoo.add(export, "digits-extra", command="train").is_dir()
+        enter_zoo.enter(export, "digits-extra", command="train", wheel=True)
+    assert enter_zoo.enter(export, "digits-extra", command="train").is_dir()
 
 
 @pytest.mark.usefixtures("tiny")
 def test_wheel_has_room_for_five_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = zoo.add(example_export(), "digits-wheel", command="train", wheel=True)
+    folder = enter_zoo.enter(example_export(), "digits-wheel", command="train", wheel=True)
     assert folder == zoo.PACKAGE / "digits-wheel"
     assert sh.load_checkpoint("zoo:digits-wheel").info.classes == 10
-    monkeypatch.setattr(zoo, "WHEEL", zoo.entries()["digits-wheel"].size + 1000)
+    monkeypatch.setattr(enter_zoo, "WHEEL", zoo.entries()["digits-wheel"].size + 1000)
     with pytest.raises(CheckpointError, match="leave out --wheel"):
-        zoo.add(example_export(), "digits-second", command="train", wheel=True)
+        enter_zoo.enter(example_export(), "digits-second", command="train", wheel=True)
 
 
 @pytest.mark.usefixtures("tiny")
