@@ -80,14 +80,19 @@ def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_usage())
         return 0
-    name, *rest = arguments
-    if name == "--version":
+    if arguments[0] == "--version":
         print(f"smoothheads {__version__}")
         return 0
+    return run_command(arguments)
+
+
+def run_command(words: Sequence[str]) -> int:
+    """Runs the command that the first word names with the arguments that follow."""
+    name, *arguments = words
     if name not in COMMANDS:
         raise one_of("command", name, COMMANDS)
     module = importlib.import_module(f"smoothheads.cli.{MODULES.get(name, name)}")
-    return getattr(module, f"{name.capitalize()}Command").read(rest).run() or 0
+    return getattr(module, f"{name.capitalize()}Command").read(arguments).run() or 0
 
 
 def _usage() -> str:

