@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from smoothheads.models import ModelConfig, build
 from smoothheads.models.multihead import MultiHead
 from smoothheads.runs import certify
 from smoothheads.training import RunConfig
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # `benchmarks` is not installed with the package
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -118,12 +118,12 @@ def test_radii_are_numbers_and_an_early_stop_needs_fewer_samples(
 ) -> None:
     (row,) = answers(capsys, trained, str(pictures / "0.png"), "--radius")
     assert isinstance(row["radius"], float)
-    options = ["--radius", "0.0001", "--n0", "20", "--n", "5000", "--block", "50"]
+    options = ["--radius-at-least", "0.0001", "--n0", "20", "--n", "5000", "--block", "50"]
     assert main(["predict", trained, str(pictures / "0.png"), *options, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["radius"] in (0.0, 0.0001)
     assert row["samples"] < 5000
-    assert main(["predict", trained, str(pictures / "0.png"), "--seconds", "0.2", "--json"]) == 0
+    assert main(["predict", trained, str(pictures / "0.png"), "--stop-after", "0.2", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["samples"] >= 100
 
@@ -158,7 +158,7 @@ def test_a_file_of_answers_goes_on_after_a_kill(
         (["--n", "200"], "n 100 instead of 200"),
         (["--alpha", "0.01"], "alpha 0.001 instead of 0.01"),
         (["--radius"], "mode class instead of radius"),
-        (["--radius", "0.25"], "instead of radius >= 0.25"),
+        (["--radius-at-least", "0.25"], "instead of radius >= 0.25"),
         (["--aggregation", "vote"], "aggregation ensemble instead of vote"),
         (["--noise", "gaussian"], "function "),
     ],

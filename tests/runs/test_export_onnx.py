@@ -51,7 +51,7 @@ for options in {options}:
     assert main(["predict", {export!r}, {picture!r}, "--seed", "7", "--json", *options]) == 0
 """
 HEAVY = ("torch", "safetensors", "onnx", "openvino", "sklearn", "matplotlib", "pyarrow", "huggingface_hub")
-ASKED: tuple[list[str], ...] = ([], ["--radius"], ["--radius", "0.1"], ["--seconds", "0.1"])
+ASKED: tuple[list[str], ...] = ([], ["--radius"], ["--radius-at-least", "0.1"], ["--stop-after", "0.1"])
 
 
 def test_predict_from_an_export_needs_no_pytorch(

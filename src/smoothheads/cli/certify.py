@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Shard = tuple[int, int]
 """Every n-th image from the i-th on, as (i, n)."""
+TASK_NUMBERS: Final = ("SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX")
+"""Variables in which Slurm and Kubernetes number the tasks of an array or an indexed job."""
 VERIFY_SECONDS: Final = 120.0
 """A shorter run is not verified in a fresh process, whose start would cost too much."""
 
@@ -69,8 +71,8 @@ class CertifyCommand(ResultCommand):
     """Denoiser in front of a classifier that was trained without noise: zoo:denoiser, a checkpoint, the
     folder or hf:// address of a pipeline of diffusers, or package.module:function (images, sigma)."""
     shard: str | None = None
-    """i/n: every n-th image from the i-th on (i from 0), for job arrays; `smoothheads merge` joins them. auto
-    asks Slurm for both, auto/n asks Slurm or Kubernetes for i, where tasks are numbered from 0."""
+    """i/n: every n-th image from the i-th on (i from 0), for job arrays; `smoothheads merge` joins them.
+    auto/n asks Slurm or Kubernetes for i, where tasks are numbered from 0."""
     workers: int | None = None
     """Processes that share the images out, each with its own threads; the ledger is the same. Default: one
     per core. On Ray: as many as fit."""
@@ -220,53 +222,26 @@ class CertifyCommand(ResultCommand):
 
 
 def parse_shard(text: str, environment: Mapping[str, str] = os.environ) -> Shard:
-    """Returns (i, n) of i/n, of auto, which asks the scheduler for both, and of auto/n, which asks it for i.
+    """Returns (i, n) of i/n, or of auto/n, which asks the scheduler for i.
 
     Args:
         text: The value of --shard.
         environment: Variables in which Slurm and Kubernetes number the tasks.
     """
-    if (given := re.fullmatch(r"(\d+)/(\d+)", text)) and int(given[1]) < int(given[2]):
-        return int(given[1]), int(given[2])
-    if (auto := re.fullmatch(r"auto(?:/(\d+))?", text)) is None:
-        raise ConfigError(f"{text!r} is no shard: give i/n with 0 <= i < n, auto, or auto/n.")
-
-    def variable(name: str, default: int | None = None) -> int:
-        value = environment.get(name, "" if default is None else str(default))
-        if not value.isdecimal():
-            raise ConfigError(
-                f"{name} is {value!r} and no number: say how many shards there are, as in auto/8."
-            )
-        return int(value)
-
-    known = int(auto[1]) if auto[1] else None
-    if "SLURM_ARRAY_TASK_ID" in environment:
-        number = variable("SLURM_ARRAY_TASK_ID")
-        # Slurm knows only the number of a task that is submitted again alone: the count must be given then.
-        if known is None:
-            # The tasks must be first, first + step, ...: any other array would leave some of the images out.
-            known, first = variable("SLURM_ARRAY_TASK_COUNT"), variable("SLURM_ARRAY_TASK_MIN", 0)
-            step = max(1, variable("SLURM_ARRAY_TASK_STEP", 1))
-            last = variable("SLURM_ARRAY_TASK_MAX", first + step * (known - 1))
-            if first + step * (known - 1) != last or (number - first) % step:
-                raise ConfigError(
-                    f"The Slurm array has gaps ({known} tasks from {first} to {last}, of which this is "
-                    f"{number}): submit it as --array=0-7, or say how many shards there are with --shard "
-                    "auto/8."
-                )
-            number = (number - first) // step
-    elif "JOB_COMPLETION_INDEX" in environment:
-        # A Kubernetes job with completionMode Indexed.
-        number = variable("JOB_COMPLETION_INDEX")
-        known = variable("JOB_COMPLETIONS") if known is None else known
-    else:
+    given = re.fullmatch(r"(\d+|auto)/(\d+)", text)
+    if given is None:
+        raise ConfigError(f"{text!r} is no shard: give i/n with 0 <= i < n, or auto/n.")
+    number = given[1]
+    if number == "auto":
+        number = next((environment[name] for name in TASK_NUMBERS if name in environment), "")
+    if not number.isdecimal():
         raise ConfigError(
-            f"--shard {text} needs SLURM_ARRAY_TASK_ID or JOB_COMPLETION_INDEX: run it as a task of a Slurm "
-            "array or of an indexed job, or give the shard as i/n."
+            f"--shard {text} needs {' or '.join(TASK_NUMBERS)}: run it as a task of a Slurm array or of an "
+            "indexed job, or give the shard as i/n."
         )
-    if number >= known:
+    if int(number) >= int(given[2]):
         raise ConfigError(
-            f"Task {number} has no place among the {known} shards of --shard {text}: number the tasks from "
-            "0, or give the right auto/n."
+            f"Task {number} has no place among the shards of --shard {text}: number the tasks from 0, or "
+            "give the right n."
         )
-    return number, known
+    return int(number), int(given[2])

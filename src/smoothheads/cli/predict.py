@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -50,11 +49,9 @@ class PredictCommand(ResultCommand):
     radius: bool = False
     """Certify a radius too (costs n0 more samples)."""
     at_least: Annotated[float | None, tyro.conf.arg(name="radius-at-least", metavar="R")] = None
-    """Stop as soon as the radius R is certified or hopeless; where it is not certified, abstain. `--radius R`
-    is short for it."""
+    """Stop as soon as the radius R is certified or hopeless; where it is not certified, abstain."""
     stop_after: Annotated[float | None, tyro.conf.arg(metavar="S")] = None
-    """Stop after S seconds for every picture, with the radius that is certified then. `--seconds S` is short
-    for it."""
+    """Stop after S seconds for every picture, with the radius that is certified then."""
     root: str | None = None
     """Where the data set lies, if not where it lay in training; only test:7 needs it."""
     resize: bool = False
@@ -75,7 +72,7 @@ class PredictCommand(ResultCommand):
         if certify.budget == "anytime":  # this command has seconds and a target of its own
             certify = certify.changed(budget="fixed")
         default = cls(images=(), certify=certify, opened=lambda: model)
-        return parse(cls, _short_forms(rest), default=default, prog=f"predict {name or 'CHECKPOINT'}")
+        return parse(cls, rest, default=default, prog=f"predict {name or 'CHECKPOINT'}")
 
     def run(self) -> int:
         if not self.images:
@@ -141,19 +138,3 @@ class PredictCommand(ResultCommand):
             certified = f"  {answer['norm']} radius {answer['radius']:g}" if "radius" in answer else ""
             share = f"{answer['share']:.1%} of the samples"
             print(f"{shown(answer['image'])}: {answer['class']}  ({share}){certified}", flush=True)
-
-
-def _short_forms(words: list[str]) -> list[str]:
-    """Replaces `--radius R` and `--seconds S` by the options that they are short for.
-
-    Tyro has no optional values, and --seconds would be the option of budget anytime.
-    """
-    found: list[str] = []
-    for word, following in zip(words, [*words, ""][1:], strict=True):
-        name, equals, value = word.partition("=")
-        longer = {"--seconds": "--stop-after"}
-        # The word after --radius is its value if it is a number, and a picture otherwise.
-        if re.fullmatch(r"[-+.\deE]*\d[-+.\deE]*|inf", value or following):
-            longer["--radius"] = "--radius-at-least"
-        found.append(longer.get(name, name) + equals + value)
-    return found
