@@ -181,7 +181,7 @@ def test_index_of_the_repository_is_complete() -> None:
         assert entry.size == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     folders = [path for root in (zoo.PACKAGE, zoo.CHECKOUT) if root.is_dir() for path in root.iterdir()]
     assert {path.name for path in folders} == known.keys()
-    assert sum(known[path.name].size for path in folders if path.parent == zoo.PACKAGE) <= zoo.WHEEL
+    assert sum(known[path.name].size for path in folders if path.parent == zoo.PACKAGE) <= enter_zoo.WHEEL
 
 
 def test_denoiser_restores_images_and_is_no_classifier() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import random
 import signal
+import socket
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from smoothheads.models.multihead import MultiHead
 from smoothheads.provenance import versions
 from smoothheads.runs import certify, on_ray
 from smoothheads.runs.certify import certify_run
-from smoothheads.runs.on_ray import Cluster, Need, PoolStatus, RayWorker, nodes, require_room
+from smoothheads.runs.on_ray import Cluster, Need, RayWorker, State, require_room
 from smoothheads.training import RunConfig
 
 CONFIG = CertifyConfig(sigma=0.5, seed=0, n0=20, n=400, block=20)
@@ -114,11 +115,12 @@ def test_workers_and_nodes_come_and_go(
 
     happened, events = 0, (workers, nodes)
 
-    def on_status(status: PoolStatus) -> None:
+    def on_status(status: Counter[State]) -> None:
         """The next event, as soon as the last one was noticed and all workers that can be there are."""
         nonlocal happened
         noticed = sum("is lost" in note for note in notes) >= (0, 2, 3)[happened]
-        if noticed and status.starting == 0 and status.working + status.idle == (2, 2, 3)[happened]:
+        ready = status["working"] + status["idle"]
+        if noticed and status["starting"] == 0 and ready == (2, 2, 3)[happened]:
             if happened == len(events):
                 raise EnoughError
             events[happened]()
@@ -159,10 +161,10 @@ def test_twenty_kills_at_random_moments(
                 os.kill(chance.choice(there), signal.SIGKILL)
                 kills += 1
 
-    def on_status(status: PoolStatus) -> None:
+    def on_status(status: Counter[State]) -> None:
         if not cluster.others:  # Ray wants nodes to be started by the main thread
             cluster.join()
-        if kills == 20 and status.starting == 0:
+        if kills == 20 and status["starting"] == 0:
             raise EnoughError
 
     thread = threading.Thread(target=killer)
@@ -188,7 +190,7 @@ def test_twenty_kills_at_random_moments(
 def test_other_versions_are_refused(ready: Checkpoint, images: Dataset) -> None:
     """In this process, without Ray: nothing of the package is even looked at."""
     here = versions()
-    reply = RayWorker().prepare(here | {"torch": "1.0"}, b"")
+    _, reply = RayWorker().prepare(here | {"torch": "1.0"}, b"")
     assert isinstance(reply, WorkerError)
     assert f"has torch {here['torch']} instead of 1.0" in str(reply)
 
@@ -204,10 +206,9 @@ def test_another_function_is_refused_and_named(
         certify_run(
             ready, images, CONFIG, tmp_path / "out", cluster=Cluster(), workers=None, on_note=notes.append
         )
-    here = nodes(importlib.import_module("ray"))
-    assert sorted(note.partition(" is refused")[0] for note in notes) == sorted(
-        f"the worker on {node.name}" for node in here
-    )
+    refused = [note for note in notes if " is refused: This node computes other logits" in note]
+    assert 1 <= len(refused) <= len(cluster.others) + 1
+    assert all(note.startswith(f"the worker on {socket.gethostname()}, process") for note in refused)
     assert len(without_time(tmp_path / "out")) == 1  # the header
 
 
@@ -227,8 +228,3 @@ def test_a_cluster_without_enough_memory_is_named(cluster: TwoNodes) -> None:
         require_room(ray, Need(1, 0, 2**40))
     with pytest.raises(WorkerError, match="1 GPU"):
         require_room(ray, Need(1, 1, 2**20))
-
-
-def test_progress_says_how_many_workers_do_what() -> None:
-    assert str(PoolStatus(working=3, starting=2, idle=0)) == "workers: 3 working, 2 starting"
-    assert str(PoolStatus(0, 0, 1)) == "workers: 1 idle"

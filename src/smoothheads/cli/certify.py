@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from smoothheads.checkpoint import Checkpoint
     from smoothheads.data import Dataset
     from smoothheads.runs.models import OwnModel
-    from smoothheads.runs.on_ray import PoolStatus
+    from smoothheads.runs.on_ray import State
 
 Shard = tuple[int, int]
 """Every n-th image from the i-th on, as (i, n)."""
@@ -134,8 +134,9 @@ class CertifyCommand(ResultCommand):
             def on_votes(count: int) -> None:
                 progress.add(count, ", ".join(filter(None, notes.values())))
 
-            def on_status(status: PoolStatus) -> None:
-                notes["cluster"] = str(status)
+            def on_status(workers: Mapping[State, int]) -> None:
+                counts = ", ".join(f"{count} {state}" for state, count in workers.items())
+                notes["cluster"] = f"workers: {counts}"
                 on_votes(0)
 
             certify_run(

@@ -194,8 +194,9 @@ def certify_run(
             count = worker_count(settings, workers, len(left))
             executor = ProcessExecutor(count) if count > 1 else None
         else:
-            need, ignore = _need(smoothed.config), lambda _: None
-            executor = RayPool(ray, need, most=workers, on_note=note, on_status=on_status or ignore)
+            on_status = on_status or (lambda _: None)
+            need = _need(smoothed.config)
+            executor = RayPool(ray, need, most=workers, on_note=note, on_status=on_status)
         if executor is None:
             rows = smoothed.certifier.records(dataset, skip=skip, on_votes=on_votes)
         else:

@@ -10,15 +10,14 @@ import pickle
 import secrets
 import shutil
 import socket
-import sys
 import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from smoothheads import device as devices
 from smoothheads.errors import ConfigError, MissingExtraError, SmoothheadsError, WorkerError, reason
@@ -34,7 +33,7 @@ LOOK_SECONDS: Final = 2.0  # between two looks at the nodes
 FIRST_SECONDS: Final = 900.0  # that a worker may take to load everything and compile the network
 SILENCE: Final = 60.0  # seconds that an item may take in any case,
 SLOWEST: Final = 20  # or so often the longest one so far
-MOST_LOSSES: Final = 10  # times that a node may lose all its workers without a single result
+MOST_LOSSES: Final = 10  # times that all workers may be lost without a single result
 COPIES: Final = 3  # of the network that a worker holds: as it came, the engine's, and what a pass takes
 
 Ray = Any  # the module; nothing of ours depends on its types
@@ -66,30 +65,24 @@ class Cluster:
         if ray.is_initialized():
             yield ray
             return
-        quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-        # A cluster of this machine lives as long as the command, in a folder of its own.
-        if address is None:
-            local = {"address": "local", "num_cpus": self.cores or devices.cores(), "num_gpus": None}
-            memory = {"include_dashboard": False, "object_store_memory": STORE_BYTES}
-            with own_folder():
-                try:
-                    ray.init(**local, **memory, **quiet)
-                    yield ray
-                finally:
-                    ray.shutdown()
-            return
-        try:
-            ray.init(address=address, **quiet)
-        except Exception as error:  # Ray's are of many kinds: no node here, other versions, another token
-            raise WorkerError(
-                f"The Ray cluster at {address} does not take this process ({reason(error)}): run the command "
-                "on a machine of the cluster (`ray start --address=...`), with its Python, its version of "
-                "Ray and its token (RAY_AUTH_TOKEN_PATH)."
-            ) from None
-        try:
+        settings: dict[str, Any] = {"address": address or "local"}
+        with ExitStack() as stack:
+            if address is None:
+                # A cluster of this machine lives as long as the command, in a folder of its own.
+                stack.enter_context(own_folder())
+                settings |= {"num_cpus": self.cores or devices.cores(), "include_dashboard": False}
+                settings |= {"object_store_memory": STORE_BYTES}
+            stack.callback(ray.shutdown)
+            try:
+                ray.init(**settings, log_to_driver=False, logging_level="ERROR")
+            except Exception as error:  # Ray's are of many kinds: no node here, other versions, another token
+                raise WorkerError(
+                    f"The Ray cluster at {address or 'this machine'} does not take this process "
+                    f"({reason(error)}): run the command on a machine of the cluster "
+                    "(`ray start --address=...`), with its Python, its version of Ray and its token "
+                    "(RAY_AUTH_TOKEN_PATH)."
+                ) from None
             yield ray
-        finally:
-            ray.shutdown()
 
 
 @contextmanager
@@ -171,7 +164,6 @@ class Need:
 class Node:
     """A machine of the cluster and its resources, used or not."""
 
-    key: str
     name: str
     cores: float
     gpus: float
@@ -192,9 +184,8 @@ def nodes(ray: Ray) -> list[Node]:
     found = []
     for each in ray.nodes():
         if each["Alive"]:
-            name = f"{each['NodeManagerHostname']} ({each['NodeManagerAddress']})"
             amounts = (float(each["Resources"].get(kind, 0)) for kind in ("CPU", "GPU", "memory"))
-            found.append(Node(each["NodeID"], name, *amounts))
+            found.append(Node(each["NodeManagerHostname"], *amounts))
     return found
 
 
@@ -208,46 +199,37 @@ def require_room(ray: Ray, need: Need) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PoolStatus:
-    """How many workers of a cluster do what at the moment."""
-
-    working: int
-    starting: int
-    idle: int
-
-    def __str__(self) -> str:
-        counts = ((self.working, "working"), (self.starting, "starting"), (self.idle, "idle"))
-        return "workers: " + ", ".join(f"{count} {what}" for count, what in counts if count)
-
-
-OnStatus = Callable[[PoolStatus], None]
+State = Literal["working", "starting", "idle", "refused"]
+OnStatus = Callable[[Counter[State]], None]
+"""Told how many workers of the pool are in which state."""
 
 
 class RayWorker:
     """An actor: one process on a node. What a user can mend comes back as a value, because Ray would wrap an
     exception in one of its own."""
 
-    def prepare(self, expected: dict[str, str], function: bytes) -> int | SmoothheadsError:
-        """Takes the function and returns the number of the process.
+    def prepare(self, expected: dict[str, str], function: bytes) -> tuple[str, SmoothheadsError | None]:
+        """Takes the function, and returns where the worker is and why it must not work there.
 
-        Refuses where this machine has other versions than the driver, or where the function's own method
-        `prepare` finds that it computes something else here.
+        A worker must not where the machine has other versions than the driver, or where the function's own
+        method `prepare` finds that it computes something else.
         """
+        where = f"the worker on {socket.gethostname()}, process {os.getpid()}"
         # Other versions may round differently, which would be another function.
         if other := ", ".join(
             f"{name} {got} instead of {expected.get(name)}"
             for name, got in versions().items()
             if got != expected.get(name)
         ):
-            return WorkerError(f"This node has {other}: install the driver's versions on every node.")
+            error = WorkerError(f"This node has {other}: install the driver's versions on every node.")
+            return where, error
         try:
             self._function = pickle.loads(function)
             if hasattr(self._function, "prepare"):
                 self._function.prepare()
         except SmoothheadsError as error:
-            return error
-        return os.getpid()
+            return where, error
+        return where, None
 
     def call(self, item: Any) -> Any:
         try:
@@ -266,34 +248,24 @@ class _Member:
     """A worker of the pool, as the driver sees it."""
 
     actor: Any
-    node: str
-    """Its key."""
-    where: str
     answer: Any
     """Ray's reference to what is awaited from it: that it is prepared, or the result of its task."""
-    process: int | None = None
-    """None until it is prepared."""
+    state: State = "starting"
+    where: str = "a worker that was starting"
     task: _Task | None = None
     waited: float = 0.0
-
-    @property
-    def idle(self) -> bool:
-        return self.process is not None and self.task is None
-
-    def __str__(self) -> str:
-        return f"the worker on {self.where}" + (f", process {self.process}" if self.process else "")
 
 
 class RayPool(Executor):
     """Runs items in the workers of a Ray cluster. The item of a worker that is lost runs again elsewhere.
 
-    A pool runs a single function in its life.
+    There are as many workers as fit, and Ray places them. A pool runs a single function in its life.
 
     Args:
         ray: The connected module.
         need: What one worker needs, apart from the function itself.
         most: The number of workers at most; None takes as many as fit, also on nodes that join later.
-        on_note: Called when a worker is lost or a node refused.
+        on_note: Called when a worker is lost or refused.
         on_status: Called now and then with what the workers do.
     """
 
@@ -312,16 +284,14 @@ class RayPool(Executor):
         self._published: Any = None
         self._queue: deque[_Task] = deque()
         self._members: list[_Member] = []
-        self._refused: dict[str, str] = {}
-        self._room: dict[str, int] = {}
-        self._losses: Counter[str] = Counter()  # workers that a node lost since its last result
+        self._room = 1
+        self._losses = 0  # workers that were lost since the last result
         self._looked = -math.inf
-        self._staffed = time.monotonic()  # when there was room for a worker last
         self._longest = 0.0  # seconds that an item took
 
     @property
     def slots(self) -> int:
-        return max(1, min(sum(self._room.values()), self._most or sys.maxsize))
+        return max(1, min(self._room, self._most or self._room))
 
     def submit(self, function: Callable[[Item], Result], item: Item) -> Future[Result]:
         if self._function is None:
@@ -335,7 +305,7 @@ class RayPool(Executor):
         # Look for room, give work to whoever is idle, and listen to all who are at work or start.
         self._hire()
         self._assign()
-        awaited = {member.answer: member for member in self._members if not member.idle}
+        awaited = {each.answer: each for each in self._members if each.state in ("starting", "working")}
         if not awaited:
             time.sleep(min(seconds, TICK))
             return []
@@ -378,43 +348,20 @@ class RayPool(Executor):
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
-        # How many workers fit on each node, apart from nodes that were refused.
+        # Nodes may have joined or gone. A worker that finds no room yet waits for it as one that starts.
         self._looked = now
-        found = [node for node in nodes(self._ray) if node.key not in self._refused]
-        self._room = {node.key: node.room(self._need) for node in found}
-        # Without any room for long enough, the run ends with the reasons.
-        if self._members or any(self._room.values()):
-            self._staffed = now
-        elif self._refused or now - self._staffed > FIRST_SECONDS:  # until then nodes may come back
-            reasons = "; ".join(self._refused.values()) or "none is left"
-            raise WorkerError(
-                f"No node has workers that live and compute the same function as this machine ({reasons}): "
-                "start the command on a machine like the nodes, with the same versions and enough memory."
-            )
-        strategies = importlib.import_module("ray.util.scheduling_strategies")
-        taken = Counter(member.node for member in self._members)
-        # The emptiest node first, so that few workers are spread over many nodes.
-        for node in sorted(found, key=lambda node: taken[node.key] - self._room[node.key]):
-            while taken[node.key] < self._room[node.key] and len(self._members) < self.slots:
-                # On this node and nowhere else.
-                where = strategies.NodeAffinitySchedulingStrategy(node_id=node.key, soft=False)
-                options = {"max_restarts": 0, "scheduling_strategy": where, **self._need.options}
-                actor = self._ray.remote(RayWorker).options(**options).remote()
-                answer = actor.prepare.remote(versions(), self._published)
-                self._members.append(_Member(actor, node.key, node.name, answer))
-                taken[node.key] += 1
-        self._on_status(
-            PoolStatus(
-                working=sum(member.task is not None for member in self._members),
-                starting=sum(member.process is None for member in self._members),
-                idle=sum(member.idle for member in self._members),
-            )
-        )
+        self._room = sum(node.room(self._need) for node in nodes(self._ray))
+        while len(self._members) < self.slots:
+            # Spread over the nodes, so that few workers are not all on one.
+            options = {"max_restarts": 0, "scheduling_strategy": "SPREAD", **self._need.options}
+            actor = self._ray.remote(RayWorker).options(**options).remote()
+            self._members.append(_Member(actor, actor.prepare.remote(versions(), self._published)))
+        self._on_status(Counter(member.state for member in self._members))
 
     def _assign(self) -> None:
         for member in self._members:
-            if self._queue and member.idle:
-                member.task, member.waited = self._queue.popleft(), 0.0
+            if self._queue and member.state == "idle":
+                member.task, member.state, member.waited = self._queue.popleft(), "working", 0.0
                 member.answer = member.actor.call.remote(member.task.item)
 
     def _receive(self, member: _Member) -> Future[Any] | None:
@@ -423,23 +370,22 @@ class RayPool(Executor):
             reply = self._ray.get(member.answer)
         except self._ray.exceptions.RayTaskError as error:
             raise WorkerError(
-                f"{member} failed ({last_line(error)}): is the same smoothheads installed on every node?"
+                f"{member.where} failed ({last_line(error)}): is the same smoothheads installed on every "
+                "node?"
             ) from None
         except self._ray.exceptions.RayError as error:
             self._lose(member, str(error).strip().partition("\n")[0])
             return None
         # Before its first task a worker answers that it is prepared, or why its node computes something else.
-        task = member.task
-        if task is None and isinstance(reply, SmoothheadsError):
-            self._members.remove(member)
-            self._ray.kill(member.actor)
-            self._refuse(member, str(reply))
+        if member.task is None:
+            member.where, refusal = reply
+            member.state = "idle" if refusal is None else "refused"
+            if refusal is not None:
+                self._on_note(f"{member.where} is refused: {refusal}")
+                self._require_workers(refusal)
             return None
-        if task is None:
-            member.process = reply
-            return None
-        # A result shows that the node works, so its earlier losses are forgiven.
-        self._losses[member.node], member.task = 0, None
+        # A result shows that the cluster works, so earlier losses are forgiven.
+        task, member.task, member.state, self._losses = member.task, None, "idle", 0
         self._longest = max(self._longest, member.waited)
         failed = isinstance(reply, SmoothheadsError)
         task.future.set_exception(reply) if failed else task.future.set_result(reply)
@@ -460,18 +406,23 @@ class RayPool(Executor):
             # In front, because the rows behind it wait for this one. Votes depend on their keys alone, so an
             # item that runs twice gives the same rows.
             self._queue.appendleft(member.task)
-        # A node that loses one worker after another, without a result between, is not worth more of them.
-        self._on_note(f"{member} is lost ({why}); others do its work")
-        self._losses[member.node] += 1
-        if self._losses[member.node] >= MOST_LOSSES * self._room.get(member.node, 1):
-            self._refuse(member, f"its workers are lost one after another ({why}); is its memory full?")
+        self._on_note(f"{member.where} is lost ({why}); others do its work")
+        self._looked = -math.inf  # another one is started at once
+        self._losses += 1
+        if self._losses >= MOST_LOSSES * self.slots:
+            raise WorkerError(
+                f"Workers are lost one after another, without a result ({why}): look whether the memory of "
+                "the nodes is full, and run the same command again to go on."
+            )
 
-    def _refuse(self, member: _Member, why: str) -> None:
-        """Starts no more workers on this node."""
-        if member.node not in self._refused:
-            self._refused[member.node] = f"{member.where}: {why}"
-            self._on_note(f"{member} is refused: {why}")
-        self._looked = -math.inf
+    def _require_workers(self, refusal: SmoothheadsError) -> None:
+        """Raises WorkerError if all are refused. One that is refused keeps its place, so that Ray starts no
+        other there."""
+        if all(member.state == "refused" for member in self._members):
+            raise WorkerError(
+                f"No node computes the same function as this machine ({refusal}): start the command on a "
+                "machine like the nodes, with the same versions."
+            )
 
 
 def last_line(error: BaseException) -> str:
