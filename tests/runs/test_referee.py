@@ -16,7 +16,7 @@ from smoothheads.data import SubsetConfig
 from smoothheads.errors import ConfigError, LedgerError
 from smoothheads.results.ledger import load, save
 from smoothheads.runs.certify import certification_images, certify_run
-from smoothheads.runs.liars import LIARS, examine, find_certifier, honest, plain_loop, self_test
+from smoothheads.runs.liars import LIARS, examine, find_certifier, plain, self_test
 from smoothheads.runs.models import open_checkpoint
 from smoothheads.runs.referee import Rerun, rerun
 
@@ -30,15 +30,16 @@ def test_every_liar_is_caught_and_nobody_else() -> None:
 
 def test_honest_certifiers_pass() -> None:
     for _ in range(3):  # each check fails an honest certifier with probability 1e-6
-        assert examine(honest) == []
-    assert examine(plain_loop) == []
+        assert examine(plain) == []
 
 
 def test_certifiers_are_found_by_name_and_by_path() -> None:
-    assert find_certifier("plain") is plain_loop
-    assert find_certifier("smoothheads.runs.liars:honest") is honest
-    for name in ("nobody", "smoothheads.nothing:x", "smoothheads.runs.liars:nothing"):
-        with pytest.raises(ConfigError, match="There is no certifier"):
+    assert find_certifier("plain") is plain
+    assert find_certifier("smoothheads.runs.liars:plain") is plain
+    with pytest.raises(ConfigError, match="There is no certifier 'nobody'"):
+        find_certifier("nobody")
+    for name in ("smoothheads.nothing:x", "smoothheads.runs.liars:nothing"):
+        with pytest.raises(ConfigError, match="check the name"):
             find_certifier(name)
 
 

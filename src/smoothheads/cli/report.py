@@ -233,7 +233,7 @@ class AuditCommand(ResultCommand):
     self_test: bool = False
     """Set certifiers and logs that lie before the audit."""
     certifier: str | None = None
-    """For --self-test: examine this certifier (smoothheads, plain, art or package.module:function)."""
+    """For --self-test: examine this certifier (smoothheads, plain or package.module:function)."""
 
     def run(self) -> int:
         if self.self_test:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from math import ceil
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -19,7 +18,8 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from smoothheads.certify.bounds import clopper_pearson_lower
-from smoothheads.errors import ConfigError, MissingExtraError, SoundnessError
+from smoothheads.errors import ConfigError, SoundnessError
+from smoothheads.models.adapters import is_object_name, load_object
 from smoothheads.noise.laws import l2_radius
 from smoothheads.results.audit import Finding, audit
 from smoothheads.results.results import Results
@@ -223,87 +223,33 @@ def _stateful(classes: int) -> Network:
     return network
 
 
-# Certifiers: an honest one, and the lies
+# Certifiers: the field's, ours, and the lies
 
 
-def honest(
-    network: Network,
-    image: Images,
-    task: Task,
-    *,
-    generator: np.random.Generator | None = None,
-    noise: float = 1.0,
-    alpha: float = 1.0,
-    shift: int = 0,
-    same_votes: bool = False,
-    decimals: int | None = None,
-    clean: bool = False,
-    uniform: bool = False,
-    fraction: float = 1.0,
-    never_abstain: bool = False,
-) -> Answer:
-    """Certifies as Algorithm 1 (CERTIFY) of Cohen et al. 2019, in plain NumPy; each keyword is a lie.
+def plain(network: Network, image: Images, task: Task, *, same_votes: bool = False) -> Answer:
+    """Certifies with the loop of the field's codes: Algorithm 1 (CERTIFY) of Cohen et al. 2019, unchecked.
 
     Args:
         network: The base classifier f.
         image: The image x.
         task: sigma, n0, n and alpha.
-        generator: Draws the noise; one with a fixed seed repeats it for every image.
-        noise: Factor of the standard deviation.
-        alpha: Factor of alpha.
-        shift: Votes that are added to the count.
-        same_votes: Choose the class on the votes that are bounded.
-        decimals: Round the radius up to so many digits.
-        clean: Show the network no noise at all.
-        uniform: Draw uniform noise of the same standard deviation.
-        fraction: Draw only this fraction of the n samples, and count each as several.
-        never_abstain: Raise bounds below 0.6 to that.
+        same_votes: Lie, and choose the class on the votes that are bounded.
     """
-    generator = generator or np.random.default_rng()
+    generator = np.random.default_rng()
 
     def votes(count: int) -> Counts:
         counts = np.zeros(task.classes, dtype=np.int64)
         for size in (min(100, count - first) for first in range(0, count, 100)):
-            drawn = generator.standard_normal((size, *image.shape))
-            if uniform:  # of the same standard deviation
-                drawn = generator.uniform(-np.sqrt(3), np.sqrt(3), drawn.shape)
-            drawn *= task.sigma * noise
-            samples = (image + (0 * drawn if clean else drawn)).astype(np.float32)
-            counts += np.bincount(network(samples).argmax(1), minlength=task.classes)
+            samples = image + task.sigma * generator.standard_normal((size, *image.shape))
+            counts += np.bincount(network(samples.astype(np.float32)).argmax(1), minlength=task.classes)
         return counts
 
     # Line 1 and 2: n0 samples choose the class; line 3 to 5: n fresh ones give its bound.
-    selection, estimation = votes(task.n0), votes(int(task.n * fraction))
+    selection, estimation = votes(task.n0), votes(task.n)
     candidate = int(np.argmax(estimation if same_votes else selection))
-    k = min(task.n, int(estimation[candidate] / fraction) + shift)
-    p_lower = clopper_pearson_lower(k, task.n, min(0.4, task.alpha * alpha))
-    # Line 6 and 7: the radius, or an abstention if the bound does not reach 1/2.
-    radius = l2_radius(max(p_lower, 0.6) if never_abstain else p_lower, task.sigma)
-    if radius <= 0:
-        return ABSTAIN, 0.0
-    return candidate, radius if decimals is None else ceil(radius * 10**decimals) / 10**decimals
-
-
-def reusing(network: Network, image: Images, task: Task) -> Answer:
-    """Uses the same noise for every image."""
-    return honest(network, image, task, generator=np.random.default_rng(0))
-
-
-def plain_loop(network: Network, image: Images, task: Task) -> Answer:
-    """Certifies with the loop of the field's codes: noise of torch, scipy's quantiles, nothing checked."""
-    import torch
-
-    counts = []
-    for count in (task.n0, task.n):
-        votes = np.zeros(task.classes, dtype=np.int64)
-        for size in (min(100, count - first) for first in range(0, count, 100)):
-            batch = torch.from_numpy(image).repeat(size, 1, 1, 1)
-            samples = batch + torch.randn_like(batch) * task.sigma
-            votes += np.bincount(network(samples.numpy()).argmax(1), minlength=task.classes)
-        counts.append(votes)
-    candidate = int(counts[0].argmax())
-    k = int(counts[1][candidate])
+    k = int(estimation[candidate])
     p_lower = float(stats.beta.ppf(task.alpha, k, task.n - k + 1)) if k else 0.0
+    # Line 6 and 7: the radius, or an abstention if the bound does not reach 1/2.
     return (candidate, task.sigma * float(stats.norm.ppf(p_lower))) if p_lower > 0.5 else (ABSTAIN, 0.0)
 
 
@@ -311,41 +257,10 @@ def ours(network: Network, image: Images, task: Task) -> Answer:
     """Certifies with `Smoothed`, on a torch module around the network."""
     from smoothheads.smoothed import Smoothed
 
-    smoothed = Smoothed(
-        _module(network),
-        shape=image.shape,
-        classes=task.classes,
-        sigma=task.sigma,
-        n0=task.n0,
-        n=task.n,
-        alpha=task.alpha,
-        noise="gaussian",
-    )
+    settings = {"sigma": task.sigma, "n0": task.n0, "n": task.n, "alpha": task.alpha, "noise": "gaussian"}
+    smoothed = Smoothed(_module(network), shape=image.shape, classes=task.classes, **settings)
     certificate = smoothed.certify_image(np.rint(image * 255).astype(np.uint8)).certificate
     return certificate.prediction, certificate.radius
-
-
-def art(network: Network, image: Images, task: Task) -> Answer:
-    """Certifies with the Adversarial Robustness Toolbox."""
-    try:
-        from art.estimators.certification.randomized_smoothing import PyTorchRandomizedSmoothing
-    except ImportError as error:
-        raise MissingExtraError("adversarial-robustness-toolbox", "bench") from error
-    from torch import nn
-
-    classifier = PyTorchRandomizedSmoothing(
-        _module(network),
-        nn.CrossEntropyLoss(),
-        input_shape=image.shape,
-        nb_classes=task.classes,
-        sample_size=task.n0,
-        scale=task.sigma,
-        alpha=task.alpha,
-    )
-    # ART abstains with -1, too.
-    predictions, radii = classifier.certify(image[None], n=task.n)
-    prediction = int(predictions[0])
-    return (prediction, float(radii[0])) if prediction >= 0 else (ABSTAIN, 0.0)
 
 
 def _module(network: Network) -> nn.Module:
@@ -359,37 +274,99 @@ def _module(network: Network) -> nn.Module:
     return Wrapped()
 
 
-CERTIFIERS: Final[dict[str, Certify]] = {"smoothheads": ours, "plain": plain_loop, "art": art}
+CERTIFIERS: Final[dict[str, Certify]] = {"smoothheads": ours, "plain": plain}
 """Certifiers that `audit --self-test --certifier NAME` knows."""
 
-LIARS: Final[dict[str, tuple[str, Certify]]] = {
-    "wrong alpha": ("cap", partial(honest, alpha=10.0)),
-    "class chosen on the estimation votes": ("selection", partial(honest, same_votes=True)),
-    "noise of another sigma": ("sigma", partial(honest, noise=0.5)),
-    "noise added after the network": ("sigma", partial(honest, clean=True)),
-    "noise reused between images": ("reuse", reusing),
-    "radii rounded up": ("rounding", partial(honest, decimals=3)),
-    "votes shifted": ("votes", partial(honest, shift=30)),
-    "noise of another law": ("law", partial(honest, uniform=True)),
-    "fewer samples than stated": ("samples", partial(honest, fraction=0.5)),
-    "certified without a majority": ("abstention", partial(honest, never_abstain=True)),
-}
+LIARS: Final[dict[str, tuple[str, Certify]]] = {}
 """Certifiers that lie, each with the code of the finding that must catch it."""
+
+
+def lie(name: str, code: str) -> Callable[[Certify], Certify]:
+    """Enters a certifier that lies. Each does one thing to the task, the samples or the answer of `plain`."""
+
+    def enter(certify: Certify) -> Certify:
+        LIARS[name] = code, certify
+        return certify
+
+    return enter
+
+
+@lie("wrong alpha", "cap")
+def _wrong_alpha(network: Network, image: Images, task: Task) -> Answer:
+    return plain(network, image, replace(task, alpha=10 * task.alpha))
+
+
+LIARS["class chosen on the estimation votes"] = "selection", partial(plain, same_votes=True)
+
+
+@lie("noise of another sigma", "sigma")
+def _wrong_sigma(network: Network, image: Images, task: Task) -> Answer:
+    prediction, radius = plain(network, image, replace(task, sigma=task.sigma / 2))
+    return prediction, 2 * radius
+
+
+@lie("noise added after the network", "sigma")
+def _no_noise(network: Network, image: Images, task: Task) -> Answer:
+    return plain(lambda samples: network(image + 0 * samples), image, task)
+
+
+@lie("noise reused between images", "reuse")
+def _reused_noise(network: Network, image: Images, task: Task) -> Answer:
+    generator = np.random.default_rng(0)
+
+    def reusing(samples: Images) -> NDArray[np.float32]:
+        drawn = generator.standard_normal(samples.shape)
+        return network((image + task.sigma * drawn).astype(np.float32))
+
+    return plain(reusing, image, task)
+
+
+@lie("radii rounded up", "rounding")
+def _rounded_up(network: Network, image: Images, task: Task) -> Answer:
+    prediction, radius = plain(network, image, task)
+    return prediction, ceil(radius * 1000) / 1000
+
+
+@lie("votes shifted", "votes")
+def _shifted_votes(network: Network, image: Images, task: Task) -> Answer:
+    def shifted(samples: Images) -> NDArray[np.float32]:
+        logits = network(samples)
+        logits[: len(logits) // 3] = [0, 1, *[0] * (task.classes - 2)]  # a third of the votes are for class 1
+        return logits
+
+    return plain(shifted, image, task)
+
+
+@lie("noise of another law", "law")
+def _uniform_noise(network: Network, image: Images, task: Task) -> Answer:
+    generator, width = np.random.default_rng(), task.sigma * np.sqrt(3)  # of the same standard deviation
+
+    def uniform(samples: Images) -> NDArray[np.float32]:
+        return network((image + generator.uniform(-width, width, samples.shape)).astype(np.float32))
+
+    return plain(uniform, image, task)
+
+
+@lie("fewer samples than stated", "samples")
+def _fewer_samples(network: Network, image: Images, task: Task) -> Answer:
+    return plain(network, image, replace(task, n=task.n // 2))
+
+
+@lie("certified without a majority", "abstention")
+def _never_abstains(network: Network, image: Images, task: Task) -> Answer:
+    prediction, radius = plain(network, image, task)
+    return (1, l2_radius(0.6, task.sigma)) if prediction == ABSTAIN else (prediction, radius)
 
 
 def find_certifier(name: str) -> Certify:
     """Returns a certifier by its name here, or as `package.module:function`."""
     if name in CERTIFIERS:
         return CERTIFIERS[name]
-    module, colon, function = name.partition(":")
-    try:
-        found: Certify = getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
+    if not is_object_name(name):
         known = ", ".join(CERTIFIERS)
-        raise ConfigError(
-            f"There is no certifier {name!r}: name one of {known}, or package.module:function."
-        ) from error
-    return found if colon else CERTIFIERS[name]
+        raise ConfigError(f"There is no certifier {name!r}: name one of {known}, or package.module:function.")
+    certify: Certify = load_object(name)
+    return certify
 
 
 # Logs that lie
@@ -460,8 +437,8 @@ class Trial:
 
 def self_test() -> list[Trial]:
     """Returns what the referee finds on honest certifiers, on every liar, and on networks that lie."""
-    trials = [Trial("an honest certifier", "", _codes(examine(honest)))]
-    trials += [Trial(name, code, _codes(examine(lie))) for name, (code, lie) in LIARS.items()]
+    trials = [Trial("an honest certifier", "", _codes(examine(plain)))]
+    trials += [Trial(name, code, _codes(examine(liar))) for name, (code, liar) in LIARS.items()]
     log = _honest_log()
     stated = {"sigma": 0.5, "n": 1000, "alpha": 0.001, "expected": log.index.tolist()}
     trials.append(Trial("log: an honest log", "", _serious(audit(log, **stated).findings)))
