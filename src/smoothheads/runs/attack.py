@@ -111,7 +111,7 @@ def attack_run(
         at_least("first", first, 1)
         log = log.take(np.arange(min(first, len(log))))
     folder = about.ledger if about.ledger.is_dir() else about.ledger.parent
-    converted = tuple(find_converted(manifest, folder, about.network).values())
+    converted = find_converted(manifest, folder, about.network)
     dataset, certified = ledger_images(checkpoint, manifest, root), manifest.certify
     # 2. What earlier results of that name hold, if they depend on the same facts.
     out = Path(out or folder / "attack")

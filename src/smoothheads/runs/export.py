@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from smoothheads import hub
-from smoothheads.certify.engines.conversion import FACTS as CONVERSION_FACTS
+from smoothheads.certify.engines import conversion
 from smoothheads.checkpoint import WEIGHTS, checkpoint_folder, trained_config, verified_manifest
 from smoothheads.errors import CheckpointError, LedgerError, StorageError
 from smoothheads.files import new_folder, reserve, write_atomic, write_json
@@ -26,7 +26,6 @@ from smoothheads.runs import models
 from smoothheads.runs.models import (
     CHECKPOINT,
     CHECKPOINT_FILES,
-    EXTRAS,
     LEDGER,
     LEDGER_FILES,
     SUMS,
@@ -128,9 +127,9 @@ def export_run(ledger: Path | str, out: Path | str, *, checkpoint: Path | str | 
     # Every file by the name that it gets: the checkpoint, the ledger, and what the engine converted.
     sources = {f"{CHECKPOINT}/{name}": network / name for name in CHECKPOINT_FILES}
     sources |= {f"{LEDGER}/{name}": ledger / name for name in LEDGER_FILES}
-    for name, converted in models.find_converted(manifest, ledger, place).items():
-        files = (*converted.files, CONVERSION_FACTS)
-        sources |= {f"{name}/{file}": converted.folder / file for file in files}
+    for converted in models.find_converted(manifest, ledger, place):
+        files = (*converted.files, conversion.FACTS)
+        sources |= {f"{models.ENGINE}/{file}": converted.folder / file for file in files}
     facts = summary(log, manifest)
     with new_folder(out) as partial:
         copy_files(sources, partial)
@@ -256,7 +255,8 @@ def describe(log: Results, facts: Mapping[str, Any], name: str, place: str) -> s
     # What it takes to open it: this version, and the extras of the engine and of the place.
     manifest = log.manifest
     version = "" if manifest is None else manifest.versions.get("smoothheads")
-    extras = [EXTRAS[facts["engine"]]] if facts["engine"] in EXTRAS else []
+    engine = conversion.EXTRAS.get(facts["engine"])
+    extras = [] if engine is None else [engine]
     extras += ["hub"] if place.startswith(hub.SCHEME) else []
     needs = f"smoothheads {version}" + "".join(f" with its extra {extra}" for extra in extras)
     lead = (

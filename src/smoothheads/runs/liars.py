@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -257,7 +257,13 @@ def ours(network: Network, image: Images, task: Task) -> Answer:
     """Certifies with `Smoothed`, on a torch module around the network."""
     from smoothheads.smoothed import Smoothed
 
-    settings = {"sigma": task.sigma, "n0": task.n0, "n": task.n, "alpha": task.alpha, "noise": "gaussian"}
+    settings: dict[str, Any] = {
+        "sigma": task.sigma,
+        "n0": task.n0,
+        "n": task.n,
+        "alpha": task.alpha,
+        "noise": "gaussian",
+    }
     smoothed = Smoothed(_module(network), shape=image.shape, classes=task.classes, **settings)
     certificate = smoothed.certify_image(np.rint(image * 255).astype(np.uint8)).certificate
     return certificate.prediction, certificate.radius

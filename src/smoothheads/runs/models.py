@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from smoothheads import checkpoint, hub
 from smoothheads import checkpoint as layout
@@ -47,12 +47,8 @@ FORMAT = "smoothheads-export/1"
 FACTS, README, SUMS, ENGINE = "export.json", "README.txt", "SHA256SUMS", "engine"
 CHECKPOINT_FILES = (layout.WEIGHTS, layout.CONFIG, layout.MANIFEST)
 LEDGER_FILES = (ledger.TABLE, FILE)
-EXTRAS = {"openvino": "openvino", "onnxruntime": "onnx"}
-"""The extras of the engines that convert networks."""
 
-
-def open_checkpoint(place: Path | str) -> Checkpoint:
-    return checkpoint.load(place)
+open_checkpoint = checkpoint.load
 
 
 def engines_folder(place: Path | str) -> Path:
@@ -205,8 +201,8 @@ class Export(Model):
         return listed
 
     def _converted(self) -> tuple[ConvertedModel, ...]:
-        hashes = converted_hashes(self.manifest)
-        return tuple(conversion.load_converted(self.folder / name, digest) for name, digest in hashes.items())
+        digest = converted_hash(self.manifest)
+        return () if digest is None else (conversion.load_converted(self.folder / ENGINE, digest),)
 
     def _same_function(self, config: CertifyConfig | None, changes: dict[str, Any]) -> CertifyConfig:
         # The seed is not part of the function: whoever knew it could search for images with unlucky noise.
@@ -327,26 +323,12 @@ def is_export(folder: Path | str) -> bool:
 # What a ledger says about the function that it certifies.
 
 
-_FREE: Final = (
-    "alpha",
-    "recheck",
-    "seed",
-    "budget",
-    "n0",
-    "n",
-    "radii",
-    "tolerance",
-    "floor",
-    "target",
-    "seconds",
-    "label_aware",
-)
-
-
 def function_settings(config: CertifyConfig) -> dict[str, Any]:
     """Returns the settings that make the function; the others say how often it is sampled."""
     plain = to_dict(config.resolved())
-    return {name: value for name, value in plain.items() if name not in _FREE}
+    free = {"alpha", "recheck", "seed", "budget", "n0", "n", "radii", "tolerance", "floor", "target"}
+    free |= {"seconds", "label_aware"}
+    return {name: value for name, value in plain.items() if name not in free}
 
 
 def certified_settings(manifest: Manifest) -> CertifyConfig:
@@ -354,24 +336,24 @@ def certified_settings(manifest: Manifest) -> CertifyConfig:
     return manifest.certify.changed(label_aware=False)
 
 
-def converted_hashes(manifest: Manifest) -> dict[str, str]:
-    """Returns the hashes of the converted networks that were certified, by their folders in an export."""
-    # One converted network, or several parts of one by their names.
-    stated = manifest.engine.get("artefact", {})
-    parts = {ENGINE: stated} if "sha256" in stated else {f"{ENGINE}/{part}": stated[part] for part in stated}
-    named = all(isinstance(part, dict) and isinstance(part.get("sha256"), str) for part in parts.values())
-    if not named or (not parts and certified_settings(manifest).engine in EXTRAS):
+def converted_hash(manifest: Manifest) -> str | None:
+    """Returns the hash of the converted network that was certified; None for an engine that converts none."""
+    if manifest.certify.engine not in conversion.EXTRAS:
+        return None
+    stated = manifest.engine.get("artefact")
+    if not isinstance(stated, dict) or not isinstance(stated.get("sha256"), str):
         raise LedgerError(f"The manifest does not name the converted network ({stated!r}): certify again.")
-    return {folder: part["sha256"] for folder, part in parts.items()}
+    return str(stated["sha256"])
 
 
-def find_converted(manifest: Manifest, ledger: Path, checkpoint: Path) -> dict[str, ConvertedModel]:
-    """Returns the converted networks that were certified, by their folders in an export.
+def find_converted(manifest: Manifest, ledger: Path, checkpoint: Path) -> tuple[ConvertedModel, ...]:
+    """Returns the converted network that was certified, if the engine converts networks.
 
-    Raises CheckpointError if they are not where `certify` keeps them any more.
+    Raises CheckpointError if it is not where `certify` keeps it any more.
     """
+    digest = converted_hash(manifest)
     roots = engines_folder(checkpoint), ledger / ENGINES
-    return {folder: conversion.find(roots, digest) for folder, digest in converted_hashes(manifest).items()}
+    return () if digest is None else (conversion.find(roots, digest),)
 
 
 def check_weights(manifest: Manifest, got: str) -> None:
@@ -386,10 +368,13 @@ def check_weights(manifest: Manifest, got: str) -> None:
 
 def required_files(manifest: Manifest) -> set[str]:
     """Returns the files that an export of this ledger has, the list of hashes apart."""
-    onnx = manifest.certify.engine == "onnxruntime"
-    converted = (*conversion.FILES[conversion.ONNX if onnx else conversion.OPENVINO], conversion.FACTS)
     folders = {CHECKPOINT: CHECKPOINT_FILES, LEDGER: LEDGER_FILES}
-    folders |= dict.fromkeys(converted_hashes(manifest), converted)
+    if converted_hash(manifest) is not None:
+        onnx = manifest.certify.engine == "onnxruntime"
+        folders[ENGINE] = (
+            *conversion.FILES[conversion.ONNX if onnx else conversion.OPENVINO],
+            conversion.FACTS,
+        )
     return {FACTS, README} | {f"{folder}/{name}" for folder, names in folders.items() for name in names}
 
 

@@ -217,12 +217,12 @@ class AnswerFile:
             data = self.path.read_bytes() if self.path.exists() else b""
         # What follows the last line break is the beginning of an answer that a kill cut off.
         complete, torn = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
+        start = _csv_line(COLUMNS) if self._is_csv else b'{"image": "'
         try:
-            rows = self._parse(complete.decode())
-            start = b'{"image": "' if not self._is_csv else b"" if complete else _csv_line(COLUMNS)
-            if torn[: len(start)] != start[: len(torn)]:
+            if data[: len(start)] != start[: len(data)]:
                 raise ValueError("another file")
-        except (ValueError, KeyError, ConfigError):
+            rows = self._parse(complete.decode())
+        except (ValueError, KeyError, TypeError, ConfigError):
             raise StorageError(f"{self.path} has no answers of `predict`: use another file.") from None
         # Answers of two functions in one file would pass for answers of one.
         for row in rows:
@@ -236,16 +236,12 @@ class AnswerFile:
     def _parse(self, text: str) -> list[Answer]:
         """Returns the rows of complete lines; ValueError or KeyError: `predict` did not write them."""
         if self._is_csv:
-            table = list(csv.reader(io.StringIO(text)))
-            if table and tuple(table[0]) != COLUMNS:
-                raise ValueError("another header")
-            rows = [dict(zip(COLUMNS, words, strict=True)) for words in table[1:]]
+            table = csv.reader(io.StringIO(text))
+            rows = [dict(zip(COLUMNS, words, strict=True)) for words in table][1:]
         else:
             rows = [parse_json(line, str(self.path)) for line in text.splitlines()]
-        for row in rows:
-            named = isinstance(row["image"], str) and row.keys() <= set(COLUMNS)
-            if not named or not (row.get("error") or isinstance(row["sha256"], str)):
-                raise ValueError("another file")
+        if not all(row.get("error") or (row["image"] and row["sha256"]) for row in rows):
+            raise ValueError("another file")
         return rows
 
     def _line(self, answer: Answer) -> bytes:
