@@ -49,7 +49,7 @@ def test_worker_that_dies_is_a_failed_arm(tmp_path: Path) -> None:
         """Kills its worker as soon as it has a job."""
 
         def wait(self, seconds: float) -> list[Future[Any]]:
-            for worker, _ in self._busy.values():
+            for worker in self._workers:
                 worker.process.kill()
             return super().wait(seconds)
 

@@ -18,7 +18,7 @@ from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from smoothheads.device import environment
 from smoothheads.errors import ConfigError, WorkerError, reason
@@ -78,7 +78,8 @@ class Executor(ABC):
 class ProcessExecutor(Executor):
     """Runs items in processes of this machine, which end when this process ends, however it does.
 
-    Every worker is a `ProcessPoolExecutor` of one process: a pool of several would be lost with any of them.
+    A thread waits for each of them. Every worker is a `ProcessPoolExecutor` of one process: a pool of several
+    would be lost with any of them.
 
     Args:
         slots: The number of processes.
@@ -92,62 +93,57 @@ class ProcessExecutor(Executor):
         self, slots: int, stop_seconds: float = 1.0, variables: Mapping[str, str] | None = None
     ) -> None:
         self.slots, self._stop_seconds, self._variables = slots, stop_seconds, variables or {}
-        self._queue: deque[_Task] = deque()
+        self._threads = futures.ThreadPoolExecutor(slots)
+        self._starting = threading.Lock()  # the environment of a new process is that of this one
+        self._workers: list[_Process] = []
         self._idle: list[_Process] = []
-        self._busy: dict[Future[Any], tuple[_Process, _Task]] = {}  # by the future of the worker's own pool
+        self._closed = False
+        self._pending: set[Future[Any]] = set()
         self._function: Any = None
         self._pickled = b""
 
     def submit(self, function: Callable[[Item], Result], item: Item) -> Future[Result]:
         if function is not self._function:
             self._function, self._pickled = function, pickled(function)
-        # The caller's future outlives a worker: it is set when the worker's own future ends, or breaks.
-        future: Future[Result] = Future()
-        self._queue.append(_Task(future, self._pickled, item))
-        self._assign()
+        future = self._threads.submit(self._run, self._pickled, item)
+        self._pending.add(future)
         return future
 
     def wait(self, seconds: float) -> list[Future[Any]]:
-        # Hand on what ended: the result, the error of the function, or how a worker died.
-        ended = []
-        for inner in futures.wait(self._busy, seconds, futures.FIRST_COMPLETED).done:
-            worker, task = self._busy.pop(inner)
-            error = inner.exception()
-            if isinstance(error, BrokenProcessPool):
-                worker.stop(0)
-                error = worker.death()
-            else:
-                self._idle.append(worker)
-            # The caller's future is set here, in its own thread.
-            task.future.set_exception(error) if error else task.future.set_result(inner.result())
-            ended.append(task.future)
-        self._assign()
-        return ended
+        ended = futures.wait(self._pending, seconds, futures.FIRST_COMPLETED).done
+        self._pending -= ended
+        return list(ended)
 
     def close(self) -> None:
-        workers = [*self._idle, *(worker for worker, _ in self._busy.values())]
+        self._threads.shutdown(wait=False, cancel_futures=True)
         # All are asked before the first one is waited for, so that they save their states side by side.
-        for worker in workers:
-            worker.terminate()
+        with self._starting:
+            self._closed = True
+            for worker in self._workers:
+                worker.process.terminate()
         deadline = time.monotonic() + self._stop_seconds
-        for worker in workers:
+        for worker in self._workers:
             worker.stop(max(0.1, deadline - time.monotonic()))
-        self._idle, self._busy = [], {}
-        self._queue.clear()
+        self._threads.shutdown()
 
-    def _assign(self) -> None:
-        """Gives the oldest items in the queue to idle workers, starting new ones up to `slots`."""
-        while self._queue and len(self._busy) < self.slots:
-            task = self._queue.popleft()
-            with environment(self._variables):
-                worker = self._idle.pop() if self._idle else _Process()
-            self._busy[worker.run(task)] = worker, task
-
-
-class _Task(NamedTuple):
-    future: Future[Any]
-    function: bytes
-    item: Any
+    def _run(self, function: bytes, item: Any) -> Any:
+        """Runs an item in an idle worker, or in a new one; called in a thread of ours."""
+        with self._starting, environment(self._variables):
+            if self._closed:
+                raise WorkerError("The workers were stopped: run the same command again to go on.")
+            if not self._idle:
+                self._idle.append(_Process())
+                self._workers.append(self._idle[-1])
+            worker = self._idle.pop()
+        try:
+            result = worker.call(function, item)
+        except BrokenProcessPool:
+            raise worker.death() from None
+        except BaseException:
+            self._idle.append(worker)
+            raise
+        self._idle.append(worker)
+        return result
 
 
 class _Process:
@@ -161,21 +157,10 @@ class _Process:
             self._pool.submit(os.getpid)  # the pool starts its process with the first item
         (self.process,) = self._pool._processes.values()
 
-    def run(self, task: _Task) -> Future[Any]:
-        # A network is large, so a worker keeps it and is sent its items only.
-        function = None if task.function is self._function else task.function
-        self._function = task.function
-        try:
-            return self._pool.submit(_call, function, task.item)
-        except BrokenProcessPool as error:  # it died while it was idle
-            future: Future[Any] = Future()
-            future.set_exception(error)
-            return future
-
-    def terminate(self) -> None:
-        """Asks the process to end. A training that it interrupts saves its state first."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self.process.terminate()
+    def call(self, function: bytes, item: Any) -> Any:
+        """Returns the result. A network is large, so the process keeps it and is sent its items only."""
+        known, self._function = self._function, function
+        return self._pool.submit(_call, None if function is known else function, item).result()
 
     def stop(self, seconds: float) -> None:
         """Waits so long for the process to end by itself, then kills it."""
@@ -185,6 +170,7 @@ class _Process:
 
     def death(self) -> WorkerError:
         """Returns the error that says how the process ended."""
+        self.stop(0)
         # A negative code is the number of a signal; 9 is what the system sends when memory runs out.
         code, how = self.process.exitcode, "ended by itself"
         if code is not None and code < 0:
