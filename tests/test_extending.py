@@ -87,7 +87,7 @@ def test_the_command_line_trains_and_certifies_with_them(
     for kind, name in (("methods", "label-smoothing"), ("architectures", "two-layers")):
         assert main(["info", kind]) == 0
         assert name in capsys.readouterr().out
-    assert main(["info", "--arch", "two-layers", "--heads", "3"]) == 0
+    assert main(["info", "two-layers", "--heads", "3"]) == 0
     assert "6,110" in capsys.readouterr().out  # parameters: 64 x 65, and 65 x 10 of each head
 
 

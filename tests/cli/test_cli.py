@@ -119,7 +119,7 @@ def test_predict_answers_for_image_files(
 
 
 def test_info_counts_the_papers_network(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", "--arch", "resnet110", "--heads", "5", "--cut", "stage2", "--json"]) == 0
+    assert main(["info", "resnet110", "--heads", "5", "--cut", "stage2", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert main(["info", "resnet110", "--heads", "5", "--cut", "stage2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == facts

@@ -191,7 +191,7 @@ def test_an_architecture_from_outside_is_built_cut_and_counted(
     assert network(torch.rand(2, 2, 8, 8)).shape == (3, 2, CLASSES)
     assert len({head.get_parameter("last.weight").sum().item() for head in network.heads}) == 3
     assert list_architectures("pl*") == ["plain"]
-    assert cli.main(["info", "--arch", "plain", "--heads", "5", "--json"]) == 0
+    assert cli.main(["info", "plain", "--heads", "5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["params"] == 3 * 4 * 9 + 4 + 5 * 50
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import tyro
 
 from smoothheads import recipes
-from smoothheads.cli.common import ResultCommand, image_size, parse, print_json, say
+from smoothheads.cli.common import ResultCommand, image_size, print_json, say
 from smoothheads.config import load_json, to_dict
-from smoothheads.errors import ConfigError, one_of
+from smoothheads.errors import one_of
 from smoothheads.hub import local
 from smoothheads.models.architectures import ARCHITECTURES
 from smoothheads.models.config import ModelConfig
@@ -24,7 +23,6 @@ class InfoCommand(ResultCommand):
     """Show facts about recipes, methods, networks, checkpoints and ledgers.
 
       smoothheads info recipes                                    the named recipes
-      smoothheads info recipes cifar10 some                       those with these words in their names
       smoothheads info digits-some                                one recipe: sources, options, every setting
       smoothheads info methods                                    base methods, those of plugins too
       smoothheads info architectures                              networks that can be built by name
@@ -34,15 +32,11 @@ class InfoCommand(ResultCommand):
       smoothheads info runs/some/ledger                           a ledger: what was certified, and how
       smoothheads info resnet110 --heads 5 --cut stage2           parameters and operations of a network
 
-    Options count the network that --arch or the first argument names."""
+    Options are for the network that the first argument names."""
 
-    what: tyro.conf.Positional[str] = ""
+    what: tyro.conf.Positional[str]
     """`recipes`, `methods`, `architectures`, `data`, `plugins`, a recipe, method or architecture by its name,
     or the folder of a run, a checkpoint or a ledger."""
-    words: tyro.conf.Positional[tuple[str, ...]] = ()
-    """After `recipes`: what their names must contain."""
-    arch: str | None = None
-    """Architecture to count, e.g. resnet110."""
     heads: int = 1
     """Number of heads (the paper's L)."""
     cut: str | None = None
@@ -50,37 +44,28 @@ class InfoCommand(ResultCommand):
     classes: int | None = None
     """Number of classes (default: what the architecture was made for)."""
 
-    @classmethod
-    def read(cls, arguments: list[str]) -> Self:
-        return parse(cls, arguments or ["--help"])
-
     def run(self) -> None:
-        what = self.what or "recipes"
-        # The name of an architecture alone counts it, unless a folder has that name.
-        arch = self.arch
-        if arch is None and what in ARCHITECTURES.names() and not Path(what).is_dir():
-            arch = what
-        if self.words and (what != "recipes" or arch):
-            raise ConfigError(f"Ask for one thing at a time: leave out {self.words[0]!r}.")
-        if arch is not None:
-            facts = network(arch, self.heads, self.cut, self.classes)
-        elif what == "recipes":
-            facts = named_recipes(self.words)
-        elif what in LISTS:
-            facts = LISTS[what]()
+        # The name of an architecture counts it, unless a folder has that name.
+        if self.what in ARCHITECTURES.names() and not Path(self.what).is_dir():
+            facts = network(self.what, self.heads, self.cut, self.classes)
         else:
-            facts = about(what)
+            facts = LISTS[self.what]() if self.what in LISTS else about(self.what)
         if self.json:
-            print_json(list(facts) if what == "recipes" and arch is None else facts)
+            print_json(facts)
             return
         for line in _lines(facts):
             print(line)
-        if what == "recipes" and arch is None:
+        if self.what == "recipes":
             say("Their options, such as --method and --sigma: smoothheads train RECIPE --help")
         for registry in (METHODS, ARCHITECTURES):
-            if what == f"{registry.kind}s":
+            if self.what == f"{registry.kind}s":
                 for name, why in registry.failures.items():
                     say(f"The plugin {name} could not be loaded: {why}")
+
+
+def named_recipes() -> dict[str, Any]:
+    """Returns the summaries of the recipes."""
+    return {name: recipes.find(name).summary for name in recipes.names()}
 
 
 def methods() -> dict[str, Any]:
@@ -122,7 +107,13 @@ def plugins() -> dict[str, Any]:
     return found or {"plugins": "none is installed: docs/extending.md shows how to write one"}
 
 
-LISTS = {"methods": methods, "architectures": architectures, "data": data, "plugins": plugins}
+LISTS = {
+    "recipes": named_recipes,
+    "methods": methods,
+    "architectures": architectures,
+    "data": data,
+    "plugins": plugins,
+}
 
 
 def about(what: str) -> dict[str, Any]:
@@ -143,17 +134,8 @@ def about(what: str) -> dict[str, Any]:
     if what in METHODS.names():
         method = METHODS.get(what)()
         return {"summary": method.__doc__} | to_dict(method)
-    known = [*recipes.names(), *METHODS.names(), *ARCHITECTURES.names(), "recipes", *LISTS]
+    known = [*recipes.names(), *METHODS.names(), *ARCHITECTURES.names(), *LISTS]
     raise one_of("recipe, method, architecture, or folder of a run, a checkpoint or a ledger", what, known)
-
-
-def named_recipes(words: Sequence[str]) -> dict[str, Any]:
-    """Returns the summaries of the recipes with all these words in their names."""
-    found = [name for name in recipes.names() if all(word in name for word in words)]
-    if not found:
-        given = " and ".join(map(repr, words))
-        raise ConfigError(f"No recipe has {given} in its name: see `smoothheads info recipes`.")
-    return {name: recipes.find(name).summary for name in found}
 
 
 def network(name: str, heads: int, cut: str | None, classes: int | None) -> dict[str, Any]:
