@@ -351,11 +351,13 @@ class RayPool(Executor):
         # Nodes may have joined or gone. A worker that finds no room yet waits for it as one that starts.
         self._looked = now
         self._room = sum(node.room(self._need) for node in nodes(self._ray))
-        while len(self._members) < self.slots:
+        able = [member for member in self._members if member.state != "refused"]
+        while len(able) < self.slots and len(self._members) < max(1, self._room):
             # Spread over the nodes, so that few workers are not all on one.
             options = {"max_restarts": 0, "scheduling_strategy": "SPREAD", **self._need.options}
             actor = self._ray.remote(RayWorker).options(**options).remote()
-            self._members.append(_Member(actor, actor.prepare.remote(versions(), self._published)))
+            able.append(_Member(actor, actor.prepare.remote(versions(), self._published)))
+            self._members.append(able[-1])
         self._on_status(Counter(member.state for member in self._members))
 
     def _assign(self) -> None:
@@ -418,7 +420,7 @@ class RayPool(Executor):
     def _require_workers(self, refusal: SmoothheadsError) -> None:
         """Raises WorkerError if all are refused. One that is refused keeps its place, so that Ray starts no
         other there."""
-        if all(member.state == "refused" for member in self._members):
+        if len(self._members) >= self._room and all(each.state == "refused" for each in self._members):
             raise WorkerError(
                 f"No node computes the same function as this machine ({refusal}): start the command on a "
                 "machine like the nodes, with the same versions."
