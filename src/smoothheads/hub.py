@@ -126,27 +126,22 @@ def _reaching(address: Address) -> Iterator[None]:
     """Turns the errors of the library into one sentence with a remedy."""
     from huggingface_hub import errors
 
-    kinds: list[tuple[type[Exception], str, str]] = [  # a kind before the kind that it derives from
-        (errors.RevisionNotFoundError, "has no such revision", "check what follows the @"),
-        (errors.GatedRepoError, "asks for consent", "agree on its page, then run `hf auth login`"),
+    problems: list[tuple[type[Exception], str]] = [  # a kind before the kind that it derives from
+        (errors.RevisionNotFoundError, "has no such revision; check what follows the @"),
+        (errors.GatedRepoError, "asks for consent; agree on its page, then run `hf auth login`"),
         (
             errors.RepositoryNotFoundError,
-            "does not exist or is private",
-            "check the name, or run `hf auth login`",
+            "does not exist or is private; check the name, or run `hf auth login`",
         ),
-        (
-            errors.LocalEntryNotFoundError,
-            "cannot be reached, and there is no local copy",
-            "connect to the network",
-        ),
-        (errors.EntryNotFoundError, "lacks a file", "check the repository"),
-        (errors.HFValidationError, "has a name that the Hub refuses", "check the name"),
+        (errors.LocalEntryNotFoundError, "cannot be reached, and there is no local copy; go online"),
+        (errors.EntryNotFoundError, "lacks a file; check the repository"),
+        (errors.HFValidationError, "has a name that the Hub refuses; check the name"),
     ]
     try:
         yield
     except SmoothheadsError:
         raise
     except Exception as error:
-        matching = ((problem, remedy) for kind, problem, remedy in kinds if isinstance(error, kind))
-        problem, remedy = next(matching, (f"cannot be used ({reason(error)})", "try again"))
-        raise HubError(f"The repository {address} {problem}; {remedy}.") from error
+        known = (problem for kind, problem in problems if isinstance(error, kind))
+        problem = next(known, f"cannot be used ({reason(error)}); try again")
+        raise HubError(f"The repository {address} {problem}.") from error

@@ -21,7 +21,6 @@ from smoothheads.checkpoint import trained_config
 from smoothheads.cli import run_command
 from smoothheads.cli.common import ResultCommand, print_tables, say
 from smoothheads.files import reserve, write_atomic
-from smoothheads.zoo import entries
 
 if TYPE_CHECKING:
     from smoothheads.report.html import Gallery
@@ -85,10 +84,7 @@ class DemoCommand(ResultCommand):
         title = "SOME against a single network, on handwritten digits"
         page, *plots = write(comparison, self.out, title, gallery(comparison.logs[-1], self.out))
         say(f"\nOpen {page} for pictures and curves and all tables; {plots[0]} has the curves alone.")
-        for entry in entries().values():
-            if entry.certified and entry.metrics["data"].startswith("cifar"):
-                say(f"\nFor photos: smoothheads predict zoo:{entry.name} PHOTO.jpg --resize --radius")
-                break
+        say("\n`smoothheads zoo` lists trained networks, among them some for photos.")
 
     def recipes(self) -> dict[str, list[str]]:
         """Returns what `train` is told for the single network and for SOME, by the names of their ledgers."""
