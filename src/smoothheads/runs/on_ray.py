@@ -348,9 +348,13 @@ class RayPool(Executor):
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
-        # Nodes may have joined or gone. A worker that finds no room yet waits for it as one that starts.
+        # Nodes may have joined or gone. Workers that Ray was to start on those that have gone are given up.
         self._looked = now
         self._room = sum(node.room(self._need) for node in nodes(self._ray))
+        surplus = max(0, len(self._members) - max(1, self._room))
+        for member in [each for each in self._members if each.state == "starting"][:surplus]:
+            self._members.remove(member)
+            self._ray.kill(member.actor)
         able = [member for member in self._members if member.state != "refused"]
         while len(able) < self.slots and len(self._members) < max(1, self._room):
             # Spread over the nodes, so that few workers are not all on one.
