@@ -49,8 +49,8 @@ class CertifyCommand(ResultCommand):
     at once; run the same command again after an interruption and it goes on.
 
     --budget (fixed, table, radius, anytime), --noise (grid, gaussian, uniform, laplace) and --engine (torch,
-    openvino, onnxruntime) choose what the options below are about; --engine openvino is the fastest on
-    most processors."""
+    openvino, onnxruntime) choose what the options below are about; --engine openvino is faster than
+    torch."""
 
     certify: Annotated[CertifyConfig, tyro.conf.arg(name=""), tyro.conf.OmitArgPrefixes]
     classifier: tyro.conf.Fixed[str] = ""
