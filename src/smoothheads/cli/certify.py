@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 import tyro
 
@@ -101,16 +101,13 @@ class CertifyCommand(ResultCommand):
         return parse(cls, rest, default=default, prog=f"certify {name or 'CLASSIFIER'}")
 
     def run(self) -> None:
-        from smoothheads.runs.models import OwnModel
-
-        classifier, dataset = self._open_own() if is_own_model(self.classifier) else self._open_trained()
-        own = isinstance(classifier, OwnModel)
-
         from smoothheads.cli.report import show
         from smoothheads.results.read import read_log
         from smoothheads.runs.certify import abstention_note, certify_run
-        from smoothheads.runs.models import engines_folder
+        from smoothheads.runs.models import OwnModel, engines_folder
 
+        classifier, dataset = self._open()
+        own = isinstance(classifier, OwnModel)
         # Which images this process certifies: all, those of a shard, or what Ray gives its workers.
         shard = None if self.shard is None else parse_shard(self.shard)
         if shard is not None and self.certify.seed is None:
@@ -179,43 +176,39 @@ class CertifyCommand(ResultCommand):
         path = Path(self.classifier.replace(":", "."))
         return path.with_name(f"{path.name.removesuffix('.onnx')}-{kind}")
 
-    def _open_trained(self) -> tuple[Checkpoint | OwnModel, Dataset]:
-        """Returns the network of a checkpoint, perhaps behind a denoiser, and the images to certify."""
+    def _open(self) -> tuple[Checkpoint | OwnModel, Dataset]:
+        """Returns the network of a checkpoint or a classifier of the user's own, perhaps behind a denoiser,
+        and the images to certify."""
+        from smoothheads.data import load_test, named, select
         from smoothheads.runs.certify import certification_images
         from smoothheads.runs.models import ModelSource, open_checkpoint
 
-        if self.data is not None or self.mean or self.std or self.image_size:
-            raise ConfigError(
-                "--data, --image-size, --mean and --std are for ONNX files and functions: a checkpoint has "
-                "its own."
-            )
-        checkpoint = open_checkpoint(self.classifier)
-        data = checkpoint.config.data
-        data = replace(data, root=self.root or data.root)
-        checkpoint = replace(checkpoint, config=replace(checkpoint.config, data=data))
-        trained = checkpoint.config.train.sigma
-        if self.certify.sigma != trained and self.denoiser is None:
-            say(f"note: trained with sigma {trained:g}, certifying with {self.certify.sigma:g}")
-        dataset = certification_images(checkpoint, self.subset, on_note=say)
-        if self.denoiser is None:
-            return checkpoint, dataset
-        source = ModelSource(place=self.classifier, data=data, denoiser=self.denoiser)
-        return source.open(self.certify.sigma), dataset
-
-    def _open_own(self) -> tuple[OwnModel, Dataset]:
-        """Returns a classifier of the user's own and the images to certify."""
-        from smoothheads.data import load_test, named, select
-        from smoothheads.runs.models import ModelSource
-
-        if self.data is None:
-            raise ConfigError(f"Give --data and --root: {self.classifier} does not say what images it takes.")
-        settings: dict[str, Any] = {} if self.root is None else {"root": self.root}
-        if self.image_size is not None:
-            if self.data != "folder":
+        if is_own_model(self.classifier):
+            if self.data is None:
+                raise ConfigError(
+                    f"Give --data and --root: {self.classifier} does not say what images it takes."
+                )
+            if self.image_size is not None and self.data != "folder":
                 raise ConfigError("--image-size is for --data folder; other data sets have one size.")
-            settings["size"] = self.image_size
-        data = named(self.data, **settings)
-        dataset = select(load_test(data), self.subset)
+            size = {} if self.image_size is None else {"size": self.image_size}
+            data = named(self.data, root=self.root, **size)
+            dataset = select(load_test(data), self.subset)
+        else:
+            if self.data is not None or self.mean or self.std or self.image_size:
+                raise ConfigError(
+                    "--data, --image-size, --mean and --std are for ONNX files and functions: a checkpoint "
+                    "has its own."
+                )
+            checkpoint = open_checkpoint(self.classifier)
+            data = checkpoint.config.data
+            data = replace(data, root=self.root or data.root)
+            checkpoint = replace(checkpoint, config=replace(checkpoint.config, data=data))
+            trained = checkpoint.config.train.sigma
+            if self.certify.sigma != trained and self.denoiser is None:
+                say(f"note: trained with sigma {trained:g}, certifying with {self.certify.sigma:g}")
+            dataset = certification_images(checkpoint, self.subset, on_note=say)
+            if self.denoiser is None:
+                return checkpoint, dataset
         source = ModelSource(
             place=self.classifier, data=data, mean=self.mean, std=self.std, denoiser=self.denoiser
         )
