@@ -207,7 +207,7 @@ def test_another_function_is_refused_and_named(
             ready, images, CONFIG, tmp_path / "out", cluster=Cluster(), workers=None, on_note=notes.append
         )
     refused = [note for note in notes if " is refused: This node computes other logits" in note]
-    assert 1 <= len(refused) <= len(cluster.others) + 1
+    assert refused
     assert all(note.startswith(f"the worker on {socket.gethostname()}, process") for note in refused)
     assert len(without_time(tmp_path / "out")) == 1  # the header
 
