@@ -255,7 +255,7 @@ def describe(log: Results, facts: Mapping[str, Any], name: str, place: str) -> s
     # What it takes to open it: this version, and the extras of the engine and of the place.
     manifest = log.manifest
     version = "" if manifest is None else manifest.versions.get("smoothheads")
-    engine = conversion.EXTRAS.get(facts["engine"])
+    engine = models.EXTRAS.get(facts["engine"])
     extras = [] if engine is None else [engine]
     extras += ["hub"] if place.startswith(hub.SCHEME) else []
     needs = f"smoothheads {version}" + "".join(f" with its extra {extra}" for extra in extras)

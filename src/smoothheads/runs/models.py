@@ -47,6 +47,8 @@ FORMAT = "smoothheads-export/1"
 FACTS, README, SUMS, ENGINE = "export.json", "README.txt", "SHA256SUMS", "engine"
 CHECKPOINT_FILES = (layout.WEIGHTS, layout.CONFIG, layout.MANIFEST)
 LEDGER_FILES = (ledger.TABLE, FILE)
+EXTRAS = {"openvino": "openvino", "onnxruntime": "onnx"}
+"""The extras of the engines that convert networks."""
 
 open_checkpoint = checkpoint.load
 
@@ -338,7 +340,7 @@ def certified_settings(manifest: Manifest) -> CertifyConfig:
 
 def converted_hash(manifest: Manifest) -> str | None:
     """Returns the hash of the converted network that was certified; None for an engine that converts none."""
-    if manifest.certify.engine not in conversion.EXTRAS:
+    if manifest.certify.engine not in EXTRAS:
         return None
     stated = manifest.engine.get("artefact")
     if not isinstance(stated, dict) or not isinstance(stated.get("sha256"), str):
