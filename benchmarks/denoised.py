@@ -145,8 +145,9 @@ def print_accuracy(denoisers: dict[str, Denoise], options: argparse.Namespace) -
         for name, denoise in denoisers.items():
             cells = []
             for sigma in SIGMAS:
+                network = classifier if name == "none" else sh.denoised(classifier, denoise, sigma)
                 correct = sum(
-                    int(classifier(denoise(noisy(image, sigma, seed), sigma)).argmax()) == label
+                    int(network(noisy(image, sigma, seed)).argmax()) == label
                     for seed, (label, image) in enumerate(images)
                 )
                 cells.append(f"{correct / len(images):.0%}")
@@ -159,7 +160,7 @@ def certify(name: str, network: nn.Module, dataset: Dataset, config: CertifyConf
     certify_run(classifier, dataset, config, out / name, workers=1)
     results = read_log(out / name)
     cells = [name]
-    if config.budget == "fixed":
+    if config.budget != "table":
         error = results.certified_radius.std(ddof=1) / math.sqrt(len(results))
         cells.append(f"{results.acr:.3f} ± {error:.3f}")
     for radius in (0.0, 0.25, 0.5):
@@ -181,7 +182,7 @@ def certify_photographs(denoisers: dict[str, Denoise], options: argparse.Namespa
     dataset = as_dataset(np.stack([image for _, image in pairs]), labels, classes=1000)
     config = CertifyConfig(
         sigma=options.sigma, n=options.n, budget="table", radii=(0.0, 0.25, 0.5), label_aware=True,
-        precision=options.precision, seed=0,
+        engine=options.engine, precision=options.precision, seed=0,
     )  # fmt: skip
     print("| denoiser | radius 0 | radius 0.25 | radius 0.5 | time per image |\n|---|---:|---:|---:|---:|")
     for name, denoise in denoisers.items():
@@ -192,11 +193,19 @@ def certify_photographs(denoisers: dict[str, Denoise], options: argparse.Namespa
 
 
 def certify_cifar10(denoiser: Denoise, options: argparse.Namespace) -> None:
-    """Certifies a clean network alone and behind the denoiser, beside one that was trained with noise."""
+    """Certifies a clean network alone and behind the denoiser, beside one that was trained with noise.
+
+    The images are those of the 32x32 study (10, 30, ...). The budget stops early where more samples, up to n,
+    would change little, and tests the true label; it loses up to 3 % of a radius, alike for all networks.
+    """
     test = load_test(named("cifar10", root=options.cifar10))
-    dataset = select(test, SubsetConfig(every=max(1, len(test) // options.count), first=options.count))
+    step = max(1, len(test) // options.count)
+    dataset = select(test, SubsetConfig(offset=step // 2, every=step, first=options.count))
     clean, noisy = (open_checkpoint(place).model for place in (options.clean, options.noisy))
-    config = CertifyConfig(sigma=options.sigma, n=options.n, precision=options.precision, seed=0)
+    config = CertifyConfig(
+        sigma=options.sigma, n=options.n, budget="radius", tolerance=0.03, floor=0.03, label_aware=True,
+        engine=options.engine, precision=options.precision, seed=0,
+    )  # fmt: skip
     print("| network | ACR | radius 0 | radius 0.25 | radius 0.5 | time per image |\n" + "|---" * 6 + "|")
     certify("clean", clean, dataset, config, options.out)
     denoised = certify("denoised", sh.denoised(clean, denoiser, options.sigma), dataset, config, options.out)
@@ -250,6 +259,7 @@ def main() -> None:
     parser.add_argument("--noisy", help="network trained with noise of sigma")
     parser.add_argument("--photos", type=Path, help="folder of class folders with photographs")
     parser.add_argument("--sigma", type=float, default=0.25)
+    parser.add_argument("--engine", default="torch", help="engine that computes the networks")
     parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--n", type=int, help="samples per image (default: 1,000; cifar10: 10,000)")
     parser.add_argument("--count", type=int, help="images (default: accuracy 100, certify 50, cifar10 500)")

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import smoothheads as sh
 from smoothheads.errors import ConfigError
 from smoothheads.models.config import ModelConfig
-from smoothheads.models.denoiser import DenoisedInput, Denoiser, DiffusionDenoiser, denoised
+from smoothheads.models.denoiser import DenoisedInput, Denoiser, DiffusionDenoiser, denoised, describe_parts
 
 SHAPE = (3, 8, 8)
 # The noise schedule of most diffusion networks: beta from 1e-4 to 0.02 in 1,000 steps.
@@ -121,6 +121,27 @@ def test_denoised_keeps_heads_and_normalisation() -> None:
 def test_denoised_resizes_for_the_classifier() -> None:
     composed = denoised(classifier(), lambda images, sigma: images.clamp(0, 1), 0.25, size=8)
     assert composed(torch.rand(2, 3, 16, 16)).shape == (1, 2, 10)
+
+
+def test_denoised_keeps_a_part_of_the_noisy_image() -> None:
+    """A tenth of it stays behind a denoiser of ours, nothing behind others, and the manifest says so."""
+    noisy = torch.linspace(-0.5, 1.5, 48).view(1, 3, 4, 4)
+    black = DenoisedInput(lambda images, _: torch.zeros_like(images), 0.25, keep=0.3)
+    assert torch.allclose(black(noisy), (0.3 * noisy).clamp(0, 1))
+    ours, other = (
+        denoised(classifier(), Denoiser(), 0.25),
+        denoised(classifier(), lambda images, _: images, 0.25),
+    )
+    parts = [describe_parts(each)["denoiser"] for each in (ours, other)]
+    assert [each.get("keep", 0.0) for each in parts] == [0.1, 0.0]
+    # A checkpoint describes the default alone, so that another fraction cannot be saved as if it were that.
+    network = sh.build(
+        ModelConfig(arch="resnet8"), shape=SHAPE, classes=10, mean=(0.5,) * 3, std=(0.5,) * 3, seed=0
+    )
+    assert denoised(network, Denoiser(), 0.25).config is not None
+    assert denoised(network, Denoiser(), 0.25, keep=0.2).config is None
+    with pytest.raises(ConfigError, match="keep is 1; choose a fraction"):
+        denoised(classifier(), Denoiser(), 0.25, keep=1.0)
 
 
 def test_denoised_is_certified_like_any_network() -> None:
