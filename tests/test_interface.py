@@ -38,7 +38,7 @@ SOURCE = Path(sh.__file__).parent
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 3, 8, 8), dtype=np.uint8)
 LABELS = np.arange(6) % 2
 OWN = {
-    *("board.board_html", "board.collect", "board.find_logs"),
+    *("board.board_html", "board.collect", "board.entry_of", "board.find_logs"),
     "certify.of",
     "certify.with_earlier_seed",
     "models.checksums",

@@ -148,3 +148,12 @@ def test_method_and_sigma_are_put_into_an_earlier_config(
     with pytest.raises(SystemExit):
         main(["train", "digits-single", "--sigma", "much"])
     assert "Error parsing --sigma" in capsys.readouterr().err
+
+
+def test_training_suggests_a_certification_of_a_minute(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert main(["train", "digits-single", *FEW, "--out", str(out)]) == 0
+    suggestion = r"--n \d+ --first \d+   \(about .*; without options .* for 1,000 images\)"
+    assert re.search(f"next: smoothheads certify {re.escape(str(out))} {suggestion}", capsys.readouterr().err)

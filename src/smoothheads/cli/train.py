@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
@@ -22,7 +23,7 @@ from smoothheads.cli.common import (
 )
 from smoothheads.cli.progress import Progress
 from smoothheads.config import from_dict, load_json
-from smoothheads.errors import ConfigError
+from smoothheads.errors import ConfigError, duration
 from smoothheads.training.config import RunConfig
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 FEW_EASY: Final = 0.5
 """Fraction of easy images below which the user is told."""
+MINUTE: Final = 60.0  # seconds that the suggested certification takes, about
+LEAST_N, FEW_IMAGES = 1_000, 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +118,7 @@ class TrainCommand(Start, ResultCommand):
             checkpoint = self._train(out, watcher)
             # Under torchrun all ranks train, and the first one reports.
             if ranks.launched()[0] == 0:
-                self._report(out, checkpoint)
+                self._report(out, checkpoint, watcher)
 
     def _train(self, out: Path, watcher: _Watcher) -> Path:
         from smoothheads.runs.ensemble import train_members
@@ -137,7 +140,7 @@ class TrainCommand(Start, ResultCommand):
             settings["on_member"] = lambda k: say(f"network {k} of {count}")
             return train_members(self.config, out, count, **settings)
 
-    def _report(self, out: Path, checkpoint: Path) -> None:
+    def _report(self, out: Path, checkpoint: Path, watcher: _Watcher) -> None:
         """Prints what came of the training, and what to do next."""
         metrics = load_json(checkpoint / "manifest.json").get("metrics", {})
         if self.json:
@@ -158,7 +161,7 @@ class TrainCommand(Start, ResultCommand):
         if clean:
             say(f"next: smoothheads certify {out} --denoiser zoo:denoiser, or another denoiser")
         elif self.config.objective.method.trains_classifier:
-            say(f"next: smoothheads certify {out} --n 1000 --first 50   (a first look)")
+            say(f"next: smoothheads certify {out} {watcher.suggestion(self.config, metrics)}")
         print(checkpoint)
 
 
@@ -182,8 +185,10 @@ class _Watcher:
 
     def __init__(self, progress: Progress) -> None:
         self.progress, self.accuracy = progress, ""
+        self.images_per_epoch = 0
 
     def plan(self, plan: Plan) -> None:
+        self.images_per_epoch = plan.steps_per_epoch * plan.images_per_step
         cost = plan.model
         say(
             f"images of {image_size(plan.image)}\n"
@@ -200,3 +205,17 @@ class _Watcher:
             self.progress.update(event.step, f"epoch {event.epoch}, loss {event.loss:.3f}{self.accuracy}")
         elif "accuracy" in event.metrics.get("validation", {}):
             self.accuracy = f", accuracy {event.metrics['validation']['accuracy']:.1%}"
+
+    def suggestion(self, config: RunConfig, metrics: Mapping[str, Any]) -> str:
+        """Returns options for a certification of about a minute, and what the defaults would take."""
+        if not self.images_per_epoch or not metrics.get("seconds"):
+            return f"--n {LEAST_N} --first {FEW_IMAGES}"
+        # Training a draw costs about three forward passes (the backward pass is two), so that the time of an
+        # epoch tells that of a vote.
+        draws = self.images_per_epoch * config.objective.method.trained_draws
+        vote = metrics["seconds"] / (3 * draws)
+        # As many samples as fit into a minute for a few images, then as many images as fit for these.
+        n = next((n for n in (100_000, 10_000) if n * vote * FEW_IMAGES < MINUTE), LEAST_N)
+        first = max(10, min(500, int(MINUTE / (n * vote) / 10) * 10))
+        time, full = duration(first * n * vote), duration(1000 * 100_000 * vote)
+        return f"--n {n} --first {first}   (about {time}; without options {full} for 1,000 images)"
