@@ -178,11 +178,13 @@ def _not_measured(printed: tuple[PublishedRow, ...], costs: Costs) -> list[str]:
     columns = [name for name in printed[0].values if name not in itertools.chain(*_COLUMNS.values())]
     memory = [name for name in columns if name.endswith("_mib")]
     hours = [name for name in columns if name.endswith("hours") or "hours_" in name]
-    missing = [f"peak memory ({', '.join(memory)})"] if memory else []
-    missing += [f"{', '.join(hours)}, which follow from the seconds"] if hours else []
+    missing = [f"{', '.join(hours)}, which follow from the seconds"] if hours else []
     arms = dict.fromkeys(row.arm for row in printed if row.arm not in costs.certify)
     missing += [f"the row {arm}" for arm in arms]
-    return [f"Published but not measured here: {'; '.join(missing)}."] if missing else []
+    notes = [f"Published but not measured here: {'; '.join(missing)}."] if missing else []
+    if memory:
+        notes.append(f"Peak memory ({', '.join(memory)}) is measured apart: see benchmarks/README.md.")
+    return notes
 
 
 def total(text: str) -> float:
