@@ -13,10 +13,11 @@ from tests.example import FEW, example_export, example_run
 
 import smoothheads as sh
 from benchmarks import enter_zoo
-from smoothheads import checkpoint, zoo
+from smoothheads import checkpoint, hub, zoo
 from smoothheads.cli import main
 from smoothheads.errors import CheckpointError, ConfigError
 from smoothheads.files import sha256
+from smoothheads.runs.models import is_export, open_model
 
 
 @pytest.fixture
@@ -171,6 +172,17 @@ def test_half_precision_of_too_large_weights_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="beyond half precision"):
         checkpoint.save(tmp_path / "half", loaded.model, loaded.config, loaded.info, half=True)
     assert not (tmp_path / "half").exists()
+
+
+def test_networks_of_the_repository_open_and_pass_the_audit() -> None:
+    """Their ledgers are read by this very version, row by row, and belong to the network beside them."""
+    for name in zoo.entries():
+        folder = hub.local(f"zoo:{name}")
+        if is_export(folder):
+            open_model(folder)
+            assert sh.audit(folder / "ledger").findings == ()
+        else:
+            sh.load_checkpoint(folder)
 
 
 def test_index_of_the_repository_is_complete() -> None:
