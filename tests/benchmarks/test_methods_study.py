@@ -3,10 +3,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from benchmarks.methods import BASE, METHODS, Settings, forwards, main, make_run
+from tests.data.builders import cifar10_parquet
 from torch import Tensor, nn
 
 from smoothheads.data import Splits
@@ -38,21 +38,11 @@ def test_a_step_on_heads_costs_their_share() -> None:
     assert forwards(Drt(), 3, 1.5) == 27
 
 
-def tiny_cifar10(root: Path) -> str:
-    """Random pictures in CIFAR-10's binary format: 15 to train on and 10 to test on."""
-    rng = np.random.default_rng(0)
-    for name, count in ({f"data_batch_{i}": 3 for i in range(1, 6)} | {"test_batch": 10}).items():
-        pictures = rng.integers(0, 256, (count, 3 * 32 * 32), dtype=np.uint8)
-        labels = np.arange(count, dtype=np.uint8)[:, None] % 10
-        (root / f"{name}.bin").write_bytes(np.hstack([labels, pictures]).tobytes())
-    return str(root)
-
-
 def test_the_study_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "methods.json"
     main(
         Settings(
-            root=tiny_cifar10(tmp_path), images=12, batch=4, epochs=1, test=10, votes=2,
+            root=cifar10_parquet(tmp_path).root, images=12, batch=4, epochs=1, test=6, votes=2,
             only=("stability",), json=out,
         )
     )  # fmt: skip

@@ -17,7 +17,7 @@ def test_parse_shard_of_a_scheduler_s_task(variable: str) -> None:
 
 def test_parse_shard_of_two_numbers() -> None:
     assert parse_shard("2/3", {}) == (2, 3)
-    with pytest.raises(ConfigError, match="Task 3 has no place"):
+    with pytest.raises(ConfigError, match="'3/3' is no shard"):
         parse_shard("3/3", {})
 
 

@@ -225,7 +225,7 @@ def parse_shard(text: str, environment: Mapping[str, str] = os.environ) -> Shard
     given = re.fullmatch(r"(\d+|auto)/(\d+)", text)
     if given is None:
         raise ConfigError(f"{text!r} is no shard: give i/n with 0 <= i < n, or auto/n.")
-    number = given[1]
+    number, count = given[1], int(given[2])
     if number == "auto":
         number = next((environment[name] for name in TASK_NUMBERS if name in environment), "")
     if not number.isdecimal():
@@ -233,9 +233,11 @@ def parse_shard(text: str, environment: Mapping[str, str] = os.environ) -> Shard
             f"--shard {text} needs {' or '.join(TASK_NUMBERS)}: run it as a task of a Slurm array or of an "
             "indexed job, or give the shard as i/n."
         )
-    if int(number) >= int(given[2]):
+    if int(number) >= count and given[1] != "auto":
+        raise ConfigError(f"{text!r} is no shard: give i/n with 0 <= i < n, or auto/n.")
+    if int(number) >= count:
         raise ConfigError(
             f"Task {number} has no place among the shards of --shard {text}: number the tasks from 0, or "
             "give the right n."
         )
-    return int(number), int(given[2])
+    return int(number), count
