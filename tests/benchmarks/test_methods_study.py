@@ -40,9 +40,10 @@ def test_a_step_on_heads_costs_their_share() -> None:
 
 def test_the_study_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "methods.json"
+    cifar10_parquet(tmp_path)
     main(
         Settings(
-            root=cifar10_parquet(tmp_path).root, images=12, batch=4, epochs=1, test=6, votes=2,
+            root=str(tmp_path), images=12, batch=4, epochs=1, test=6, votes=2,
             only=("stability",), json=out,
         )
     )  # fmt: skip
