@@ -4,6 +4,7 @@ python benchmarks/denoised.py psnr --cifar10 FOLDER --photos FOLDER
 python benchmarks/denoised.py accuracy --cifar10 FOLDER --photos FOLDER
 python benchmarks/denoised.py certify --photos FOLDER --out FOLDER
 python benchmarks/denoised.py engines --photos FOLDER
+python benchmarks/denoised.py keep --cifar10 FOLDER --photos FOLDER
 python benchmarks/denoised.py cifar10 --cifar10 FOLDER --clean CHECKPOINT --noisy CHECKPOINT --out FOLDER
 
 The denoiser is zoo:denoiser unless --denoiser names a checkpoint. FFDNet is measured too where it is
@@ -18,6 +19,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +32,7 @@ from torch import Tensor, nn
 import smoothheads as sh
 from smoothheads.certify.certifier import Certifier
 from smoothheads.certify.config import CertifyConfig
-from smoothheads.data import Dataset, SubsetConfig, as_dataset, load_test, named, select
+from smoothheads.data import Dataset, SubsetConfig, as_dataset, load, load_test, named, select
 from smoothheads.results.read import read_log
 from smoothheads.results.results import Results
 from smoothheads.runs.certify import certify_run
@@ -38,6 +40,7 @@ from smoothheads.runs.models import OwnModel, open_checkpoint, open_denoiser
 from smoothheads.types import Phase
 
 SIGMAS = (0.1, 0.25, 0.5, 1.0)
+KEEPS = (0.0, 0.05, 0.1, 0.2)
 SIDE = 224
 ENGINES = (("torch", "float32"), ("openvino", "float32"), ("onnxruntime", "float32"), ("torch", "bfloat16"))
 Denoise = Callable[[Tensor, float], Tensor]
@@ -154,6 +157,38 @@ def print_accuracy(denoisers: dict[str, Denoise], options: argparse.Namespace) -
             print(f"| {title} | {name} | " + " | ".join(cells) + " |", flush=True)
 
 
+@torch.no_grad()
+def print_keep(denoisers: dict[str, Denoise], options: argparse.Namespace) -> None:
+    """Prints the accuracy of clean classifiers by the fraction of the noisy image that is kept.
+
+    No other table shows these images: 200 photographs, and training images that the clean network did not see.
+    """
+    held_out = load(replace(open_checkpoint(options.clean).config.data, root=options.cifar10)).validation
+    assert held_out is not None
+    cifar10 = [(int(held_out.labels[i]), held_out.image(i)) for i in range(1000)]
+    photos = list(photographs(options.photos, 1000))[:800:4]
+    sets: list[tuple[str, nn.Module, list[tuple[int, Pixels]]]] = [
+        ("photographs", efficientnet(), photos),
+        ("CIFAR-10, held out", clean_cifar10(), cifar10),
+    ]
+    print("| images | denoiser | sigma | " + " | ".join(f"keep {keep:g}" for keep in KEEPS) + " |")
+    print("|---|---|" + "---:|" * (1 + len(KEEPS)))
+    for title, network, images in sets:
+        classifier = sh.adapt(network)
+        assert isinstance(classifier, nn.Module)
+        for name, denoise in denoisers.items():
+            for sigma in (0.25, 0.5) if name != "none" else ():
+                correct = dict.fromkeys(KEEPS, 0)
+                for seed, (label, image) in enumerate(images):
+                    sample = noisy(image, sigma, seed)
+                    clean = denoise(sample, sigma)
+                    for keep in KEEPS:
+                        mixed = ((1 - keep) * clean + keep * sample).clamp(0, 1)
+                        correct[keep] += int(classifier(mixed).argmax()) == label
+                cells = " | ".join(f"{count / len(images):.1%}" for count in correct.values())
+                print(f"| {title} | {name} | {sigma:g} | {cells} |", flush=True)
+
+
 def certify(name: str, network: nn.Module, dataset: Dataset, config: CertifyConfig, out: Path) -> Results:
     """Certifies images into the ledger OUT/NAME, or goes on with it, and prints a row of a table."""
     classifier = OwnModel(name, sh.adapt(network))
@@ -251,7 +286,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("psnr", "accuracy", "certify", "engines", "cifar10"))
+    parser.add_argument("what", choices=("psnr", "accuracy", "keep", "certify", "engines", "cifar10"))
     parser.add_argument("--denoiser", default="zoo:denoiser", help="checkpoint of a denoiser")
     parser.add_argument("--only", nargs="+", help="of none, ours and FFDNet")
     parser.add_argument("--cifar10", help="folder of CIFAR-10")
@@ -283,6 +318,8 @@ def main() -> None:
         print_psnr(denoisers, options.cifar10, options.photos)
     elif options.what == "accuracy":
         print_accuracy(denoisers, options)
+    elif options.what == "keep":
+        print_keep(denoisers, options)
     else:
         certify_photographs(denoisers, options)
 
