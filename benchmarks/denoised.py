@@ -161,7 +161,7 @@ def print_accuracy(denoisers: dict[str, Denoise], options: argparse.Namespace) -
 def print_keep(denoisers: dict[str, Denoise], options: argparse.Namespace) -> None:
     """Prints the accuracy of clean classifiers by the fraction of the noisy image that is kept.
 
-    No other table shows these images: 200 photographs, and training images that the clean network did not see.
+    No other table shows these images: 200 photographs, and 1,000 training images held out from the network.
     """
     held_out = load(replace(open_checkpoint(options.clean).config.data, root=options.cifar10)).validation
     assert held_out is not None
